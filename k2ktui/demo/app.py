@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import queue
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -34,8 +35,8 @@ _HEAP = "384m"
 _PEER_STOP_SECONDS = 7.0
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _TOUR_OVER = (
-    "The clusters and the applications keep running, so that you can try the commands above in "
-    "another terminal. Ctrl-C stops everything and deletes the data."
+    "The clusters and the applications keep running. In another terminal, try the commands above; "
+    "screen 8 of k2ktui -f {file} shows both drills. Ctrl-C stops everything and deletes the data."
 )
 _DETACHED = (
     "The demo keeps running for up to an hour. In another terminal, k2ktui demo opens its console "
@@ -209,7 +210,7 @@ def _run_tour(
     reads = _has_console(options)
     code = run_tour(config, applications, screen, job.fault, READING_SECONDS if reads else 0.0)
     if reads:
-        screen.say(_TOUR_OVER)
+        screen.say(_TOUR_OVER.format(file=shlex.quote(str(config))))
         while True:
             time.sleep(_REFRESH_SECONDS)
     time.sleep(options.seconds or 0.0)

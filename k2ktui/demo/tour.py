@@ -149,7 +149,10 @@ def run_tour(
     file = shlex.quote(str(config))
     rehearse = f"k2ktui drill rehearse -f {file}"
     screen.say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
-    _run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
+    rehearsal = _run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
+    for line in summarize(rehearsal):
+        screen.say(f"  {safe_text(line)}")
+    time.sleep(reading_s)
     planned = (
         f"k2ktui drill planned -f {file} --frozen {_FROZEN_SECONDS:g} --watch {_WATCH_SECONDS:g}"
     )
@@ -219,9 +222,6 @@ def _run_drill(
             unchanged="The clusters were stopped; their data and logs are kept.",
             hint="Start over with: k2ktui demo --drill",
         )
-    for line in summarize(drill):
-        screen.say(safe_text(line))
-    pause()
     return drill
 
 

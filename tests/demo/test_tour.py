@@ -2,35 +2,86 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import re
+import signal
 import subprocess
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from k2ktui.demo.tour import TourAction, TourOperator, is_exact
+from k2ktui.engine.drill import (
+    Drill,
+    DrillFigures,
+    DrillStatus,
+    GroupResult,
+    PhaseRecord,
+    PhaseStatus,
+    new_phases,
+)
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from tests.demo.test_real import COMMAND, mark, marked
+from tests.support.cli import k2ktui_json
+from tests.support.kafka import eventually
 from tests.support.verbs import k2ktui
 
 __all__ = ["mark"]  # a fixture
 
+BEGUN = Drill("id", DrillKind.PLANNED, "demo", "s", "t", "1", 0, "me")
+EXACT = replace(
+    BEGUN,
+    status=DrillStatus.DONE,
+    groups=(GroupResult("billing", partitions=3, reread=0, skipped=0),),
+    figures=DrillFigures(rpo_records=0, content_compared=3),
+)
 
-@pytest.mark.slow
-def test_the_tour_switches_over_exactly_and_leaves_nothing(mark: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--drill"], capture_output=True, text=True, timeout=420, check=False
+
+def test_the_operator_announces_a_phase_pauses_and_acts_before_it_runs() -> None:
+    said: list[str] = []
+    acted = TourAction("The tour acts.", lambda: said.append("acted"))
+    operator = TourOperator(
+        said.append,
+        lambda: said.append("paused"),
+        Path("/a file.yaml"),
+        "k2ktui drill planned",
+        {DrillPhase.LAG: acted},
     )
-    said = done.stdout
-    assert done.returncode == 0, said + done.stderr
-    assert not marked(mark)
-    rehearsal, _, switchover = said.partition("The planned switchover moves every group")
-    assert "5 of 5, report" in rehearsal
-    assert re.search(r"done: \d+ shadow groups read [\d,]+ records as expected", rehearsal), said
-    assert "The tour stops the demo's producers on the source." in switchover
-    assert "The planned of demo" in switchover
-    assert "RPO: 0 records on the source only" in switchover
-    assert re.search(r"Groups: 5, 0 records read again, 0 skipped\n", switchover), said
-    assert "done: 3 of 3 groups read on the target" in switchover
-    assert re.search(r"k2ktui drill report \S+ -f \S+pipeline.yaml", switchover)
-    assert re.search(r"the way back: \S+pipeline-reverse.yaml", switchover)
+    drill = replace(BEGUN, phases=new_phases(DrillKind.PLANNED))
+    operator.show(drill)
+    operator.show(drill)
+    assert [line.partition(":")[0] for line in said] == [
+        "1 of 12, preflight",
+        "  By hand",
+        "paused",
+    ]
+    assert said[1] == "  By hand: k2ktui check -f '/a file.yaml'"
+    said.clear()
+    done = PhaseRecord(DrillPhase.PREFLIGHT, PhaseStatus.DONE, live="fine", findings=("but\x1b",))
+    operator.show(drill.with_phase(done))
+    assert said[:2] == ["  done: fine", "    but\\x1b"]
+    assert said[2].startswith("2 of 12, lag: Waits until")
+    assert said[4:] == ["paused", "  The tour acts.", "acted"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(EXACT, status=DrillStatus.OPEN),
+        replace(EXACT, groups=()),
+        replace(EXACT, groups=(replace(EXACT.groups[0], reread=1),)),
+        replace(EXACT, groups=(replace(EXACT.groups[0], skipped=1),)),
+        replace(EXACT, groups=(replace(EXACT.groups[0], unmapped=1),)),
+        replace(EXACT, figures=replace(EXACT.figures, rpo_records=1)),
+        replace(EXACT, figures=replace(EXACT.figures, content_different=1)),
+    ],
+)
+def test_only_a_whole_switchover_is_exact(other: Drill) -> None:
+    assert is_exact(EXACT)
+    assert not is_exact(other)
 
 
 @pytest.mark.parametrize("option", ["--keep", "--fresh", "--with-mirrormaker"])
@@ -38,3 +89,86 @@ def test_options_about_data_are_refused_with_the_tour(option: str) -> None:
     said = k2ktui("demo", "--drill", option)
     assert said.code == 2
     assert "--drill cannot be combined" in said.err
+
+
+@pytest.mark.slow
+def test_the_tour_switches_over_exactly_and_leaves_nothing(mark: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--drill", "--seconds", "3"],
+        capture_output=True,
+        text=True,
+        timeout=420,
+        check=False,
+    )
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert not marked(mark)
+    assert not (tmp_path / "k2ktui" / "demo" / "drill").exists()
+    rehearsal, _, switchover = said.partition("The planned switchover moves every group")
+    assert "5 of 5, report" in rehearsal
+    assert re.search(r"done: 5 shadow groups read [\d,]+ records as expected", rehearsal), said
+    for action in (
+        "The tour stops the demo's producers on the source.",
+        "The tour stops the demo's consumers on the source.",
+        "The tour starts the demo's consumers and producers on the target.",
+    ):
+        assert action in switchover
+    assert "RPO: 0 records on the source only" in switchover
+    assert re.search(r"Groups: 5, 0 records read again, 0 skipped\n", switchover), said
+    assert "done: 3 of 3 groups read on the target" in switchover
+    assert re.search(r"k2ktui drill report \S+ -f \S+pipeline.yaml", switchover)
+    ended = re.search(r"([\d.]+) s  The file of the pipeline .*pipeline-reverse.yaml\n", said)
+    stopped = re.search(r"([\d.]+) s  Stopping the pipeline", said)
+    assert ended and stopped, said
+    assert float(stopped[1]) - float(ended[1]) >= 2.9
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_the_switchover_leaves_nothing(mark: str, tmp_path: Path) -> None:
+    with subprocess.Popen([*COMMAND, "--drill"], stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        lines = []
+        for line in demo.stdout:
+            lines.append(line)
+            if "4 of 12, drain" in line:
+                demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 130, "".join(lines)
+    assert any("4 of 12, drain" in line for line in lines), "".join(lines)
+    eventually(lambda: not marked(mark), "everything is gone", 30)
+    assert not (tmp_path / "k2ktui" / "demo" / "drill").exists()
+
+
+@pytest.mark.slow
+def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path) -> None:
+    master, terminal = pty.openpty()
+    command = [each for each in COMMAND if each != "--headless"]
+    demo = subprocess.Popen(
+        ["setsid", "--ctty", *command, "--drill"], stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    os.set_blocking(master, False)
+    said = b""
+
+    def over() -> bool:
+        nonlocal said
+        with contextlib.suppress(BlockingIOError):
+            said += os.read(master, 1 << 16)
+        assert demo.poll() is None, said.decode()
+        return b"keep running" in said
+
+    try:
+        eventually(over, "the tour is over", 420)
+        file = tmp_path / "k2ktui" / "demo" / "drill" / "pipeline.yaml"
+        drills = k2ktui_json("drill", "list", "-f", file)["drills"]
+        assert [(each["kind"], each["status"]) for each in drills] == [
+            ("planned", "done"),
+            ("rehearse", "done"),
+        ]
+        os.write(master, b"\x03")
+        assert demo.wait(60) == 130
+        eventually(lambda: not marked(mark), "everything is gone", 30)
+        assert not file.exists()
+    finally:
+        demo.kill()
+        demo.wait(15)
+        os.close(master)
