@@ -17,7 +17,7 @@ from k2ktui.drill.phases.reverse import reverse_path
 from k2ktui.engine.access import access
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_report import report_markdown, summarize
+from k2ktui.engine.drill_report import has_findings, report_markdown, summarize
 from k2ktui.engine.drill_steps import describe_phase, next_phase
 from k2ktui.errors import ExitCode, K2kError, TimedOut
 from k2ktui.kafka.properties import load_checked
@@ -34,6 +34,11 @@ _REPORT_LINES = 10
 _FROZEN_SECONDS = 10.0
 _WATCH_SECONDS = 60.0
 _OPTIONS = DrillOptions(frozen_s=_FROZEN_SECONDS, wait_s=120.0, watch_s=_WATCH_SECONDS)
+_GOES_ON = (
+    "The planned switchover looks for these findings again, and stops at those that make it unsafe."
+)
+_EXACT = "Every group was moved to exactly its position: 0 records read again, 0 skipped."
+_NOT_EXACT = "Not every group was moved to exactly its position; the report says which, and why."
 
 # Commands that do, or show, the same as a phase. The others exist only as part of a drill.
 _COMMANDS: Mapping[DrillPhase, str] = {
@@ -140,7 +145,7 @@ def run_tour(
         reading_s: pause between two phases, in seconds.
 
     Returns:
-        OK if every group was moved to exactly its position.
+        OK if every group was moved to exactly its position, and those that were active read there.
 
     Raises:
         K2kError: the pipeline ended, or a drill could not be completed.
@@ -152,6 +157,8 @@ def run_tour(
     rehearsal = _run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
     for line in summarize(rehearsal):
         screen.say(f"  {safe_text(line)}")
+    if has_findings(rehearsal):
+        screen.say(f"  {_GOES_ON}")
     time.sleep(reading_s)
     planned = (
         f"k2ktui drill planned -f {file} --frozen {_FROZEN_SECONDS:g} --watch {_WATCH_SECONDS:g}"
@@ -173,22 +180,25 @@ def run_tour(
     screen.say("The report begins with:")
     for line in report_markdown(drill).splitlines()[:_REPORT_LINES]:
         screen.say(f"  {line}")
+    exact = is_exact(drill)
+    screen.say(_EXACT if exact else _NOT_EXACT)
     name = safe_text(drill.id)
     screen.say(f"The whole report is on the target: k2ktui drill report {name} -f {file}")
     back = reverse_path([str(config)])
     if back.exists():
         screen.say(f"The file of the pipeline for the way back: {back}")
-    return ExitCode.OK if is_exact(drill) else ExitCode.FINDINGS
+    return ExitCode.OK if exact else ExitCode.FINDINGS
 
 
 def is_exact(drill: Drill) -> bool:
-    """Return whether a drill has ended, and moved every group to exactly its position."""
+    """Return whether a drill moved every group to exactly its position, and active ones read on."""
     return (
         drill.status is DrillStatus.DONE
         and bool(drill.groups)
         and not drill.figures.rpo_records
         and not drill.figures.content_different
         and not any(each.unmapped or each.reread or each.skipped for each in drill.groups)
+        and not any(each.was_active and each.note for each in drill.groups)
     )
 
 

@@ -75,6 +75,7 @@ def test_the_operator_announces_a_phase_pauses_and_acts_before_it_runs() -> None
         replace(EXACT, groups=(replace(EXACT.groups[0], reread=1),)),
         replace(EXACT, groups=(replace(EXACT.groups[0], skipped=1),)),
         replace(EXACT, groups=(replace(EXACT.groups[0], unmapped=1),)),
+        replace(EXACT, groups=(replace(EXACT.groups[0], was_active=True, note="not joined"),)),
         replace(EXACT, figures=replace(EXACT.figures, rpo_records=1)),
         replace(EXACT, figures=replace(EXACT.figures, content_different=1)),
     ],
@@ -117,6 +118,7 @@ def test_the_tour_switches_over_exactly_and_leaves_nothing(mark: str, tmp_path: 
     assert re.search(r"Groups: 5, 0 records read again, 0 skipped\n", switchover), said
     assert "done: 3 of 3 groups read on the target" in switchover
     assert re.search(r"k2ktui drill report \S+ -f \S+pipeline.yaml", switchover)
+    assert "Every group was moved to exactly its position" in switchover
     ended = re.search(r"([\d.]+) s  The file of the pipeline .*pipeline-reverse.yaml\n", said)
     stopped = re.search(r"([\d.]+) s  Stopping the pipeline", said)
     assert ended and stopped, said
