@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
@@ -17,6 +18,15 @@ from k2ktui.engine.drill_steps import begin_phase, end_phase
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
+
+PIPELINE = """
+name: orders
+source: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}
+target: {kafka: {common: {bootstrap.servers: "127.0.0.1:2"}}}
+replication:
+  - source: {topic: "orders"}
+  - sink: {topic: source, partition: source}
+"""
 
 
 def make(**fields: object) -> Drill:
@@ -48,6 +58,20 @@ def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
     assert read_phases(None) == frozenset()
     with pytest.raises(ConfigError, match="--yes-to: aply is not a phase"):
         read_phases("apply,aply")
+
+
+@pytest.mark.parametrize("kind", ["rehearse", "planned", "disaster"])
+def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(PIPELINE + "environment: production\n")
+    begin = [kind, "-f", str(file)]
+    refused = CliRunner().invoke(command, begin).exception
+    assert isinstance(refused, Refused)
+    assert "the environment is production" in refused.message and "--unlock" in refused.hint
+    assert CliRunner().invoke(command, [*begin, "--dry-run"]).exit_code == 0
+    file.write_text(PIPELINE + "readOnly: enabled\n")
+    refused = CliRunner().invoke(command, [*begin, "--unlock"]).exception
+    assert isinstance(refused, Refused) and "readOnly is enabled" in refused.message
 
 
 def test_unknown_checks_cannot_be_accepted() -> None:
