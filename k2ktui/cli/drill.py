@@ -59,7 +59,7 @@ _GROUPS = click.option(
 _YES_TO = click.option(
     "--yes-to",
     metavar="PHASES",
-    help="Phases that are confirmed in advance, separated by commas, or all.",
+    help="Phases to confirm in advance, separated by commas, or all.",
 )
 _ACCEPT = click.option(
     "--accept",
@@ -70,19 +70,35 @@ _ACCEPT = click.option(
 _DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show what each phase would do; begin no drill."
 )
-_WATCH = _option("--watch", "watch_s", "SECONDS", "Time in seconds to watch clients start.")
-_WAIT = _option("--wait", "wait_s", "SECONDS", "Maximum wait in seconds for a condition.")
+_WATCH = _option(
+    "--watch", "watch_s", "SECONDS", "Maximum time in seconds to wait for clients on the target."
+)
+_WAIT = _option(
+    "--wait", "wait_s", "SECONDS", "Maximum wait in seconds for each condition of a phase."
+)
 _FROZEN = _option(
-    "--frozen", "frozen_s", "SECONDS", "Time in seconds for which nothing may be written."
+    "--frozen", "frozen_s", "SECONDS", "Time in seconds without a write that proves the fence."
 )
 
 
-@command.command(help="Try everything that changes nothing, and shadow groups on the target.")
+@command.command(
+    help="Try a failover without an effect on any application. Commits offsets of shadow groups "
+    "on the target, and deletes these groups again."
+)
 @file_option
 @_GROUPS
-@_option("--shadow-groups", "shadow_groups", "N", "Number of groups to try as shadow groups.")
-@_option("--records", "shadow_records", "N", "Records that a shadow group reads per partition.")
-@_option("--content-rows", "content_rows", "N", "Rows above which the content proof is sampled.")
+@_option(
+    "--shadow-groups", "shadow_groups", "N", "Maximum number of groups to try as shadow groups."
+)
+@_option(
+    "--records", "shadow_records", "N", "Number of records that a shadow group reads per partition."
+)
+@_option(
+    "--content-rows",
+    "content_rows",
+    "N",
+    "Number of planned rows above which only a sample is compared.",
+)
 @_DRY_RUN
 @unlock_option
 @json_option
@@ -99,7 +115,7 @@ def rehearse(
     return _start(DrillKind.REHEARSE, options, files, None, dry_run, unlock, as_json)
 
 
-@command.command(help="Switch over to the target while both clusters are up; loses nothing.")
+@command.command(help="Switch over while both clusters are up; no record is lost.")
 @file_option
 @_GROUPS
 @click.option(
@@ -107,9 +123,14 @@ def rehearse(
     type=click.Choice([str(each) for each in Fence]),
     default=str(Fence.HAND),
     show_default=True,
-    help="Fence of the producers: stopped by hand, denied by access rules, or slowed by quotas.",
+    help="Fence of the producers: you stop them by hand, access rules, or quotas.",
 )
-@_option("--max-lag", "lag_records", "RECORDS", "Largest lag in records at the beginning.")
+@_option(
+    "--max-lag",
+    "lag_records",
+    "RECORDS",
+    "Maximum lag in records, of all partitions, before fencing.",
+)
 @_FROZEN
 @_WAIT
 @_WATCH
@@ -134,7 +155,7 @@ def planned(
     return _start(DrillKind.PLANNED, options, files, yes_to, dry_run, unlock, as_json)
 
 
-@command.command(help="Move to the target without the source, from its last known commits.")
+@command.command(help="Fail over while the source is down, from its last commits.")
 @file_option
 @_GROUPS
 @_WATCH
@@ -244,7 +265,7 @@ def list_(files: tuple[str, ...], as_json: bool) -> int:
     return ExitCode.OK
 
 
-@command.command(help="Show a drill as it is now, also while another operator acts on it.")
+@command.command(help="Show a drill as it is now. Safe while another operator acts on it.")
 @click.argument("drill_id", metavar="ID")
 @file_option
 @json_option
@@ -265,7 +286,7 @@ _TAKE_OVER = click.option(
 )
 
 
-@command.command(help="Continue a drill on this host, from what is found on the clusters.")
+@command.command(help="Continue a drill on this host.")
 @click.argument("drill_id", metavar="ID")
 @file_option
 @_YES_TO
@@ -276,7 +297,7 @@ _TAKE_OVER = click.option(
     type=click.Choice([str(DrillKind.DISASTER)]),
     help="Continue a planned drill without its source.",
 )
-@click.option("--from-fence", is_flag=True, help="Begin again with fencing the producers.")
+@click.option("--from-fence", is_flag=True, help="Repeat the drill from fence-producers on.")
 @unlock_option
 @json_option
 def resume(
@@ -312,7 +333,7 @@ def resume(
     return _end(drill, as_json)
 
 
-@command.command(help="Restore what a drill changed, and end it; until the target is opened.")
+@command.command(help="Restore what a drill changed, until the target is opened.")
 @click.argument("drill_id", metavar="ID")
 @file_option
 @_TAKE_OVER
@@ -339,7 +360,7 @@ def abort(
     return _end(drill, as_json)
 
 
-@command.command(help="Allow a pipeline to start again after a drill has fenced it.")
+@command.command(help="Allow a pipeline to start again after a drill fenced it.")
 @click.argument("drill_id", metavar="ID")
 @file_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
@@ -366,7 +387,9 @@ def release(drill_id: str, files: tuple[str, ...], yes: bool, unlock: bool, as_j
 @command.command(help="Print the report of a drill, or verify it against the journal.")
 @click.argument("drill_id", metavar="ID")
 @file_option
-@click.option("--verify", "verifies", is_flag=True, help="Verify the hashes with the journal.")
+@click.option(
+    "--verify", "verifies", is_flag=True, help="Verify the hashes against the journal instead."
+)
 @json_option
 def report(drill_id: str, files: tuple[str, ...], verifies: bool, as_json: bool) -> int:
     """Print or verify a report."""

@@ -20,7 +20,7 @@ _MARKS = {
 }
 
 
-@click.command(help="Ask the checks of a drill now, without changing anything.")
+@click.command(help="Run the checks of a drill now; nothing is changed.")
 @file_option
 @json_option
 @click.option(
@@ -34,7 +34,7 @@ _MARKS = {
     type=click.Choice([str(kind) for kind in DrillKind]),
     default=str(DrillKind.REHEARSE),
     show_default=True,
-    help="Kind of drill whose checks are run.",
+    help="Kind of drill whose checks to run.",
 )
 @click.option("--registry", default="", metavar="URL", help="Schema registry of the target.")
 @click.option("--reverse", metavar="FILE", help="File of the reverse pipeline.")

@@ -93,13 +93,12 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 
 @command.command("start", help="Check and start the pipeline as a detached job.")
 @file_option
-@click.option(
-    "--sync", "is_sync", is_flag=True, help="Start k2ktui sync for the pipeline, not the copying."
-)
+@click.option("--sync", "is_sync", is_flag=True, help="Run k2ktui sync instead of copying records.")
 @click.option(
     "--rewind",
     type=click.Choice([str(each) for each in Rewind]),
-    help="With --sync: as for k2ktui sync.  [default: never]",
+    help="With --sync, action where a group moved back on the source: never (keep the target's "
+    "offset) or follow (commit the lower offset).  [default: never]",
 )
 @_force
 @_take_over
