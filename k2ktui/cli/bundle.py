@@ -51,7 +51,7 @@ def create(wheels: Path, output: Path) -> None:
     )
 
 
-@command.command("load", help="Add the jars of an extracted archive to this user's cache.")
+@command.command("load", help="Add the demo's jars from an extracted archive to this user's cache.")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 def load(directory: Path) -> None:
     """Copy the jars."""
