@@ -16,6 +16,7 @@ from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill_facts import DrillMeasures
 from k2ktui.engine.drill_report import end_text, tool_ms
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
+from k2ktui.engine.plan import Action
 from k2ktui.text import counted, duration, safe_text
 
 Run = Callable[[Session], PhaseResult]
@@ -151,7 +152,20 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         cluster_ids=(drill.source_cluster, drill.target_cluster),
         measures=measures,
         plan=session.plan,
+        applied=_applied(session),
     )
+
+
+def _applied(session: Session) -> Mapping[tuple[str, str, int], int] | None:
+    """Return the offsets that the drill has committed or found right; None before it did."""
+    apply = session.drill.record(DrillPhase.APPLY)
+    if session.plan is None or apply.status is not PhaseStatus.DONE:
+        return None
+    return {
+        (row.group, row.topic, row.partition): row.proposed
+        for row in session.plan.rows
+        if row.proposed is not None and row.action is not Action.SKIP
+    }
 
 
 def _limits(session: Session) -> CheckLimits:

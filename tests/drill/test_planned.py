@@ -13,7 +13,7 @@ import pytest
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
 from k2ktui.drill.phases.reverse import reverse_path
 from k2ktui.engine.drill import ChangeStatus, DrillStatus, Fence, PhaseStatus
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties import load_checked, wire
@@ -69,6 +69,8 @@ def test_a_planned_switchover_moves_every_group_exactly(pair: Pair, target: Kafk
     assert "commit 8 offsets of 2 groups" in operator.asked[0][1]
     assert "0 read again, 0 skipped" in operator.asked[0][1]
     assert drill.figures.rpo_records == 0 and drill.figures.opened_ms is not None
+    (read_back,) = [each for each in drill.checks if each.id == "D41"]
+    assert read_back.outcome is DrillCheckOutcome.PASS, read_back.evidence
 
 
 def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None:

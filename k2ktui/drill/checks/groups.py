@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import sleep
+
+from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.engine.drill_checks import (
@@ -66,11 +68,13 @@ def check_commits_in_range(context: CheckContext) -> CheckFinding:
     }
     found = Counter[OutOfRange]()
     named: list[str] = []
+    # The commits may be newer than the view's ends of the logs: groups continue meanwhile.
+    ends = _source_ends(context, {(row.topic, row.partition) for row in rows} & logs.keys())
     for row in rows:
         if row.source_offset is None or (row.topic, row.partition) not in logs:
             continue
         start, end, held, gaps = logs[row.topic, row.partition]
-        high = None if end is None else end + (held or 0)
+        high = ends.get((row.topic, row.partition), None if end is None else end + (held or 0))
         reason = find_out_of_range(row.source_offset, start, high, gaps)
         if reason is not None:
             found[reason] += 1
@@ -83,6 +87,15 @@ def check_commits_in_range(context: CheckContext) -> CheckFinding:
             "offset on the source first (kafka-consumer-groups.sh --reset-offsets).",
         )
     return passes(f"{counted(len(rows), 'committed offset')} within the logs of the source")
+
+
+def _source_ends(
+    context: CheckContext, partitions: Collection[tuple[str, int]]
+) -> Mapping[tuple[str, int], int]:
+    cluster = context.cluster("source")
+    return context.read(
+        "the ends of the source's logs", lambda: cluster.offsets(partitions, OffsetSpec.latest())
+    )
 
 
 def check_target_groups(context: CheckContext) -> CheckFinding:
