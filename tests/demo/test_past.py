@@ -83,13 +83,13 @@ def test_traffic_makes_the_cleaner_leave_holes(pair: Pair) -> None:
 
     def holes() -> bool:
         read = read_all(source, "customers")
-        return len(read) < sum(end_offsets(source, "customers").values()) / 2
+        few = len(read) < sum(end_offsets(source, "customers").values()) / 2
+        return few and traffic.delivered > 0
 
     try:
         eventually(holes, "compaction removed most records", 60)
     finally:
         traffic.stop()
-    assert traffic.delivered > 0
     assert end_offsets(source, "customers") != before
     assert any(record.value is None for record in read_all(source, "customers"))
 

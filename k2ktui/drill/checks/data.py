@@ -69,13 +69,12 @@ def newest_stretch(source: SourcePartition, replica: Replica, records: int) -> S
     low = max(low, position.offset - _OFFSETS_PER_RECORD * records)
     low = max(low, replica.known_from, replica.held_from)
     low = max([low, *(end for _, end in replica.holes)])
-    # Position and mapping are read one after the other, while the pipeline copies.
-    high = min(position.offset, int((columns.source + columns.count).max()))
-    pairs = {at: to for at, to in _pairs_from(columns, low).items() if at < high}
+    # The mapping is read after the position, while the pipeline copies.
+    pairs = {at: to for at, to in _pairs_from(columns, low).items() if at < position.offset}
     if not pairs:
         return None
     landed = pairs.values()
-    return Stretch(source, low, high, target, min(landed), max(landed) + 1, pairs)
+    return Stretch(source, low, position.offset, target, min(landed), max(landed) + 1, pairs)
 
 
 def _pairs_from(columns: RangeColumns, low: int) -> dict[int, int]:
