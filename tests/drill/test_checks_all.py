@@ -26,6 +26,7 @@ def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
     return Drilled(tmp_path, source, target)
 
 
+@pytest.mark.slow
 def test_a_healthy_copy_fails_no_check_and_is_not_changed(drilled: Drilled) -> None:
     drilled.commit("a", 2, 5)
     drilled.beat()
@@ -53,6 +54,7 @@ def _run(drilled: Drilled, *options: str) -> Result:
     return CliRunner().invoke(cli, arguments, standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_the_command(drilled: Drilled) -> None:
     shown = _run(drilled, "--only", "d26,D06")
     assert shown.return_value == 0, shown.output
@@ -76,6 +78,7 @@ def test_the_command(drilled: Drilled) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ids_that_do_not_exist(drilled: Drilled) -> None:
     for only in ("D49", "x\x1b", ""):
         failed = _run(drilled, "--only", only)
@@ -83,6 +86,7 @@ def test_ids_that_do_not_exist(drilled: Drilled) -> None:
         assert "\x1b" not in str(failed.exception)
 
 
+@pytest.mark.slow
 def test_neither_cluster_answers(tmp_path: Path) -> None:
     nowhere = {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:1"}}}
     tree = {
@@ -104,6 +108,7 @@ def test_neither_cluster_answers(tmp_path: Path) -> None:
     assert f"0 passed, 1 failed, {expected - 1} could not be checked" in shown.output
 
 
+@pytest.mark.slow
 def test_a_hostile_group_name_cannot_control_a_terminal(drilled: Drilled) -> None:
     drilled.commit("a\x1b[2J", 1000)
     shown = _run(drilled, "--only", "D18,D19,D24")

@@ -16,6 +16,7 @@ def drilled(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Drilled:
     return Drilled(tmp_path, source, target)
 
 
+@pytest.mark.slow
 def test_d14_coverage(drilled: Drilled) -> None:
     assert drilled.check("D14").outcome is UNKNOWN
     drilled.commit("a", 2, 5)
@@ -31,6 +32,7 @@ def test_d14_coverage(drilled: Drilled) -> None:
     assert f"b {drilled.topic}-2" in found.evidence and "not replicated" in found.evidence
 
 
+@pytest.mark.slow
 def test_d15_mapping_end(drilled: Drilled) -> None:
     found = drilled.check("D15")
     assert found.outcome is PASS
@@ -45,6 +47,7 @@ def test_d15_mapping_end(drilled: Drilled) -> None:
     assert f"{drilled.topic}-1" in found.evidence
 
 
+@pytest.mark.slow
 def test_d16_mapping_and_target(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     found = Drilled(tmp_path, source, target).check("D16")
     assert found.outcome is PASS
@@ -57,6 +60,7 @@ def test_d16_mapping_and_target(source: KafkaNode, target: KafkaNode, tmp_path: 
     assert "9 equal, 1 different" in found.evidence and "source offset 3" in found.evidence
 
 
+@pytest.mark.slow
 def test_d17_age_of_the_newest_commit(drilled: Drilled) -> None:
     found = drilled.check("D17")
     assert found.outcome is PASS and found.evidence.startswith("newest commit ")

@@ -29,12 +29,14 @@ def ids(source: KafkaNode, target: KafkaNode) -> tuple[str, str]:
     return source.cluster_id, target.cluster_id
 
 
+@pytest.mark.slow
 def test_d01_ids_as_recorded(source: KafkaNode, target: KafkaNode, ids: tuple[str, str]) -> None:
     found = check("D01", source, target, cluster_ids=ids)
     assert found.outcome is PASS
     assert ids[0] in found.evidence and "as recorded" in found.evidence
 
 
+@pytest.mark.slow
 def test_d01_another_cluster_answers(
     source: KafkaNode, target: KafkaNode, ids: tuple[str, str]
 ) -> None:
@@ -43,6 +45,7 @@ def test_d01_another_cluster_answers(
     assert "the target is cluster" in found.evidence and r"another\x1b[2J" in found.evidence
 
 
+@pytest.mark.slow
 def test_d01_a_cluster_that_is_down(source: KafkaNode, target: KafkaNode) -> None:
     assert check("D01", source, NOWHERE).outcome is FAIL
     assert check("D01", NOWHERE, target).outcome is FAIL
@@ -50,6 +53,7 @@ def test_d01_a_cluster_that_is_down(source: KafkaNode, target: KafkaNode) -> Non
     assert found.outcome is UNKNOWN and "connection refused" in found.evidence
 
 
+@pytest.mark.slow
 def test_d05_two_clusters(source: KafkaNode, target: KafkaNode) -> None:
     assert check("D05", source, target).outcome is PASS
     found = check("D05", source, source)
@@ -57,6 +61,7 @@ def test_d05_two_clusters(source: KafkaNode, target: KafkaNode) -> None:
     assert check("D05", NOWHERE, target).outcome is UNKNOWN
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_program_is_could_not_check(
     source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def keep_commits(pair: Pair) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_groups_move_without_the_source(tmp_path: Path, lost: KafkaNode, target: KafkaNode) -> None:
     pair = Pair(tmp_path, lost, target)
     keep_commits(pair)
@@ -68,6 +69,7 @@ def test_groups_move_without_the_source(tmp_path: Path, lost: KafkaNode, target:
     assert "could not be compared" in drill.record(DrillPhase.VERIFY).live
 
 
+@pytest.mark.slow
 def test_producers_are_fenced_by_access_rules_and_set_free_by_an_abort(
     tmp_path: Path, secure: SecureNode, target: KafkaNode
 ) -> None:

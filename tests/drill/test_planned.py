@@ -73,6 +73,7 @@ def test_a_planned_switchover_moves_every_group_exactly(pair: Pair, target: Kafk
     assert read_back.outcome is DrillCheckOutcome.PASS, read_back.evidence
 
 
+@pytest.mark.slow
 def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None:
     config = pair.flow.config
     target = target_cluster(config)
@@ -101,6 +102,7 @@ def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None
         forgotten.close()
 
 
+@pytest.mark.slow
 def test_clients_that_start_are_seen_and_others_are_named(
     pair: Pair, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -147,6 +149,7 @@ def _members(node: KafkaNode, groups: list[str]) -> int:
     return sum(bool(future.result(30).members) for future in found.values())
 
 
+@pytest.mark.slow
 def test_producers_that_still_write_are_named(pair: Pair, source: KafkaNode) -> None:
     ended = threading.Event()
 
@@ -167,6 +170,7 @@ def test_producers_that_still_write_are_named(pair: Pair, source: KafkaNode) -> 
     assert drill.record(DrillPhase.FENCE_PRODUCERS).status is PhaseStatus.RUNNING
 
 
+@pytest.mark.slow
 def test_an_open_transaction_is_no_fence(pair: Pair, source: KafkaNode) -> None:
     producer = open_transaction(source, pair.topics[1], [Out(b"open", b"k", 0)])
     try:
@@ -176,12 +180,14 @@ def test_an_open_transaction_is_no_fence(pair: Pair, source: KafkaNode) -> None:
         producer.abort_transaction(30)
 
 
+@pytest.mark.slow
 def test_records_that_are_not_copied_stop_the_drain(pair: Pair, source: KafkaNode) -> None:
     produce(source, pair.topics[0], [Out(b"late", b"k", 0)] * 3)
     with pytest.raises(TimedOut, match=f"drain: 3 records left on {pair.topics[0]}-0"):
         pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=3.0))
 
 
+@pytest.mark.slow
 def test_a_second_drill_is_refused_while_one_is_open(pair: Pair) -> None:
     with pytest.raises(Refused, match="not confirmed"):
         pair.start(DrillKind.PLANNED, operator=Yes(frozenset({DrillPhase.APPLY})))
@@ -190,6 +196,7 @@ def test_a_second_drill_is_refused_while_one_is_open(pair: Pair) -> None:
     pair.start(DrillKind.REHEARSE)  # changes nothing that the open one needs
 
 
+@pytest.mark.slow
 def test_an_abort_restores_offsets_and_quotas(pair: Pair, source: KafkaNode) -> None:
     at = source_cluster(pair.flow.config)
     before = producer_quotas(at)
@@ -212,6 +219,7 @@ def test_an_abort_restores_offsets_and_quotas(pair: Pair, source: KafkaNode) -> 
         resume_drill(pair.flow, drill.id, [], MAY, Yes())
 
 
+@pytest.mark.slow
 def test_an_open_target_cannot_be_aborted(pair: Pair) -> None:
     class Killed(Exception):
         pass

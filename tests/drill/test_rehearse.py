@@ -47,6 +47,7 @@ def test_a_rehearsal_tries_every_group_and_leaves_nothing(
     assert pair.drills() == [drill]
 
 
+@pytest.mark.slow
 def test_a_wrong_copy_is_found(pair: Pair, target: KafkaNode) -> None:
     """A mapping that leads to other records: the shadow groups read unexpected records."""
     topic = pair.topics[0]
@@ -62,6 +63,7 @@ def test_a_wrong_copy_is_found(pair: Pair, target: KafkaNode) -> None:
     assert any(each.different for each in drill.groups)
 
 
+@pytest.mark.slow
 def test_what_is_not_copied_is_the_rpo(pair: Pair, source: KafkaNode) -> None:
     produce(source, pair.topics[1], [Out(b"late", b"k", 1)] * 5)
     drill = pair.start(DrillKind.REHEARSE)
@@ -69,6 +71,7 @@ def test_what_is_not_copied_is_the_rpo(pair: Pair, source: KafkaNode) -> None:
     assert drill.figures.rpo_s is not None and drill.figures.rpo_s < 600
 
 
+@pytest.mark.slow
 def test_a_killed_rehearsal_is_cleaned_up_by_the_next(
     pair: Pair, tmp_path: Path, target: KafkaNode
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_killed_rehearsal_is_cleaned_up_by_the_next(
     assert statuses[killed.id] is DrillStatus.ABORTED
 
 
+@pytest.mark.slow
 def test_the_report_is_printed_and_verified(pair: Pair) -> None:
     drill = pair.start(DrillKind.REHEARSE)
     text = k2ktui("drill", "report", drill.id, "-f", pair.file).stdout
@@ -97,6 +101,7 @@ def test_the_report_is_printed_and_verified(pair: Pair) -> None:
     assert shown["status"] == "done"
 
 
+@pytest.mark.slow
 def test_a_dry_run_begins_no_drill(pair: Pair) -> None:
     said = k2ktui("drill", "planned", "-f", pair.file, "--fence", "acl", "--dry-run").stdout
     assert "fence-producers: Denies Write" in said and "Must be confirmed" in said

@@ -112,6 +112,7 @@ def test_an_abort_that_is_killed_is_completed(pair: Pair, source: KafkaNode) -> 
     refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
 
 
+@pytest.mark.slow
 def test_a_phase_that_was_not_confirmed_waits(pair: Pair) -> None:
     done = k2ktui("drill", "planned", "-f", pair.file, *QUICKLY, code=5)
     assert "apply must be confirmed" in done.stderr
@@ -126,6 +127,7 @@ def test_a_phase_that_was_not_confirmed_waits(pair: Pair) -> None:
     assert found["status"] == "aborted"
 
 
+@pytest.mark.slow
 def test_a_second_operator_watches_and_acts_only_after_taking_over(
     pair: Pair, source: KafkaNode
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_second_operator_watches_and_acts_only_after_taking_over(
     assert any("taken over from" in event.text for event in drill.events)
 
 
+@pytest.mark.slow
 def test_a_planned_drill_continues_as_a_disaster(pair: Pair) -> None:
     """The phases that need the source are dropped; here the source is only said to be lost."""
     done = k2ktui("drill", "planned", "-f", pair.file, *QUICKLY, code=5)
