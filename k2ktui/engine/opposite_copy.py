@@ -107,7 +107,7 @@ def find_pair(
             landed = lookup_one(ranges.translate(ask_one(first)))
             found += [] if landed is None else [RecordPair(SourcePartition(*where), landed, first)]
     lowest = min(found, key=lambda pair: pair.target_offset, default=None)
-    if lowest is None or offset <= opposite.tail < lowest.target_offset:
+    if lowest is None or (lowest.target_offset > offset and opposite.tail < lowest.target_offset):
         return None
     return lowest
 

@@ -87,9 +87,13 @@ class FencedWriter(KeyedWriter):
             if refused or left:
                 raise KafkaException(refused[0] if refused else KafkaError(LOCAL_TIMED_OUT))
             self._commit(producer)
-        except KafkaException as error:
+        except (KafkaException, SystemError) as error:
+            # Python reports a SystemError if a callback runs while the client raises an error.
+            cause = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(cause, KafkaException):
+                raise
             self._failed = True
-            raise self._transaction_failure(error.args[0]) from None
+            raise self._transaction_failure(cause.args[0]) from None
 
     def _commit(self, producer: Producer) -> None:
         until = monotonic() + self._timeout
