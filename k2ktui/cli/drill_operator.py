@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.options import access_to
 from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import print_table
-from k2ktui.engine.drill import Drill, PhaseStatus
+from k2ktui.engine.access import Access
+from k2ktui.engine.drill import ChangeStatus, Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_report import summarize
+from k2ktui.engine.drill_report import has_findings, report_json, summarize
 from k2ktui.engine.drill_steps import can_go_back, describe_next, describe_way_back
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
 from k2ktui.text import moment, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.flow import Flow
 
 ALL = "all"
 
@@ -104,6 +112,19 @@ class TerminalOperator:
         return bool(typed.strip() == drill.owner)
 
 
+@contextmanager
+def open_operator(
+    flow: Flow, yes_to: Collection[str], *, unlock: bool, quiet: bool
+) -> Iterator[tuple[Access, TerminalOperator]]:
+    """Give a command that changes a drill its access rights and the operator at this terminal.
+
+    Arguments as for :class:`TerminalOperator`, and ``--unlock``.
+    """
+    may = access_to(flow.config, unlock=unlock)
+    with StatusLine() as line:
+        yield may, TerminalOperator(line, yes_to, quiet=quiet)
+
+
 def print_drills(pipeline: str, drills: Sequence[Drill]) -> None:
     """Print a list of drills, in the columns of the console."""
     print_table(f"Drills of {safe_text(pipeline)}", drill_columns(WORDS), drills)
@@ -126,3 +147,19 @@ def print_drill(drill: Drill) -> None:
     if not drill.is_over:
         click.echo(safe_text(describe_next(drill)))
         click.echo(safe_text(describe_way_back(drill)))
+
+
+def print_result(drill: Drill, as_json: bool) -> int:
+    """Print the result of a command that acted on a drill; return its exit code."""
+    if as_json:
+        click.echo(json.dumps(report_json(drill)))
+    else:
+        for line in summarize(drill):
+            click.echo(safe_text(line))
+        name = safe_text(drill.id)
+        click.echo(f"Report: k2ktui drill report {name} -f FILE", err=True)
+    if drill.status is DrillStatus.ABORTED:
+        bad = any(change.status is ChangeStatus.KEPT for change in drill.changes)
+    else:
+        bad = not drill.is_over or has_findings(drill)
+    return int(ExitCode.FINDINGS if bad else ExitCode.OK)

@@ -1,0 +1,185 @@
+"""``k2ktui drill rehearse``, ``planned`` and ``disaster``: begin a drill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from k2ktui.cli.drill_operator import open_operator, print_result, read_phases
+from k2ktui.cli.options import file_option, json_option, load_flow, matcher, unlock_option
+from k2ktui.engine.drill import PHASES, DrillOptions, Fence
+from k2ktui.engine.drill_catalog import CATALOG
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill_steps import describe_phase, needs_confirmation
+from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.text import safe_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DEFAULTS = DrillOptions()
+
+
+def _option(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:
+    default = getattr(_DEFAULTS, field)
+    return click.option(
+        name,
+        field,
+        type=click.FloatRange(min=0) if isinstance(default, float) else click.IntRange(min=0),
+        default=default,
+        show_default=True,
+        metavar=metavar,
+        help=text,
+    )
+
+
+_GROUPS = click.option(
+    "--groups", metavar="REGEX", help="Groups to move; the whole name must match."
+)
+YES_TO = click.option(
+    "--yes-to",
+    metavar="PHASES",
+    help="Phases to confirm in advance, separated by commas, or all.",
+)
+_ACCEPT = click.option(
+    "--accept",
+    "accepted",
+    metavar="IDS",
+    help="Checks whose failure does not stop the drill, separated by commas: D07,D08.",
+)
+_DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show what each phase would do; begin no drill."
+)
+_WATCH = _option(
+    "--watch", "watch_s", "SECONDS", "Maximum time in seconds to wait for clients on the target."
+)
+_WAIT = _option(
+    "--wait", "wait_s", "SECONDS", "Maximum wait in seconds for each condition of a phase."
+)
+_FROZEN = _option(
+    "--frozen", "frozen_s", "SECONDS", "Time in seconds without a write that proves the fence."
+)
+
+
+@click.command(
+    help="Try a failover without an effect on any application. Commits offsets of shadow groups "
+    "on the target, and deletes these groups again."
+)
+@file_option
+@_GROUPS
+@_option(
+    "--shadow-groups", "shadow_groups", "N", "Maximum number of groups to try as shadow groups."
+)
+@_option(
+    "--records", "shadow_records", "N", "Number of records that a shadow group reads per partition."
+)
+@_option(
+    "--content-rows",
+    "content_rows",
+    "N",
+    "Number of planned rows above which only a sample is compared.",
+)
+@_DRY_RUN
+@unlock_option
+@json_option
+def rehearse(**chosen: Any) -> int:
+    """Rehearse; findings if a failover now would not be safe."""
+    return _begin(DrillKind.REHEARSE, **chosen)
+
+
+@click.command(help="Switch over while both clusters are up; no record is lost.")
+@file_option
+@_GROUPS
+@click.option(
+    "--fence",
+    type=click.Choice([str(each) for each in Fence]),
+    default=str(Fence.HAND),
+    show_default=True,
+    help="Fence of the producers: you stop them by hand, access rules, or quotas.",
+)
+@_option(
+    "--max-lag",
+    "lag_records",
+    "RECORDS",
+    "Maximum lag in records, of all partitions, before fencing.",
+)
+@_FROZEN
+@_WAIT
+@_WATCH
+@_ACCEPT
+@YES_TO
+@_DRY_RUN
+@unlock_option
+@json_option
+def planned(fence: str, **chosen: Any) -> int:
+    """Begin a planned switchover."""
+    return _begin(DrillKind.PLANNED, fence=Fence(fence), **chosen)
+
+
+@click.command(help="Fail over while the source is down, from its last commits.")
+@file_option
+@_GROUPS
+@_WATCH
+@_ACCEPT
+@YES_TO
+@_DRY_RUN
+@unlock_option
+@json_option
+def disaster(**chosen: Any) -> int:
+    """Begin a failover without the source."""
+    return _begin(DrillKind.DISASTER, **chosen)
+
+
+def _begin(
+    kind: DrillKind,
+    *,
+    files: tuple[str, ...],
+    dry_run: bool,
+    unlock: bool,
+    as_json: bool,
+    yes_to: str | None = None,
+    **chosen: Any,
+) -> int:
+    from k2ktui.drill.operations import start_drill
+
+    options = _options(**chosen)
+    agreed = read_phases(yes_to)
+    flow = load_flow(files)
+    if dry_run:
+        return _show_phases(kind, options, as_json)
+    with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
+        drill = start_drill(flow, kind, options, files, may, operator)
+    return print_result(drill, as_json)
+
+
+def _options(groups: str | None, accepted: str | None = None, **chosen: Any) -> DrillOptions:
+    matcher("--groups", groups)
+    ids = tuple(part.strip() for part in (accepted or "").split(",") if part.strip())
+    unknown = [each for each in ids if each not in CATALOG]
+    if unknown:
+        raise ConfigError(
+            f"--accept: {safe_text(unknown[0])} is not a check",
+            unchanged="Nothing was done.",
+            hint=f"Use ids from {min(CATALOG)} to {max(CATALOG)}, separated by commas.",
+        )
+    return DrillOptions(groups=groups or "", accepted=ids, **chosen)
+
+
+def _show_phases(kind: DrillKind, options: DrillOptions, as_json: bool) -> int:
+    phases = [
+        {
+            "phase": str(phase),
+            "does": describe_phase(phase, options.fence),
+            "confirmed": needs_confirmation(phase, options.fence),
+        }
+        for phase in PHASES[kind]
+    ]
+    if as_json:
+        click.echo(json.dumps({"kind": str(kind), "phases": phases}))
+        return ExitCode.OK
+    for number, each in enumerate(phases, start=1):
+        asked = " Must be confirmed." if each["confirmed"] else ""
+        click.echo(f"{number:>3} {each['phase']}: {each['does']}{asked}")
+    click.echo("No drill was begun.", err=True)
+    return ExitCode.OK
