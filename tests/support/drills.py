@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.drill.operations import list_drills, start_drill
@@ -126,23 +126,6 @@ class Pair:
         )
         consumer.subscribe(self.topics)
         return consumer
-
-    def read_next(self, group: str, count: int) -> list[tuple[str, int, bytes | None]]:
-        """Return the next records of a group on the target, per partition in order."""
-        consumer = Consumer(client(self.target, group_id=group, auto_offset_reset="error"))
-        found: list[tuple[str, int, bytes | None]] = []
-        try:
-            places = self.target_offsets(group)
-            consumer.assign(
-                [TopicPartition(t, p, offset or 0) for (t, p), offset in places.items()]
-            )
-            while len(found) < count:
-                message = consumer.poll(10)
-                assert message is not None and message.error() is None
-                found.append((message.topic() or "", message.partition() or 0, message.key()))
-        finally:
-            consumer.close()
-        return sorted(found)
 
 
 def remove_quotas(node: KafkaNode) -> None:

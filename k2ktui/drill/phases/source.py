@@ -12,8 +12,7 @@ from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Fence
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change
-from k2ktui.engine.groups import EMPTY_STATES, GroupView
-from k2ktui.engine.journal import CommitSnapshot
+from k2ktui.engine.groups import GroupView
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.acls import allow_writes, denied_topics, deny_writes
 from k2ktui.kafka.quotas import Quota, lowered, producer_quotas, restored, set_producer_quotas
@@ -305,11 +304,6 @@ def run_source_lost(session: Session) -> PhaseResult:
         f"{why}; commits of {moment(known.at)}, {duration(silent)} old, at least "
         f"{counted(lowest, 'record')} lost; what was written since is unknown"
     )
-
-
-def _was_active(commits: CommitSnapshot | None) -> bool:
-    """Return whether a group had members when its commits were last kept."""
-    return commits is not None and commits.state not in EMPTY_STATES
 
 
 def _count_known_loss(session: Session, groups: Mapping[str, GroupView]) -> int:
