@@ -11,6 +11,7 @@ from k2ktui.engine.drill_progress import (
     describe_loss,
     describe_state,
     elapsed_ms,
+    list_phases,
     rto_ms,
 )
 from k2ktui.engine.drill_report import has_findings, summarize, tool_ms
@@ -171,7 +172,7 @@ def report_lines(drill: Drill) -> Iterator[str]:
     yield "\n".join([*map(safe_text, summarize(drill)), begun, safe_text(describe_way_back(drill))])
     if drill.blockers:
         yield _section("Findings", drill.blockers)
-    yield _section("Phases", [_phase_text(row) for row in _rows(drill)])
+    yield _section("Phases", [_phase_text(row) for row in list_phases(drill)])
     if drill.changes:
         yield _section(
             "Changes",
@@ -205,10 +206,6 @@ def report_lines(drill: Drill) -> Iterator[str]:
         "Journal",
         [f"{moment(e.at_ms / 1000)} {e.who} {e.phase}: {e.text}" for e in drill.events],
     )
-
-
-def _rows(drill: Drill) -> Iterator[PhaseRow]:
-    return (PhaseRow(number, each) for number, each in enumerate(drill.phases, start=1))
 
 
 def _phase_text(row: PhaseRow) -> str:
