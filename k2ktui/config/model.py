@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
-from k2ktui.config.clusters import ClusterConfig, Properties, Section
+from k2ktui.config.clusters import ClusterConfig, Section
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
 from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
 from k2ktui.config.scalars import (
@@ -35,16 +35,14 @@ from k2ktui.config.scalars import (
     parse_toggle,
 )
 from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
+from k2ktui.config.topic_creation import TopicCreation
 from k2ktui.config.topics import (
     KAFKA_INTERNAL_TOPICS,
     GroupSelection,
     TopicMapping,
     TopicSelection,
-    compile_pattern,
 )
 from k2ktui.engine.run_record import LARGEST_SLOTS
-
-ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]
 
 
 class TracingHeaders(Section):
@@ -166,64 +164,6 @@ class Coordination(Section):
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()
-
-
-class TopicSettings(Section):
-    """Settings of a new topic; by default the source's value, or the broker's default."""
-
-    partitions: Annotated[int, Field(ge=1)] | None = None
-    replication: Annotated[int, Field(ge=1, le=32767)] | None = None
-    config: Properties = Field(default={})
-
-    def over(self, common: TopicSettings) -> TopicSettings:
-        """Return these settings with unset values taken from ``common``, key by key."""
-        return TopicSettings(
-            partitions=common.partitions if self.partitions is None else self.partitions,
-            replication=common.replication if self.replication is None else self.replication,
-            config={**common.config, **self.config},
-        )
-
-
-class TopicRule(Section):
-    """Settings of the replicated topics that match a pattern."""
-
-    pattern: Pattern
-    properties: TopicSettings = TopicSettings()
-
-
-class ReplicatedTopics(Section):
-    """Settings for creating replicated topics."""
-
-    common: TopicSettings = TopicSettings()
-    rules: tuple[TopicRule, ...] = ()
-
-    def settings_for(self, topic: str) -> TopicSettings:
-        """Return a target topic's settings: the first matching rule merged over ``common``."""
-        matching = (r.properties for r in self.rules if compile_pattern(r.pattern).fullmatch(topic))
-        return next(matching, TopicSettings()).over(self.common)
-
-
-class ControlTopicCreation(Section):
-    """Settings for creating the pipeline's own topics."""
-
-    common: TopicSettings = TopicSettings()
-    assignment: TopicSettings = TopicSettings()
-    commit: TopicSettings = TopicSettings()
-    metrics: TopicSettings = TopicSettings()
-    offset_mapping: TopicSettings = TopicSettings()
-    state: TopicSettings = TopicSettings()
-
-
-class TopicCreation(Section):
-    """Settings for creating topics on the target."""
-
-    replication: ReplicatedTopics = ReplicatedTopics()
-    control: ControlTopicCreation = ControlTopicCreation()
-
-    def control_for(self, topic: ControlTopic) -> TopicSettings:
-        """Return the settings of a control topic merged over the common ones."""
-        own: TopicSettings = getattr(self.control, topic)
-        return own.over(self.control.common)
 
 
 # As for ``--interval`` of ``k2ktui mm2 publish``: polling reads all groups of the source.

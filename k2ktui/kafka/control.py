@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
-from k2ktui.config.model import ControlTopic, PipelineConfig, TopicSettings
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topic_creation import ControlTopic, TopicSettings
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.kafka.broker_creation import let_brokers_create
 from k2ktui.kafka.clients import Cluster, TopicDescription

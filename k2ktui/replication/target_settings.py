@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from k2ktui.config.model import PipelineConfig, TopicSettings
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topic_creation import TopicSettings
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.topics import Settings, TopicSpec
