@@ -24,8 +24,9 @@ from kafka.protocol.admin.acl import DescribeAclsRequest
 from k2ktui.engine.drill_acls import Acl
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster, reason
+from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 
 _EVERYONE, _ANY_HOST = "User:*", "*"
 _ANY_KIND = 1
@@ -69,8 +70,6 @@ def read_acls(cluster: Cluster) -> frozenset[Acl]:
 
 def _require_authorizer(cluster: Cluster, what: str) -> None:
     """Raise NoAuthorizer if there is none: librdkafka returns an empty list then, and no error."""
-    loop = Loop()
-    connection = Wire(loop, wire(cluster.config, "admin"), cluster.label)
     request = DescribeAclsRequest(
         resource_type_filter=_ANY_KIND,
         resource_name_filter=None,
@@ -81,13 +80,11 @@ def _require_authorizer(cluster: Cluster, what: str) -> None:
         permission_type=_ANY_KIND,
     )
     try:
-        loop.run(lambda: connection.open(_OPEN_S))
-        response = loop.run(lambda: connection.send(request))
+        with Probe(wire(cluster.config, "admin"), cluster.label) as probe:
+            probe.open(_OPEN_S)
+            response = probe.run(lambda connection: connection.send(request))
     except (NotSent, OutcomeUnknown) as error:
         raise TimedOut(f"{what} on the {cluster.label} cluster: {error}") from None
-    finally:
-        connection.close()
-        loop.close()
     if response.error_code == KafkaError.SECURITY_DISABLED:
         raise _no_authorizer(cluster, what)
 
@@ -106,16 +103,8 @@ def denied_topics(cluster: Cluster, topics: Collection[str]) -> frozenset[str]:
     Raises:
         Refused, ConnectionFailed, TimedOut: as for :func:`list_acls`.
     """
-    rules = AclBindingFilter(
-        ResourceType.TOPIC,
-        None,
-        ResourcePatternType.LITERAL,
-        _EVERYONE,
-        _ANY_HOST,
-        AclOperation.WRITE,
-        AclPermissionType.DENY,
-    )
-    found = {str(rule.name) for rule in _ask(cluster, "listing access rules", rules)}
+    rules = _ask(cluster, "listing access rules", _denied_writes(None))
+    found = {str(rule.name) for rule in rules}
     return frozenset(found & set(topics))
 
 
@@ -144,18 +133,7 @@ def allow_writes(cluster: Cluster, topics: Sequence[str]) -> None:
         Refused, ConnectionFailed, TimedOut: as for :func:`deny_writes`.
     """
     what = "deleting the rules that deny Write"
-    rules = [
-        AclBindingFilter(
-            ResourceType.TOPIC,
-            topic,
-            ResourcePatternType.LITERAL,
-            _EVERYONE,
-            _ANY_HOST,
-            AclOperation.WRITE,
-            AclPermissionType.DENY,
-        )
-        for topic in topics
-    ]
+    rules = [_denied_writes(topic) for topic in topics]
     futures = cluster.ask(
         what, lambda: cluster.admin.delete_acls(rules, request_timeout=REQUEST_TIMEOUT_S)
     )
@@ -165,6 +143,19 @@ def allow_writes(cluster: Cluster, topics: Sequence[str]) -> None:
 
 def _rule(topic: str) -> AclBinding:
     return AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        _EVERYONE,
+        _ANY_HOST,
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
+
+
+def _denied_writes(topic: str | None) -> AclBindingFilter:
+    """Return the filter for the rule of :func:`_rule`, for a topic or for all of them."""
+    return AclBindingFilter(
         ResourceType.TOPIC,
         topic,
         ResourcePatternType.LITERAL,

@@ -11,8 +11,9 @@ from kafka.protocol.admin.cluster import DescribeLogDirsRequest
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import Code, code_name
+from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Wire
 
 _OPEN_S = 10.0
 _PAUSE_S = 0.05
@@ -43,19 +44,15 @@ def read_log_dirs(cluster: Cluster, timeout: float) -> list[LogDir]:
         Refused: the admin principal lacks Describe on the cluster.
         ConnectionFailed, TimedOut: a broker did not answer within ``timeout`` seconds.
     """
-    loop = Loop()
-    connection = Wire(loop, wire(cluster.config, "admin"), cluster.label)
     try:
-        loop.run(lambda: connection.open(min(timeout, _OPEN_S)))
-        responses: dict[int, Any] = loop.run(lambda: _ask_all(connection, timeout))
+        with Probe(wire(cluster.config, "admin"), cluster.label) as probe:
+            probe.open(min(timeout, _OPEN_S))
+            responses = probe.run(lambda connection: _ask_all(connection, timeout))
     except (NotSent, OutcomeUnknown) as error:
         raise TimedOut(
             f"reading the log directories of the {cluster.label} cluster: {error}",
             hint="Check that all of its brokers are up and reachable from here.",
         ) from None
-    finally:
-        connection.close()
-        loop.close()
     return [
         each for broker, response in responses.items() for each in _read(cluster, broker, response)
     ]
@@ -63,7 +60,7 @@ def read_log_dirs(cluster: Cluster, timeout: float) -> list[LogDir]:
 
 async def _ask_all(connection: Wire, timeout: float) -> dict[int, Any]:
     until = monotonic() + timeout
-    found = {}
+    found: dict[int, Any] = {}
     for node in await connection.brokers(timeout):
         while node not in found:
             left = max(0.1, until - monotonic())

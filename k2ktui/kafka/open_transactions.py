@@ -15,8 +15,9 @@ from kafka.protocol.admin.transactions import DescribeProducersRequest
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +49,14 @@ def oldest_transactions(
     """
     # The library logs each failed attempt; the result is optional for the caller.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    loop = Loop()
-    connection = Wire(loop, wire(cluster.config, "consumer"), cluster.label)
     found: dict[Partition, OpenTransaction] = {}
     try:
-        loop.run(lambda: connection.open(timeout))
-        if connection.version_of(DescribeProducersRequest) >= 0:
-            loop.run(lambda: _describe(connection, stable, timeout, found))
+        with Probe(wire(cluster.config, "consumer"), cluster.label) as probe:
+            probe.open(timeout)
+            if not probe.too_old_for({DescribeProducersRequest: 0}):
+                probe.run(lambda connection: _describe(connection, stable, timeout, found))
     except (ConnectionFailed, NotSent, OutcomeUnknown):
         pass
-    finally:
-        connection.close()
-        loop.close()
     return found
 
 

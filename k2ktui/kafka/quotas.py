@@ -6,7 +6,7 @@ producer rate concerns. Lowering that one and every existing one therefore slows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
@@ -17,8 +17,9 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import Code, code_name
+from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Wire
 
 PRODUCER_RATE = "producer_byte_rate"
 _OPEN_S = 10.0
@@ -116,39 +117,31 @@ def _order(entity: Entity) -> list[tuple[str, bool, str]]:
 
 
 def _send(cluster: Cluster, kind: type, request: Any) -> Any:
-    loop = Loop()
-    connection = Wire(loop, wire(cluster.config, "admin"), cluster.label)
-    try:
-        loop.run(lambda: connection.open(_OPEN_S))
-        if connection.version_of(kind) < 0:
+    with Probe(wire(cluster.config, "admin"), cluster.label) as probe:
+        probe.open(_OPEN_S)
+        if probe.too_old_for({kind: 0}):
             raise Refused(
                 f"the {cluster.label} cluster does not support quotas over its protocol",
                 unchanged="No quota was changed.",
                 hint="Fence the producers by hand, or with access rules. Quotas need Kafka 2.6.",
             )
-        return loop.run(_attempts(connection, request))
-    finally:
-        connection.close()
-        loop.close()
+        return probe.run(lambda connection: _send_repeatedly(connection, request))
 
 
-def _attempts(connection: Wire, request: Any) -> Callable[[], Coroutine[Any, Any, Any]]:
-    async def send() -> Any:
-        until = monotonic() + _REQUEST_S
-        for attempt in count():
-            try:
-                return await connection.send(request, None, max(0.5, until - monotonic()))
-            except (NotSent, OutcomeUnknown) as error:
-                # Both requests have the same result when they are repeated.
-                if monotonic() > until:
-                    raise TimedOut(
-                        f"the {connection.label} cluster did not answer about quotas: {error}",
-                        hint="Check that it is up and reachable from here.",
-                    ) from None
-            await connection.loop.sleep(min(0.05 * 2**attempt, 1.0))
-        raise AssertionError("unreachable")
-
-    return send
+async def _send_repeatedly(connection: Wire, request: Any) -> Any:
+    until = monotonic() + _REQUEST_S
+    for attempt in count():
+        try:
+            return await connection.send(request, None, max(0.5, until - monotonic()))
+        except (NotSent, OutcomeUnknown) as error:
+            # Both requests have the same result when they are repeated.
+            if monotonic() > until:
+                raise TimedOut(
+                    f"the {connection.label} cluster did not answer about quotas: {error}",
+                    hint="Check that it is up and reachable from here.",
+                ) from None
+        await connection.loop.sleep(min(0.05 * 2**attempt, 1.0))
+    raise AssertionError("unreachable")
 
 
 def _check(cluster: Cluster, what: str, code: int) -> None:

@@ -42,7 +42,7 @@ class MirrorMappings:
         self.topics = MirrorTopics(flow, source, target)
         self.history = SyncHistory(config, target)
         self._prover = PositionProver(source, target)
-        self._cuts: dict[SourcePartition, OffsetAnchors] = {}
+        self._anchors: dict[SourcePartition, OffsetAnchors] = {}
         self._newest: dict[SourcePartition, int] = {}
         self._loaded = False
         # Syncs read but not taken yet: their topic's reader does not return them again.
@@ -74,7 +74,7 @@ class MirrorMappings:
         """Compare records to make translations of committed offsets exact."""
         wanted = {at: offsets for at, offsets in commits.items() if at in positions}
         if not self._down:
-            proven = self._prover.prove(self._cuts, positions, wanted, timeout)
+            proven = self._prover.prove(self._anchors, positions, wanted, timeout)
             now = int(time.time() * 1000)
             self.history.add(ProvenPosition(at, anchor, now) for at, anchor in proven)
         return MappingReport()
@@ -97,7 +97,7 @@ class MirrorMappings:
 
     def anchors(self, source: SourcePartition) -> OffsetAnchors:
         """Return the known offset anchors of a source partition."""
-        return self._cuts.setdefault(source, OffsetAnchors())
+        return self._anchors.setdefault(source, OffsetAnchors())
 
     def untranslatable(self, source: SourcePartition) -> str:
         """Return "": MirrorMaker 2 renames topics, so records flow in one direction."""
@@ -149,7 +149,7 @@ class MirrorMappings:
             known = self.history.merge(new)
             # Until the source's topic has been read, merge again, to apply all syncs in time order.
             self._loaded = not self._down
-            self._cuts, self._newest = {}, {}
+            self._anchors, self._newest = {}, {}
             if self._loaded:
                 self.history.forget()
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from time import sleep
 
 from confluent_kafka import IsolationLevel
@@ -17,9 +16,10 @@ from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, pas
 from k2ktui.engine.drill_findings import Route, find_loops
 from k2ktui.engine.groups import GroupView
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.transaction_state import TransactionState, describe_transaction
-from k2ktui.kafka.wire import Loop, Wire
+from k2ktui.kafka.wire import Wire
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.text import counted, safe_text
@@ -180,20 +180,15 @@ def _read_states(context: CheckContext, ids: list[str]) -> dict[str, Transaction
     context.cluster("target")
 
     def read() -> dict[str, TransactionState | None]:
-        loop = Loop()
-        connection = Wire(loop, wire(context.config.target, "producer"), "target")
-        try:
-            loop.run(lambda: connection.open(_CONNECT_S))
-            return {each: loop.run(partial(_describe, connection, each)) for each in ids}
-        finally:
-            connection.close()
-            loop.close()
+        with Probe(wire(context.config.target, "producer"), "target") as probe:
+            probe.open(_CONNECT_S)
+            return probe.run(lambda connection: _describe_all(connection, ids))
 
     return context.read("the transactional ids", read)
 
 
-async def _describe(connection: Wire, transactional_id: str) -> TransactionState | None:
-    return await describe_transaction(connection, transactional_id, _DESCRIBE_S)
+async def _describe_all(connection: Wire, ids: list[str]) -> dict[str, TransactionState | None]:
+    return {each: await describe_transaction(connection, each, _DESCRIBE_S) for each in ids}
 
 
 def check_loops(context: CheckContext) -> CheckFinding:
