@@ -26,10 +26,11 @@ from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
-from k2ktui.jobs import joblog, manager
+from k2ktui.jobs import joblog, local_jobs, manager
 from k2ktui.jobs.checks import NAME, alive_elsewhere, describe_runner, read_runners, start_checks
 from k2ktui.jobs.job_directory import job_directory
-from k2ktui.jobs.manager import Job, StopMode
+from k2ktui.jobs.local_jobs import Job
+from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.run_rows import make_run_rows, recent_runs
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.runtime.spark_extra import require_pyspark
@@ -74,12 +75,14 @@ def command(ctx: click.Context) -> int:
 @json_option
 def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     """Print the jobs; without -f no cluster is contacted."""
-    found, name = manager.list_jobs(), ""
+    found, name = local_jobs.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
         config = load_flow(files).config
         own = {job_directory(config, kind).id for kind in RunKind}
-        own |= {job.place.id for job in found if job.record.files == manager.absolute_paths(files)}
+        own |= {
+            job.place.id for job in found if job.record.files == local_jobs.absolute_paths(files)
+        }
         found = [job for job in found if job.place.id in own]
         heartbeats, name = read_runners(config), config.name
     now = time.time()
@@ -186,7 +189,7 @@ def restart(
     """Restart the job; it is not stopped if the checks fail."""
     kind = _kind(is_sync)
     config = load_flow(files).config if is_sync else load_pipeline(files)
-    job = manager.find_job(files, lambda: config, kind)
+    job = local_jobs.find_job(files, lambda: config, kind)
     if job is None:
         raise _no_job_error(kind)
     allowed = access_to(config, unlock=unlock)
@@ -304,7 +307,7 @@ def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
         loaded.append(load_flow(files).config)
         return loaded[0]
 
-    job = manager.find_job(files, config, kind)
+    job = local_jobs.find_job(files, config, kind)
     if job is not None:
         return job
     raise _no_job_error(kind, _elsewhere(loaded[0], kind))

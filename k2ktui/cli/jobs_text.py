@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from k2ktui.jobs.manager import Job
+from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present.columns import Column, pick
 from k2ktui.present.formatting import WORDS, moment

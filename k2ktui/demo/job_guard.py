@@ -21,7 +21,8 @@ def main(config: Path) -> None:
     from k2ktui.config.load import load
     from k2ktui.engine.access import access
     from k2ktui.jobs.job_directory import job_directory
-    from k2ktui.jobs.manager import StopMode, forget_job, read_job, stop_job
+    from k2ktui.jobs.local_jobs import read_job
+    from k2ktui.jobs.manager import StopMode, forget_job, stop_job
 
     place, allowed = job_directory(load([config]).config), access()
     signal.sigwait(_ENDING)

@@ -86,7 +86,7 @@ class DemoPipeline:
 
     def fault(self) -> str:
         """Return why it ended on its own; empty while it runs or if it was stopped on purpose."""
-        from k2ktui.jobs.manager import JobState, read_job
+        from k2ktui.jobs.local_jobs import JobState, read_job
 
         record = self._place.read()
         if record is not None and record.identity.alive:

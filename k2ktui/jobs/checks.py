@@ -9,7 +9,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
-from k2ktui.jobs.manager import Job, read_job
+from k2ktui.jobs.local_jobs import Job, read_job
 from k2ktui.jobs.process import has_ended, may_be_local
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check

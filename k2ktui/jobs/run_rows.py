@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import RunKind, Runner, RunnerState
-from k2ktui.jobs.manager import Job, JobState
+from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.process import has_ended, may_be_local
 
 SHOWN_PAST = 5

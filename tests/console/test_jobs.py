@@ -14,9 +14,9 @@ import pytest
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import ExitCode
-from k2ktui.jobs import manager
+from k2ktui.jobs import local_jobs, manager
 from k2ktui.jobs.job_directory import Phase, job_directory
-from k2ktui.jobs.manager import Job
+from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.process import this_process
 from tests.jobs.support import all_ended, begin, config_of, found, silent_port, write_pipeline
 from tests.support.console import ConsoleDriver, drive_session, file_session
@@ -48,7 +48,7 @@ def kept(file: Path, *log: str, **values: object) -> Job:
     given = {"pid": me.pid, "birth": me.birth, "phase": Phase.RUNNING, "term": 3, "slots": 2}
     place.write(replace(record, **{**given, **values}))  # type: ignore[arg-type]
     place.log.write_text("".join(f"{line}\n" for line in log))
-    job = manager.read_job(place)
+    job = local_jobs.read_job(place)
     assert job is not None
     return job
 
@@ -57,7 +57,7 @@ def kept(file: Path, *log: str, **values: object) -> Job:
 def test_runs_here_and_elsewhere(file: Path, size: tuple[int, int]) -> None:
     job = kept(file, '{"event":"note","at":1,"text":"hello"}')
     own = runner(
-        manager.this_host(),
+        local_jobs.this_host(),
         pid=job.record.pid,
         lap=7,
         lag_records=12,
@@ -185,7 +185,7 @@ def test_the_cursor_goes_to_the_run_that_is_started(
     gone = {"pid": 2**22 + 1, "birth": "0", "started_at": began, "phase": Phase.ENDED}
     ended = kept(file, **gone, ended_at=began + 60, code=0)
     hosts = {"pid": 2**22 + 1, "started_ms": int(began * 1000), "at_ms": int(began * 1000) + 50_000}
-    last = runner(manager.this_host(), state=RunnerState.STOPPED, **hosts)
+    last = runner(local_jobs.this_host(), state=RunnerState.STOPPED, **hosts)
     elsewhere = runner("bastion2", pid=4712)
     begun: list[Job] = []
 
@@ -282,7 +282,7 @@ def test_where_a_cluster_does_not_answer_it_cannot_be_started(file: Path) -> Non
         await console.until(lambda: not console.screen.is_modal, "closed")
 
     drive_session(file_session(file), steps, screen="5")
-    assert manager.list_jobs() == []
+    assert local_jobs.list_jobs() == []
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.jobs import manager
-from k2ktui.jobs.manager import JobState
+from k2ktui.jobs import local_jobs
+from k2ktui.jobs.local_jobs import JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
 from tests.support.console import ConsoleDriver, drive_session, file_session
@@ -45,12 +45,12 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
         await console.press("J")
         await agree(console)
         await console.sees("orders runs as pid", "running", "first records visible", "lag 0")
-        (first,) = manager.list_jobs()
+        (first,) = local_jobs.list_jobs()
         await console.press("R")
         await agree(console)
-        await console.until(lambda: manager.list_jobs()[0].record.term == 2, "started again")
+        await console.until(lambda: local_jobs.list_jobs()[0].record.term == 2, "started again")
         await console.sees("ready after")
-        (second,) = manager.list_jobs()
+        (second,) = local_jobs.list_jobs()
         assert second.record.pid != first.record.pid
         assert not first.record.identity.alive
         await console.sees(f"pid {second.record.pid}", "running")
@@ -61,7 +61,7 @@ def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
         await console.sees("orders has stopped", "no run is alive")
 
     drive_session(file_session(pipe.write()), steps, screen="5")
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     assert (job.state, job.code) == (JobState.STOPPED, 0)
     pipe.prove(1000)
 
@@ -94,7 +94,7 @@ def test_sync_started_and_stopped(
 
     with all_ended():
         drive_session(file_session(copied.file), steps, screen="5")
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     assert (job.state, job.code, job.record.kind) == (JobState.STOPPED, 0, "sync")
     where = (topic, 0)
     assert committed(target, group, [where]) == {where: 10 + copied.prior}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.jobs import manager
-from k2ktui.jobs.manager import JobState
+from k2ktui.jobs import local_jobs
+from k2ktui.jobs.local_jobs import JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
 from tests.support.copied import commit, committed
@@ -141,7 +141,7 @@ def test_from_the_start_of_the_job_to_its_end(
         tmux.press("X")
         agree(tmux)
         tmux.sees("no run is alive")
-        (job,) = manager.list_jobs()
+        (job,) = local_jobs.list_jobs()
         assert job.state is JobState.STOPPED
         tmux.press("q")
         tmux.sees("ENDED 0")

@@ -14,8 +14,8 @@ import yaml
 from k2ktui.config.load import load
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import access
-from k2ktui.jobs import manager
-from k2ktui.jobs.manager import Job
+from k2ktui.jobs import local_jobs, manager
+from k2ktui.jobs.local_jobs import Job
 from tests.support.kafka import eventually
 
 MAY = access()
@@ -55,7 +55,7 @@ def begin(path: Path) -> Job:
 
 def found(job: Job) -> Job:
     """Return the job as it is now."""
-    now = manager.read_job(job.place)
+    now = local_jobs.read_job(job.place)
     assert now is not None
     return now
 
@@ -66,7 +66,7 @@ def all_ended() -> Iterator[None]:
     try:
         yield
     finally:
-        for job in manager.list_jobs():
+        for job in local_jobs.list_jobs():
             family = _family(job.record.pid) if job.alive else []
             job.record.identity.signal(signal.SIGKILL)
             for process in family:

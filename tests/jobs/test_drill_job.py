@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.drill_catalog import CATALOG
-from k2ktui.jobs import manager
+from k2ktui.jobs import local_jobs
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
 from tests.support.cli import k2ktui, k2ktui_json
@@ -42,14 +42,14 @@ def test_a_job_is_stopped_kept_from_starting_and_started_again_by_an_abort(
     yes = ("--yes-to", "apply,fence-replicator")
     stopped = k2ktui("drill", "planned", "-f", file, *quick, *yes, code=5)
     assert "open-target must be confirmed" in stopped.stderr
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     assert not job.alive
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 400}
     refused = k2ktui("jobs", "start", "-f", file, "--force", code=None)
     assert "was fenced by drill" in refused.stdout + refused.stderr
     (drill,) = k2ktui_json("drill", "list", "-f", file)["drills"]
     k2ktui("drill", "abort", drill["id"], "-f", file)
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     assert job.alive
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
     produce(source, topic, [Out(b"more")] * 100)

@@ -21,9 +21,10 @@ from click.testing import CliRunner
 from k2ktui.cli import jobs as jobs_verb
 from k2ktui.engine.access import access
 from k2ktui.errors import K2kError, Refused
-from k2ktui.jobs import joblog, manager
+from k2ktui.jobs import joblog, local_jobs, manager
 from k2ktui.jobs.job_directory import JobDirectory, Phase, job_directory, list_job_directories
-from k2ktui.jobs.manager import Job, JobState, StopMode
+from k2ktui.jobs.local_jobs import Job, JobState
+from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.process import this_process
 from tests.jobs.support import MAY, all_ended, begin, config_of, found, silent_port, write_pipeline
 from tests.support.cli import k2ktui, k2ktui_json
@@ -33,7 +34,7 @@ _IN_A_TERMINAL = """
 import os, sys
 from k2ktui.config.load import load
 from k2ktui.engine.access import access
-from k2ktui.jobs import joblog, manager
+from k2ktui.jobs import joblog, local_jobs, manager
 job = manager.start_job(load([sys.argv[1]]).config, [sys.argv[1]], access())
 os.write(1, b"pid %d.\\n" % job.record.pid)
 sys.stdin.read()
@@ -84,7 +85,7 @@ def test_a_job_outlives_the_terminal_that_started_it(file: Path) -> None:
         said += os.read(master, 1024)
     os.close(master)
     shell.wait(20)
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     assert f"pid {job.record.pid}." in said.decode()
     assert job.alive, "somebody else finds it"
     listed = k2ktui_json("jobs", "list")
@@ -146,14 +147,14 @@ def test_start_checks_first_and_starts_nothing_that_cannot_work(tmp_path: Path) 
     done = k2ktui("jobs", "start", "-f", file, "--force", code=3)
     assert "source cluster" in done.stderr
     assert "Nothing was started" in done.stderr
-    assert manager.list_jobs() == []
+    assert local_jobs.list_jobs() == []
 
 
 def test_without_a_variable_nothing_is_started(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "o.yaml", 1, name="${env:string:K2KTUI_NOT_SET}")
     done = k2ktui("jobs", "start", "-f", file, code=2)
     assert "K2KTUI_NOT_SET" in done.stderr
-    assert manager.list_jobs() == []
+    assert local_jobs.list_jobs() == []
 
 
 def made(file: Path, **values: object) -> Job:
@@ -167,7 +168,7 @@ def made(file: Path, **values: object) -> Job:
         **{"pid": me.pid, "birth": me.birth, **values},  # type: ignore[arg-type]
     )
     place.write(record)
-    job = manager.read_job(place)
+    job = local_jobs.read_job(place)
     assert job is not None
     return job
 
@@ -219,8 +220,8 @@ def test_ends_are_distinguished(plain: Path) -> None:
 def test_a_damaged_record_is_no_job(plain: Path, text: str) -> None:
     job = made(plain)
     (job.place.directory / "job.json").write_text(text)
-    assert manager.read_job(job.place) is None
-    assert manager.list_jobs() == []
+    assert local_jobs.read_job(job.place) is None
+    assert local_jobs.list_jobs() == []
 
 
 def test_a_job_is_found_by_its_files_without_reading_them(plain: Path) -> None:
@@ -230,7 +231,7 @@ def test_a_job_is_found_by_its_files_without_reading_them(plain: Path) -> None:
     def unread() -> None:
         raise AssertionError("the file was read")
 
-    assert manager.find_job([str(plain)], unread) == job  # type: ignore[arg-type]
+    assert local_jobs.find_job([str(plain)], unread) == job  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["../../../etc/x", "a[/b]\x1b[2J", "\u202e" * 9, "n" * 249, ".."])

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from k2ktui.jobs import manager
-from k2ktui.jobs.manager import Job, JobState
+from k2ktui.jobs import local_jobs, manager
+from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended, found
 from tests.support.cli import k2ktui, k2ktui_json
@@ -48,7 +48,7 @@ def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def only_job() -> Job:
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     return job
 
 

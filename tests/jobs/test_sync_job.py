@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.journal import RunKind
-from k2ktui.jobs import manager
+from k2ktui.jobs import local_jobs, manager
 from k2ktui.jobs.checks import read_runners
 from k2ktui.jobs.job_directory import JobDirectory
-from k2ktui.jobs.manager import Job
+from k2ktui.jobs.local_jobs import Job
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.jobs.support import MAY, all_ended, begin, silent_port, write_pipeline
@@ -40,7 +40,7 @@ def topic(copied: Copied) -> str:
 
 
 def only_job() -> Job:
-    (job,) = manager.list_jobs()
+    (job,) = local_jobs.list_jobs()
     return job
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import RunKind
 from k2ktui.errors import K2kError
-from k2ktui.jobs import manager
-from k2ktui.jobs.manager import Job, JobState
+from k2ktui.jobs import local_jobs
+from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.kafka.properties import load_checked
 from k2ktui.mm2.flow_files import read_flow
@@ -57,7 +57,7 @@ def place(row: RunRow) -> str:
 
 def where_to_stop(row: RunRow, verb: str) -> str:
     """Return where a run that is not a job of this host can be stopped or restarted."""
-    if row.host == manager.this_host():
+    if row.host == local_jobs.this_host():
         return f"pid {row.pid} runs in a terminal or as a service: stop it there"
     return f"it runs on {formatting.name(row.host, 60)}; there: k2ktui jobs {verb} -f FILE"
 

@@ -33,8 +33,9 @@ from k2ktui.engine.access import Access, access
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import K2kError, TimedOut
-from k2ktui.jobs import joblog, manager
-from k2ktui.jobs.manager import Job, StopMode
+from k2ktui.jobs import joblog, local_jobs, manager
+from k2ktui.jobs.local_jobs import Job
+from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -103,7 +104,7 @@ class JobsScreen(ListScreen):
         chosen = row.job if row else None
 
         def job() -> tuple[list[Job], str, Sequence[joblog.LogEntry]]:
-            found = manager.list_jobs()
+            found = local_jobs.list_jobs()
             wanted = chosen or next(iter(found), None)
             if wanted is None:
                 return found, "", ()
@@ -342,7 +343,7 @@ class JobsScreen(ListScreen):
             self.inform(why, "warning")
             return None
         flow = self.session.flow
-        if job is None or job.record.files == manager.absolute_paths(self.session.files):
+        if job is None or job.record.files == local_jobs.absolute_paths(self.session.files):
             return None if flow is None else flow.config if kind is RunKind.SYNC else flow.pipeline
         reading = self.run_worker(
             lambda: read_config(job),

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.jobs.joblog import Follower, LogEntry
-from k2ktui.jobs.manager import Job
+from k2ktui.jobs.local_jobs import Job
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone

@@ -22,8 +22,8 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.journal import RunKind
-from k2ktui.jobs import manager
-from k2ktui.jobs.manager import Job
+from k2ktui.jobs import local_jobs
+from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.run_rows import RunRow, current_run, make_run_rows
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
@@ -116,7 +116,7 @@ class OverviewScreen(ConsoleScreen):
     def _poll_jobs(self) -> None:
         """Read the jobs' records on a thread: the home directory may be on a network mount."""
         if self.is_current and not self.session.feed.replay and not self.session.pair.mirror:
-            self.background("look", manager.list_jobs, self._update_jobs)
+            self.background("look", local_jobs.list_jobs, self._update_jobs)
 
     def _update_jobs(self, jobs: Sequence[Job]) -> None:
         if tuple(jobs) != self._jobs:

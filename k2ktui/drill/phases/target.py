@@ -18,7 +18,8 @@ from k2ktui.engine.drill_steps import describe_phase, find_change
 from k2ktui.engine.groups import GroupView
 from k2ktui.engine.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
-from k2ktui.jobs.manager import Job, StopMode, find_job, start_job, stop_job, this_host
+from k2ktui.jobs.local_jobs import Job, find_job, this_host
+from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.cluster_readers import TargetClusterReader
