@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.check import check_text
-from k2ktui.cli.jobs_text import check_object, columns, job_object, job_text, row_object
+from k2ktui.cli.jobs_text import columns, job_object, job_text, row_object
 from k2ktui.cli.options import (
     access_to,
     file_option,
@@ -25,15 +27,16 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
 from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.engine.plan import Rewind
-from k2ktui.errors import ConfigError, ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
+from k2ktui.errors import ConfigError, ExitCode, K2kError, Refused, TimedOut
 from k2ktui.jobs import joblog, local_jobs, manager
-from k2ktui.jobs.checks import NAME, alive_elsewhere, describe_runner, read_runners, start_checks
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.run_rows import make_run_rows, recent_runs
-from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.runtime.spark_extra import require_pyspark
+
+if TYPE_CHECKING:
+    from k2ktui.replication.preflight.checks import Check
 
 _FOLLOW_S = 0.3
 _NO_SYNC_JOB = "this host has no job of k2ktui sync for this pipeline"
@@ -78,6 +81,8 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     found, name = local_jobs.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
+        from k2ktui.jobs.runners import read_runners
+
         config = load_flow(files).config
         own = {job_directory(config, kind).id for kind in RunKind}
         own |= {
@@ -123,6 +128,8 @@ def start(
     as_json: bool,
 ) -> int:
     """Start the job; return its exit code if it ends during the wait."""
+    from k2ktui.cli.jobs_checks import run_checks
+
     if rewind and not is_sync:
         raise ConfigError("--rewind needs --sync: copying does not commit for groups")
     config = load_flow(files).config if is_sync else load_pipeline(files)
@@ -131,7 +138,7 @@ def start(
     if not is_sync:
         require_pyspark("starting a job")
     how = Rewind(rewind or Rewind.NEVER) if is_sync else None
-    checks = _run_checks(config, _kind(is_sync), force=force, take_over=take_over)
+    checks = run_checks(config, _kind(is_sync), force=force, take_over=take_over)
     job = manager.start_job(config, files, allowed, telemetry=telemetry, rewind=how)
     return _report_start(job, wait, checks, as_json)
 
@@ -187,6 +194,8 @@ def restart(
     as_json: bool,
 ) -> int:
     """Restart the job; it is not stopped if the checks fail."""
+    from k2ktui.cli.jobs_checks import run_checks
+
     kind = _kind(is_sync)
     config = load_flow(files).config if is_sync else load_pipeline(files)
     job = local_jobs.find_job(files, lambda: config, kind)
@@ -196,7 +205,7 @@ def restart(
     require(allowed, "restarting a job")
     if not is_sync:
         require_pyspark("restarting a job")
-    checks = _run_checks(config, kind, force=force, take_over=take_over, restart=True)
+    checks = run_checks(config, kind, force=force, take_over=take_over, restart=True)
     begun = manager.restart_job(job, config, files, allowed, timeout)
     return _report_start(begun, wait, checks, as_json)
 
@@ -245,48 +254,13 @@ def _kind(is_sync: bool) -> RunKind:
     return RunKind.SYNC if is_sync else RunKind.COPY
 
 
-def _run_checks(
-    config: PipelineConfig,
-    kind: RunKind,
-    *,
-    force: bool,
-    take_over: bool,
-    restart: bool = False,
-) -> list[Check]:
-    """Run the checks and print each one as it completes.
-
-    Raises:
-        ConnectionFailed: a cluster is unreachable.
-        Refused: another check failed that no given option overrides.
-    """
-    checks = []
-    for check in start_checks(config, restart=restart, kind=kind):
-        click.echo(check_text(check), err=True)
-        checks.append(check)
-    failed = [check for check in checks if check.outcome is CheckOutcome.FAIL]
-    left = [
-        check for check in failed if check.fatal or not (take_over if check.name == NAME else force)
-    ]
-    if left:
-        hard = any(check.fatal for check in left)
-        error = ConnectionFailed if any(check.unreachable for check in left) else Refused
-        raise error(
-            f"not started: {', '.join(check.name for check in left)} failed",
-            unchanged="Nothing was started or stopped.",
-            hint=""
-            if hard
-            else "Correct what failed, or repeat with --force (--take-over if it runs elsewhere).",
-        )
-    return checks
-
-
-def _report_start(job: Job, wait: float, checks: list[Check], as_json: bool) -> int:
+def _report_start(job: Job, wait: float, checks: Sequence[Check], as_json: bool) -> int:
     click.echo(
         f"started as pid {job.record.pid}; it keeps running when this terminal closes", err=True
     )
     now = manager.await_running(job, wait)
     if as_json:
-        shown = {"checks": [check_object(check) for check in checks], "job": job_object(now)}
+        shown = {"checks": [asdict(check) for check in checks], "job": job_object(now)}
         click.echo(json.dumps(shown))
     else:
         click.echo(job_text(now))
@@ -314,6 +288,8 @@ def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
 
 
 def _elsewhere(config: PipelineConfig, kind: RunKind) -> str:
+    from k2ktui.jobs.runners import alive_elsewhere, describe_runner, read_runners
+
     try:
         alive = alive_elsewhere(read_runners(config), None, time.time(), kind)
     except K2kError:

@@ -10,7 +10,6 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present.columns import Column, pick
 from k2ktui.present.formatting import WORDS, moment
 from k2ktui.present.runs import run_columns
-from k2ktui.replication.preflight.checks import Check
 from k2ktui.text import safe_text
 
 
@@ -35,11 +34,6 @@ def job_object(job: Job) -> dict[str, Any]:
         "why": job.why,
         "log": str(job.place.log),
     }
-
-
-def check_object(check: Check) -> dict[str, Any]:
-    """Return a check as ``--json`` prints it."""
-    return asdict(check)
 
 
 def row_object(row: RunRow, now: float) -> dict[str, Any]:

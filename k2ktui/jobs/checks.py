@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunKind, Runner
+from k2ktui.engine.journal import RunKind
 from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job, read_job
-from k2ktui.jobs.process import has_ended, may_be_local
-from k2ktui.kafka.clients import target_cluster
+from k2ktui.jobs.runners import alive_elsewhere, describe_runner, read_runners
 from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
-from k2ktui.sync.store import StateStore
-from k2ktui.text import duration, safe_text
 
 NAME = "other runners"
-_READ_S = 10.0
 _WHAT = {RunKind.COPY: "this pipeline", RunKind.SYNC: "k2ktui sync for this pipeline"}
 
 
@@ -40,44 +36,6 @@ def start_checks(
         _others(config, read_job(job_directory(config, kind)), restart, kind)
         if reached
         else unknown_check(NAME, "a cluster did not respond")
-    )
-
-
-def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
-    """Return the last heartbeat of each run on any host, live runs first, then by term.
-
-    Raises:
-        Refused: the state topic may not be read.
-        ConnectionFailed, TimedOut: the target did not answer in time.
-    """
-    store = StateStore(config, target_cluster(config), _READ_S)
-    try:
-        return store.read_settled(has_ended).runners
-    finally:
-        store.close()
-
-
-def alive_elsewhere(
-    found: Sequence[Runner], job: Job | None, now: float, kind: RunKind = RunKind.COPY
-) -> list[Runner]:
-    """Return the runners of a kind, except this host's job, that must be assumed to be running."""
-    own = job.record.pid if job is not None else 0
-    return [
-        each
-        for each in found
-        if each.kind is kind
-        and each.alive(int(now * 1000))
-        and not (each.pid == own and may_be_local(each))
-        and not has_ended(each)
-    ]
-
-
-def describe_runner(runner: Runner, now: float) -> str:
-    """Return a description of a runner (host, user, pid, version, heartbeat age), safe to print."""
-    age = max(0.0, now - runner.last_ms / 1000)
-    return (
-        f"on {safe_text(runner.host)} as {safe_text(runner.user)}, pid {runner.pid}, "
-        f"k2ktui {safe_text(runner.version)}, heartbeat {duration(age)} ago"
     )
 
 

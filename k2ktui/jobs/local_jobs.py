@@ -1,4 +1,4 @@
-"""The jobs of this host, from their directories: their records, their states, and why they ended."""
+"""The jobs of this host: what their directories say of their state, and why they ended."""
 
 from __future__ import annotations
 

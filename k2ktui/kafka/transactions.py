@@ -9,7 +9,6 @@ Brokers 2.5 and later, including 4.x, accept these versions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from math import inf
 from time import monotonic
@@ -27,22 +26,13 @@ from k2ktui.kafka.codes import (
     PRODUCER_FAILED,
     Code,
 )
+from k2ktui.kafka.producer_id import NO_PRODUCER, Producer
 from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown, Wire
 
-NO_PRODUCER = -1
 # Maximum time for the response to a request of an open transaction.
 _RESPONSE_S = 30.0
 # Partition error codes caused by the transaction, not by the partition itself.
 _OF_TRANSACTION = COORDINATOR_RETRIABLE | FENCED | PRODUCER_FAILED
-
-
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """A producer id and epoch of a transactional id (None: not transactional)."""
-
-    transactional_id: str | None
-    producer_id: int = NO_PRODUCER
-    epoch: int = -1
 
 
 async def init_producer(

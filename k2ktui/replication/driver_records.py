@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import Signal, Wire
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records

@@ -18,8 +18,9 @@ from __future__ import annotations
 from math import inf
 
 from k2ktui.kafka.codes import FENCED, Code
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transaction_state import TransactionState, describe_transaction
-from k2ktui.kafka.transactions import Producer, init_producer
+from k2ktui.kafka.transactions import init_producer
 from k2ktui.kafka.wire import CoordinatorError, Wire
 
 DRIVER = -1

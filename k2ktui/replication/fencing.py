@@ -22,8 +22,9 @@ from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.control_reader import await_stable
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transaction_state import TransactionState
-from k2ktui.kafka.transactions import Producer, init_producer
+from k2ktui.kafka.transactions import init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown, Wire
 from k2ktui.replication import commit_state
 from k2ktui.replication.commit_state import CommitState, CommitTopic

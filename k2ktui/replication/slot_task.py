@@ -7,7 +7,7 @@ from enum import StrEnum
 from zlib import crc32
 
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
-from k2ktui.kafka.transactions import Producer
+from k2ktui.kafka.producer_id import Producer
 
 
 class CopyPath(StrEnum):

@@ -65,3 +65,15 @@ def test_bash_completes_commands_and_options() -> None:
     assert completed("k2ktui sta", 1) == {"start", "status"}
     assert completed("k2ktui jobs st", 2) >= {"start", "stop"}
     assert "--json" in completed("k2ktui groups --", 2)
+
+
+def test_listing_jobs_loads_no_client_library_and_no_check(tmp_path: Path) -> None:
+    """An operator, and a prompt or a script, lists jobs often; no cluster is contacted."""
+    heavy = ["kafka", "confluent_kafka", "pyspark", "textual", "k2ktui.replication.preflight"]
+    script = (
+        "import sys; from k2ktui.cli.main import cli; cli(['jobs', 'list'], standalone_mode=False);"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout + done.stderr

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.journal_format import read_state_value, state_value
-from k2ktui.jobs.checks import alive_elsewhere
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.local_jobs import Job, JobState, this_host
 from k2ktui.jobs.run_rows import SHOWN_PAST, current_run, make_run_rows, recent_runs
+from k2ktui.jobs.runners import alive_elsewhere
 from k2ktui.runtime.host import pid_space
 
 NOW = 1_795_262_400.0

@@ -10,9 +10,9 @@ import pytest
 
 from k2ktui.engine.journal import RunKind
 from k2ktui.jobs import local_jobs, manager
-from k2ktui.jobs.checks import read_runners
 from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.jobs.local_jobs import Job
+from k2ktui.jobs.runners import read_runners
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.jobs.support import MAY, all_ended, begin, silent_port, write_pipeline

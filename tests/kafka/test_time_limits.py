@@ -10,7 +10,8 @@ import pytest
 from k2ktui.kafka import probe, transactions
 from k2ktui.kafka.codes import Code
 from k2ktui.kafka.probe import NotDisclosed, Probe
-from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, Loop, OutcomeUnknown
 
 _PRODUCER = Producer("id", 1, 1)

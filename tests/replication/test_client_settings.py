@@ -17,8 +17,8 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.transactions import Producer
 from k2ktui.kafka.wire import Loop, PartitionLeader, Signal, TopicInfo, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, split_batches
 from k2ktui.replication.copying.batch_routing import route_next

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.transactions import Producer, init_producer
+from k2ktui.kafka.transactions import init_producer
 from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.replication.epochs import LAST_EPOCH
 from k2ktui.replication.fencing import TransactionFencer

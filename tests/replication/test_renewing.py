@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from k2ktui.kafka.codes import Code
-from k2ktui.kafka.transactions import Producer, add_partitions, init_producer
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.kafka.transactions import add_partitions, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, Wire
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, unique_name

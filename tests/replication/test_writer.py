@@ -8,7 +8,7 @@ import pytest
 from kafka.future import Future
 
 from k2ktui.kafka import produce_request
-from k2ktui.kafka.transactions import Producer
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import Loop, OutcomeUnknown, PartitionLeader, Signal, TopicInfo
 from k2ktui.replication.copying import writer as module
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch

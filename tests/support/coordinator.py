@@ -22,7 +22,7 @@ from kafka.protocol.producer import (
 )
 
 from k2ktui.kafka.codes import Code
-from k2ktui.kafka.transactions import Producer
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import OutcomeUnknown
 
 _LAST_EPOCH = 32766  # Short.MaxValue - 1: isEpochExhausted

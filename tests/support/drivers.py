@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from k2ktui.kafka.codes import Code
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transaction_state import TransactionState
-from k2ktui.kafka.transactions import Producer, add_partitions, end_transaction
+from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown
 from k2ktui.replication.epochs import (
     STATE,

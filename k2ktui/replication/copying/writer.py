@@ -23,7 +23,7 @@ from k2ktui.kafka.codes import (
     Code,
     code_name,
 )
-from k2ktui.kafka.transactions import Producer
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, TopicInfo, Wire
 from k2ktui.log.batch import next_sequence, stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
