@@ -211,6 +211,20 @@ def test_a_new_drill_is_chosen_and_shown_before_it_begins() -> None:
     watch(steps)
 
 
+def test_dialogs_are_ascii_where_the_terminal_is() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N")
+        await console.sees("New drill")
+        assert console.text.isascii(), ascii(console.text)
+        await console.press("enter")
+        await console.sees("type orders to start")
+        assert console.text.isascii(), ascii(console.text)
+        assert console.widget("#confirm-name").region.height == 3
+        await console.press("escape")
+
+    watch(steps, ascii=True)
+
+
 def test_the_report_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
