@@ -78,6 +78,18 @@ class GroupEstimate:
     lost_records: int = 0
     reread_records: int = 0
 
+    @property
+    def total(self) -> int:
+        """Number of groups."""
+        return (
+            self.safe
+            + self.stop_first
+            + self.not_copied
+            + self.unknown
+            + self.unmovable
+            + self.losing
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FailoverEstimate:

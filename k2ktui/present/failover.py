@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from k2ktui.engine.failover import FailoverEstimate, GroupEstimate
+from k2ktui.engine.failover import FailoverEstimate
 from k2ktui.present.formatting import (
     NOT_AVAILABLE,
     NOT_YET,
@@ -29,7 +29,7 @@ def group_cells(view: View, glyphs: Glyphs) -> list[Cell]:
         failed = view.part(PartName.GROUPS).error
         return [Cell(NOT_AVAILABLE if failed else NOT_YET)]
     old = glyphs.stale if view.groups_stale else ""
-    if not any(_counts(found).values()):
+    if not found.total:
         return [Cell(f"{old}no group to move", Tone.MUTED)]
     cells = []
     for severity, count, text in (
@@ -92,7 +92,7 @@ def failover_lines(found: FailoverEstimate, now: float) -> Iterator[str]:
             if count
         ]
         yield "If you failed over now: " + (
-            f"{counted(sum(_counts(found.groups).values()), 'group')}: {', '.join(parts)}"
+            f"{counted(found.groups.total, 'group')}: {', '.join(parts)}"
             if parts
             else "no group to move"
         )
@@ -108,14 +108,3 @@ def failover_lines(found: FailoverEstimate, now: float) -> Iterator[str]:
     yield f"Not copied (RPO): {records}{oldest}{missing}"
     if found.commits_at is not None:
         yield f"Commits of the groups: read {duration(max(0.0, now - found.commits_at))} ago"
-
-
-def _counts(groups: GroupEstimate) -> dict[str, int]:
-    return {
-        "safe": groups.safe,
-        "stop-first": groups.stop_first,
-        "not-copied": groups.not_copied,
-        "unknown": groups.unknown,
-        "unmovable": groups.unmovable,
-        "losing": groups.losing,
-    }

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import header
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
 from k2ktui.engine.guard import MappingVersion
@@ -16,8 +13,8 @@ from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.console import ConsoleDriver, drive
-from tests.support.pictures import compare, mostly_slow
+from tests.support.console import ConsoleDriver
+from tests.support.pictures import compare_screen, each_picture
 from tests.support.views import NOON, usual
 
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
@@ -60,29 +57,19 @@ ROWS = (
 PLAN = Plan("orders", "source", "target", NOON, NOON + 900, "ops@bastion1", Rewind.NEVER, ROWS)
 
 
-@pytest.mark.parametrize(
-    ("screen", "theme", "size"),
-    mostly_slow(DRAWN),
-    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
-)
-def test_screens_look_as_they_did(
-    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
+@each_picture(DRAWN)
+def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
     made = usual()
     made.journal = [
         entry("20261121-115930-c3c3", "undo", {"applied": 2}, undoes="20261121-115900-b2b2"),
         entry("20261121-115900-b2b2", "apply", {"applied": 2}, plan="3f2ac01d77e0"),
         entry("20261121-115800-a1a1", "apply", {"begun": 2}, plan="90c1f2aa43b8"),
     ]
-    drawn: list[str] = []
 
-    async def steps(console: ConsoleDriver) -> None:
+    async def opens(console: ConsoleDriver) -> None:
         await open_screen(console, screen)
-        drawn.append(console.svg())
 
-    drive(steps, made, size=size, theme=theme, files=("orders.yaml",), flow=FLOW)
-    compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
+    compare_screen(opens, made, (screen, theme, size), files=("orders.yaml",), flow=FLOW)
 
 
 def entry(

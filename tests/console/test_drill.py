@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console import header
 from k2ktui.console.screens.drill_phases import DrillScreen
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.engine.drill import Drill
@@ -19,7 +18,7 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PartName
 from tests.support.console import ConsoleDriver, Steps, drive, drive_session, made_session
 from tests.support.made_drills import acted, denied, fencing, opened, rehearsed, stopped
-from tests.support.pictures import compare, mostly_slow
+from tests.support.pictures import compare_screen, each_picture
 from tests.support.views import Made, StubFeed, usual
 
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
@@ -43,27 +42,16 @@ def made(*drills: Drill) -> Made:
     return found
 
 
-@pytest.mark.parametrize(
-    ("screen", "theme", "size"),
-    mostly_slow(DRAWN),
-    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
-)
-def test_screens_look_as_they_did(
-    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
-    drawn: list[str] = []
-
-    async def steps(console: ConsoleDriver) -> None:
+@each_picture(DRAWN)
+def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+    async def opens(console: ConsoleDriver) -> None:
         await console.press("8")
         # Not waiting for workers: one waits for the answer of a dialog.
         await console.pilot.press(*KEYS.get(screen, ("enter",)))
         await console.pilot.pause()
-        drawn.append(console.svg())
-        console.app.workers.cancel_all()
 
-    drive(steps, made(*DRILLS[screen]), size=size, theme=theme, files=("orders.yaml",), flow=FLOW)
-    compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
+    drawn, files = (screen, theme, size), ("orders.yaml",)
+    compare_screen(opens, made(*DRILLS[screen]), drawn, files=files, flow=FLOW)
 
 
 def watch(steps: Steps, *drills: Drill, **options: Any) -> None:

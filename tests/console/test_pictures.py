@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.console import header
-from tests.support.console import ConsoleDriver, drive
-from tests.support.pictures import compare, mostly_slow
+from tests.support.console import ConsoleDriver
+from tests.support.pictures import compare_screen, each_picture
 from tests.support.views import Made, usual
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,23 +36,13 @@ def lived() -> Made:
     return made
 
 
-@pytest.mark.parametrize(
-    ("screen", "theme", "size"),
-    mostly_slow(DRAWN),
-    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
-)
-def test_screens_look_as_they_did(
-    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
-    drawn: list[str] = []
+@each_picture(DRAWN)
+def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+    async def opens(console: ConsoleDriver) -> None:
+        if SCREENS[screen]:
+            await console.press(*SCREENS[screen])
 
-    async def flow(console: ConsoleDriver) -> None:
-        await console.press(*SCREENS[screen]) if SCREENS[screen] else None
-        drawn.append(console.svg())
-
-    drive(flow, lived(), size=size, theme=theme)
-    compare(drawn[0], f"{screen}-{theme}-{size[0]}x{size[1]}")
+    compare_screen(opens, lived(), (screen, theme, size))
 
 
 @pytest.mark.slow

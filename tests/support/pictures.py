@@ -6,8 +6,13 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from k2ktui.console import header
+from tests.support.console import ConsoleDriver, Steps, drive
+from tests.support.views import Made
 
 PICTURES = Path(__file__).parents[1] / "console" / "pictures"
 
@@ -15,13 +20,33 @@ PICTURES = Path(__file__).parents[1] / "console" / "pictures"
 Drawn = tuple[str, str, tuple[int, int]]
 
 
-def mostly_slow(drawn: Iterable[Drawn]) -> list[object]:
-    """Return pictures (screen, theme, size) as parameters; all but those of 80 by 24 are slow."""
+def each_picture(drawn: Iterable[Drawn]) -> pytest.MarkDecorator:
+    """Give a test pictures (screen, theme, size); all but those of 80 by 24 are slow."""
     slow = (pytest.mark.slow,)
-    return [pytest.param(*each, marks=() if each[2] == (80, 24) else slow) for each in drawn]
+    return pytest.mark.parametrize(
+        ("screen", "theme", "size"),
+        [pytest.param(*each, marks=() if each[2] == (80, 24) else slow) for each in drawn],
+        ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
+    )
 
 
-def compare(svg: str, name: str) -> None:
+def compare_screen(opens: Steps, made: Made, drawn: Drawn, **options: Any) -> None:
+    """Open a screen of a made pipeline, and expect its picture to be the one that is kept."""
+    screen, theme, (width, height) = drawn
+    pictures: list[str] = []
+
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        pictures.append(console.svg())
+        console.app.workers.cancel_all()  # one may wait for the answer of a dialog
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(header, "who", lambda: "ops@bastion1")
+        drive(steps, made, size=(width, height), theme=theme, **options)
+    _compare(pictures[0], f"{screen}-{theme}-{width}x{height}")
+
+
+def _compare(svg: str, name: str) -> None:
     """Expect a picture to be the one that is kept under a name."""
     path = PICTURES / f"{name}.svg"
     if os.environ.get("K2KTUI_PICTURES") == "write":

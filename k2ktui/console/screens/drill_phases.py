@@ -19,20 +19,13 @@ from k2ktui.drill import operations
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_report import has_findings, summarize
-from k2ktui.engine.drill_steps import (
-    can_go_back,
-    changes_to_restore,
-    describe_next,
-)
+from k2ktui.engine.drill_steps import can_go_back, changes_to_restore, describe_next
 from k2ktui.errors import K2kError
-from k2ktui.present.drills import (
-    report_lines,
-)
+from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_text
 
 _TICK_S = 1.0
-_NEXT_LINES = 2
 Start = tuple[DrillKind, DrillOptions]
 Run = Callable[[ScreenOperator], Drill]
 
@@ -233,7 +226,7 @@ class DrillScreen(DrillChecklist):
     @work(group="ask")
     async def action_resume(self) -> None:
         """Confirm, and continue the drill."""
-        await self._resume("resume", "Resume", "It continues from what is found on the clusters.")
+        await self._resume("Resume", "It continues from what is found on the clusters.")
 
     @work(group="ask")
     async def action_take_over(self) -> None:
@@ -241,7 +234,7 @@ class DrillScreen(DrillChecklist):
         drill = self.drill
         owner = safe_text(drill.owner, 100) if drill is not None else ""
         text = f"{owner} acts on this drill, and changes nothing from then on. It continues here."
-        await self._resume("resume", "Take over", text, take_over=True)
+        await self._resume("Take over", text, take_over=True)
 
     @work(group="ask")
     async def action_disaster(self) -> None:
@@ -250,17 +243,16 @@ class DrillScreen(DrillChecklist):
             "The drill continues as a disaster drill: it uses the last known commits, and records "
             "that were not copied are lost. It refuses while the source answers."
         )
-        await self._resume("resume", "Continue without the source", text, as_disaster=True)
+        await self._resume("Continue without the source", text, as_disaster=True)
 
     @work(group="ask")
     async def action_fence_again(self) -> None:
         """Confirm, and begin again with fencing the producers."""
         text = "The drill begins again with fencing the producers; later phases are repeated."
-        await self._resume("resume", "Fence again", text, from_fence=True)
+        await self._resume("Fence again", text, from_fence=True)
 
     async def _resume(
         self,
-        verb: str,
         label: str,
         text: str,
         *,
@@ -277,7 +269,7 @@ class DrillScreen(DrillChecklist):
             *(["--from-fence"] if from_fence else []),
         ]
         flow, files, may = self.flow, self.session.files, self.session.access
-        command = cli_equivalent.drill_on(files, verb, drill.id, *more)
+        command = cli_equivalent.drill_on(files, "resume", drill.id, *more)
         lines: list[str | Line] = [text, describe_next(drill), "", command]
         if not await self._agree(f"{label}: drill {drill.id}", lines, label):
             return
