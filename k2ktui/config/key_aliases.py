@@ -83,7 +83,7 @@ class KeyAliases:
         self.problems.append(Problem(moved.mark, moved.written, message))
 
     def _replication(self, tree: Node) -> Node:
-        """Merge the list of one source entry and one sink entry into a single table."""
+        """Merge the list of the source, the sink and the entries between into a single table."""
         given = tree.at(("replication",))
         if given is None or not isinstance(given.value, list):
             if given is not None and given.value is not None:
@@ -98,7 +98,7 @@ class KeyAliases:
                 self.problems.append(Problem(item.mark, item.written, wanted))
             for key, entry in item.table.items():
                 if key in entries:
-                    message = f"second {key} entry; a pipeline has one source and one sink entry"
+                    message = f"second {key} entry; a pipeline has one of each"
                     self.problems.append(Problem(entry.mark, entry.written, message))
                 entries[key] = entry
         return _with(tree, ("replication",), replace(given, value=entries))

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    PlainSerializer,
+    WithJsonSchema,
+    field_validator,
+)
 
 from k2ktui.config.clusters import Section
-from k2ktui.config.scalars import Name, parse_text
-from k2ktui.config.topics import TopicMapping, compile_pattern
+from k2ktui.config.header_names import HeaderNames, check_replacement
+from k2ktui.config.scalars import JavaText, Name, parse_text
+from k2ktui.config.topics import NameSelection, TopicMapping, compile_pattern
 
 
 def _checked_pattern(pattern: str) -> str:
@@ -103,8 +110,71 @@ class ReplicationSink(Section):
     partition: Literal["source", "producer"] = "source"
 
 
+def _not_empty(name: str) -> str:
+    if not name:
+        raise ValueError("a non-empty string")
+    return name
+
+
+HeaderName = Annotated[Name, AfterValidator(_not_empty)]
+
+
+class HeaderTracing(Section):
+    """Names of headers with the coordinates of the source record; not added by default."""
+
+    topic: HeaderName | None = None
+    partition: HeaderName | None = None
+    offset: HeaderName | None = None
+    pipeline: HeaderName | None = None
+
+
+class HeaderRule(Section):
+    """What happens to the record headers of topics; not a Lenses setting.
+
+    ``keep`` comes first, then ``drop``, ``rename``, ``add`` and ``tracing``.
+    """
+
+    topics: Pattern = ".*"
+    keep: NamesOrPattern | None = None
+    drop: NamesOrPattern | None = None
+    rename: Mapping[Pattern, Name] | None = None
+    add: Mapping[HeaderName, JavaText] | None = None
+    tracing: HeaderTracing = HeaderTracing()
+
+    @field_validator("rename")
+    @classmethod
+    def _groups_exist(cls, rename: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        for pattern, replacement in (rename or {}).items():
+            check_replacement(pattern, replacement)
+        return rename
+
+    @property
+    def names(self) -> HeaderNames:
+        """Which headers of the source record are kept, and under which names."""
+        return HeaderNames(
+            _selection(self.keep), _selection(self.drop), tuple((self.rename or {}).items())
+        )
+
+    @property
+    def added(self) -> tuple[tuple[str, str], ...]:
+        """The tracing headers: pairs of a coordinate and the name of its header."""
+        return tuple((what, name) for what, name in self.tracing if name)
+
+
+def _selection(chosen: str | tuple[str, ...] | None) -> NameSelection | None:
+    if chosen is None:
+        return None
+    return NameSelection(chosen) if isinstance(chosen, str) else NameSelection(None, chosen)
+
+
 class Replication(Section):
-    """What is replicated. In the file it is a list of one source and one sink entry."""
+    """What is replicated. In the file it is a list: a source, header rules if any, and a sink."""
 
     source: ReplicationSource = ReplicationSource()
+    headers: tuple[HeaderRule, ...] = ()
     sink: ReplicationSink = ReplicationSink()
+
+    def header_rule(self, topic: str) -> HeaderRule | None:
+        """Return the first rule for the headers of a source topic, or None."""
+        matching = (r for r in self.headers if compile_pattern(r.topics).fullmatch(topic))
+        return next(matching, None)

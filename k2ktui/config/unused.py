@@ -79,6 +79,18 @@ def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
             yield Problem(tree.nearest(path).mark, format_path(path), needed)
 
 
+def dropped_headers(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Yield an error for every rule of headers that are dropped anyway."""
+    if config.features.header_replication:
+        return
+    for index, _ in enumerate(config.replication.headers):
+        for key in ("keep", "drop", "rename"):
+            node = tree.at(("replication", "headers", index, key))
+            if node is not None and node.value is not None:
+                needed = "features.headerReplication: disabled drops all headers of the source"
+                yield Problem(node.mark, node.written, f"has no effect: {needed}")
+
+
 def _note(tree: Node, path: Path, reason: str) -> Iterator[Problem]:
     node = tree.at(path)
     if node is not None and node.value is not None and node.value != {}:

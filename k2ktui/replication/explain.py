@@ -86,7 +86,7 @@ def explain(
             rows.append(Explanation(topic.name, _target_or_blank(config, topic.name), None, what))
             continue
         others = [other.name for other in plan.sources if other != topic]
-        choice = choose_path(config, timestamp_types.get(plan.name, ""), others)
+        choice = choose_path(config, timestamp_types.get(plan.name, ""), others, topic=topic.name)
         reason = "; ".join([choice.reason, *_plan_words(plan, topic)])
         rows.append(Explanation(topic.name, plan.name, choice.path, reason))
     return rows

@@ -8,6 +8,7 @@ Batches are copied whole (verbatim) unless the records or their partition must c
 | ``replication.sink.partition: producer`` | record: the key determines the partition |
 | ``features.headerReplication: disabled`` | record: headers are dropped |
 | ``features.tracingHeaders`` | record: headers are added |
+| ``replication.headers`` | record: headers are dropped, renamed or added, by topic |
 | ``bidirectional.mode: pipeline`` or ``cluster`` | record: a header marks the origin |
 | ``features.keepRecordCreationTimestamp: disabled`` | record: new timestamps; verbatim where the \
 target uses LogAppendTime |
@@ -46,7 +47,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
     source partitions cannot be copied, and ``target.short`` says why.
     """
     by_key = config.replication.sink.partition == "producer"
-    choice = choose_path(config, target.timestamp_type)
+    choice = choose_path(config, target.timestamp_type, topic=topic.name)
     verbatim = choice.path is CopyPath.VERBATIM
     return [
         Route(
@@ -54,7 +55,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
             topic=target.name,
             partition=None if by_key else number,
             partitions=target.partitions,
-            headers=HeaderRules() if verbatim else header_rules(config),
+            headers=HeaderRules() if verbatim else header_rules(config, topic.name),
             codec=None if verbatim else compression_codec(config),
             now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
         )
@@ -63,17 +64,28 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
     ]
 
 
-def header_rules(config: PipelineConfig) -> HeaderRules:
-    """Return the rules for record headers: whether to drop them and which to add."""
+def header_rules(config: PipelineConfig, topic: str | None = None) -> HeaderRules:
+    """Return the rules for record headers: whether to drop them and which to add.
+
+    Args:
+        config: the pipeline.
+        topic: a source topic; None for what applies to every topic.
+    """
     wanted, names = config.features.tracing_headers, config.tracing.headers
-    return HeaderRules(
-        drop=not config.features.header_replication,
-        added=tuple((what, getattr(names, what)) for what in _COORDINATES if getattr(wanted, what)),
-    )
+    added = tuple((what, getattr(names, what)) for what in _COORDINATES if getattr(wanted, what))
+    drop = not config.features.header_replication
+    rule = config.replication.header_rule(topic) if topic is not None else None
+    if rule is None:
+        return HeaderRules(drop, added)
+    return HeaderRules(drop, added + rule.added, rule.names, tuple((rule.add or {}).items()))
 
 
 def choose_path(
-    config: PipelineConfig, timestamp_type: str = "", others: Collection[str] = ()
+    config: PipelineConfig,
+    timestamp_type: str = "",
+    others: Collection[str] = (),
+    *,
+    topic: str | None = None,
 ) -> Choice:
     """Choose the path of a topic.
 
@@ -81,8 +93,9 @@ def choose_path(
         config: the pipeline.
         timestamp_type: the target topic's message.timestamp.type, empty if unknown.
         others: further source topics with the same target; they affect only the reason.
+        topic: the source topic; None for a topic without a rule of its own.
     """
-    why = _record_reasons(config, timestamp_type)
+    why = _record_reasons(config, timestamp_type, topic)
     if why:
         return Choice(CopyPath.RECORD, "; ".join(why))
     reason = "records and partitions are unchanged"
@@ -98,7 +111,7 @@ def choose_path(
     return Choice(CopyPath.VERBATIM, reason)
 
 
-def _record_reasons(config: PipelineConfig, timestamp_type: str) -> list[str]:
+def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | None) -> list[str]:
     features, rules = config.features, header_rules(config)
     why: list[str] = []
     if config.replication.sink.partition == "producer":
@@ -108,8 +121,26 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str) -> list[str]:
     if rules.added:
         added = ", ".join(what for what, _ in rules.added)
         why.append(f"tracingHeaders adds headers ({added})")
+    own = header_rules(config, topic)
+    if own != rules:
+        why.append(f"replication.headers {_header_words(own, len(rules.added))}")
     if config.bidirectional_mode in ("pipeline", "cluster"):
         why.append(f"bidirectional.mode: {config.bidirectional_mode} marks records by a header")
     if not features.keep_record_creation_timestamp and timestamp_type != APPEND_TIME:
         why.append("keepRecordCreationTimestamp: disabled stamps the time of copying")
     return why
+
+
+def _header_words(rules: HeaderRules, common: int) -> str:
+    """Return what a rule does to headers; ``common`` tracing headers are those of every topic."""
+    words = []
+    if rules.names.keep is not None:
+        words.append(f"keeps only headers that match {rules.names.keep}")
+    if rules.names.drop is not None:
+        words.append(f"drops headers that match {rules.names.drop}")
+    if rules.names.rename:
+        words.append(f"renames headers that match {', '.join(p for p, _ in rules.names.rename)}")
+    added = [name for name, _ in (*rules.constants, *((n, w) for w, n in rules.added[common:]))]
+    if added:
+        words.append(f"adds headers ({', '.join(added)})")
+    return ", ".join(words)

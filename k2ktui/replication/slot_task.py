@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from zlib import crc32
 
+from k2ktui.config.header_names import EVERY_HEADER, HeaderNames
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
 from k2ktui.kafka.producer_id import Producer
 
@@ -21,12 +22,18 @@ class CopyPath(StrEnum):
 class HeaderRules:
     """What the record path does to headers; the defaults leave them unchanged.
 
-    ``drop`` removes the source's headers. ``added`` has a (coordinate, header name) pair per
-    tracing header; the coordinate is ``topic``, ``partition``, ``offset`` or ``pipeline``.
+    Attributes:
+        drop: remove the source's headers.
+        added: a (coordinate, header name) pair per tracing header; the coordinate is ``topic``,
+            ``partition``, ``offset`` or ``pipeline``.
+        names: which headers of the source are kept, and under which names.
+        constants: headers to add, each with its value.
     """
 
     drop: bool = False
     added: tuple[tuple[str, str], ...] = ()
+    names: HeaderNames = EVERY_HEADER
+    constants: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
@@ -304,7 +305,7 @@ def verify_content(
         replicas=snapshot.replicas,
         sample=sample,
         seed=seed,
-        ignore=ignored_parts(flow.config),
+        ignore=partial(ignored_parts, flow.config),
         both_ways=snapshot.opposite.keys(),
         timeout=timeout,
         progress=progress,

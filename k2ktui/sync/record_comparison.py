@@ -90,7 +90,7 @@ class RecordComparator:
         replicas: known state of each source partition's copy; may be empty.
         pairs: all pairs to be compared; they also show which partitions merge or split.
         compacted: whether compaction may have removed a record, of a source and a target topic.
-        ignore: parts of a record that the pipeline changes on purpose.
+        ignore: from a source topic to the parts of its records that the pipeline changes.
         both_ways: target partitions with records of both directions. Their pairs are of one record,
             not of next ones: the next ones differ where the orders do.
     """
@@ -100,7 +100,7 @@ class RecordComparator:
         replicas: Mapping[SourcePartition, Replica],
         pairs: Iterable[PositionPair],
         compacted: tuple[Callable[[str], bool], Callable[[str], bool]],
-        ignore: Collection[str] = (),
+        ignore: Callable[[str], Collection[str]] = lambda _: (),
         both_ways: Collection[Partition] = (),
     ) -> None:
         self._replicas = replicas
@@ -139,7 +139,7 @@ class RecordComparator:
         assert not isinstance(source, UnreadableReason) and not isinstance(target, UnreadableReason)
         difference = ""
         if source and target:
-            difference = compare_content(source, target, self._ignore)
+            difference = compare_content(source, target, self._ignore(pair.source.topic))
         if pair.target in self._both_ways:
             return _judge_one_record(pair, source, target, difference)
         if source and target and not difference and self._may_be_copy(pair, source, target):

@@ -69,7 +69,7 @@ def verify(
     replicas: Mapping[SourcePartition, Replica] | None = None,
     sample: int = 0,
     seed: int = 0,
-    ignore: Collection[str] = (),
+    ignore: Callable[[str], Collection[str]] = lambda _: (),
     both_ways: Collection[TargetPartition] = (),
     timeout: float = 120.0,
     progress: Callable[[str], None] = lambda _: None,
@@ -85,8 +85,8 @@ def verify(
         sample: number of chunks of mapped ranges, of up to ``PIECE_RECORDS`` records each, to
             compare record by record; all of them if there are fewer.
         seed: the same seed picks the same chunks of the same ranges.
-        ignore: parts of a record (``k2ktui.log.record.RecordPart``) that the pipeline changes on
-            purpose, such as its headers without ``headerReplication``.
+        ignore: from a source topic to the parts of its records (``k2ktui.log.record.RecordPart``)
+            that the pipeline changes on purpose, such as headers without ``headerReplication``.
         both_ways: target partitions with records of both directions; rows there are of one record.
         timeout: seconds for everything; what is not read in time counts as could-not-check.
         progress: called before each step with what it compares.
@@ -147,7 +147,7 @@ def _next_checks(
     source: ContentReader,
     target: ContentReader,
     judge: RecordComparator,
-    ignore: Collection[str],
+    ignore: Callable[[str], Collection[str]],
     until: float,
 ) -> dict[PositionPair, tuple[Comparison, tuple[str, str]]]:
     there = target.next_records({_target_at(pair) for pair in pairs}, _remaining_s(until))
@@ -156,7 +156,8 @@ def _next_checks(
     for pair in pairs:
         one, other = here[_source_at(pair)], there[_target_at(pair)]
         verdict = judge.judge(pair, one, other, target.bounds)
-        found[pair] = verdict, (_hash(one, ignore), _hash(other, ignore))
+        ignored = ignore(pair.source.topic)
+        found[pair] = verdict, (_hash(one, ignored), _hash(other, ignored))
     return found
 
 
@@ -231,13 +232,13 @@ def _range_checks(
     source: ContentReader,
     target: ContentReader,
     compacted: Compaction,
-    ignore: Collection[str],
+    ignore: Callable[[str], Collection[str]],
     until: float,
 ) -> list[ContentCheck]:
     there = target.stretches([(_target_at(p.pair), p.count) for p in pieces], _remaining_s(until))
     here = source.stretches([(_source_at(p.pair), p.count) for p in pieces], _remaining_s(until))
     return [
-        _range_check(piece, one, other, compacted, ignore)
+        _range_check(piece, one, other, compacted, ignore(piece.pair.source.topic))
         for piece, one, other in zip(pieces, here, there, strict=True)
     ]
 
@@ -330,15 +331,16 @@ def open_verification(
     return take_snapshot(flow, offsets), *sides
 
 
-def ignored_parts(config: PipelineConfig) -> frozenset[RecordPart]:
-    """Return the parts of records that the pipeline changes on purpose."""
-    features, found = config.features, set()
-    tracing = features.tracing_headers
-    added = tracing.topic or tracing.partition or tracing.offset or tracing.pipeline
+def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
+    """Return the parts of a source topic's records that the pipeline changes on purpose."""
+    from k2ktui.replication.routing import header_rules
+    from k2ktui.replication.slot_task import HeaderRules
+
+    found = set()
     marked = config.bidirectional_mode in ("pipeline", "cluster")
-    if added or marked or not features.header_replication:
+    if marked or header_rules(config, topic) != HeaderRules():
         found.add(RecordPart.HEADERS)
-    if not features.keep_record_creation_timestamp:
+    if not config.features.keep_record_creation_timestamp:
         found.add(RecordPart.TIMESTAMP)
     return frozenset(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -117,6 +118,41 @@ def test_headers_dropped_and_added_and_new_times(
     prove(pipeline.source, pipeline.target, pipeline.name, *expected)
     stamps = [got.timestamp for got in read_all(pipeline.target, prefix + kinds["lz4"])]
     assert before <= min(stamps) <= max(stamps) <= time.time() * 1000
+
+
+def test_header_rules_of_topics(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("rules") + "."
+    source, plain = kinds["mixed"], kinds["lz4"]
+    rule = {
+        "topics": re.escape(source),
+        "drop": ["dropped"],
+        "rename": {"(.*)ed": "$1ing"},
+        "add": {"site": "east"},
+        "tracing": {"offset": "from"},
+    }
+    own = (("dropped", b"1"), ("changed", None), ("kept", b"3"), ("changed", b"4"))
+    pipeline = make_pipeline(
+        [source, plain],
+        {"replication.headers": [rule], "replication.sink.topic": {"prefix": prefix}},
+    )
+    produce(pipeline.source, source, [Out(b"v", b"k", 0, own), Out(None, b"k", 0)])
+    pipeline.catch_up()
+
+    def headers(sent: Got) -> Headers:
+        kept = [(name, value) for name, value in sent.headers if name != "dropped"]
+        renamed = [("changing" if name == "changed" else name, value) for name, value in kept]
+        return (*renamed, ("site", b"east"), ("from", b"%d" % sent.offset))
+
+    prove(
+        pipeline.source,
+        pipeline.target,
+        pipeline.name,
+        Expected(source, prefix + source, headers=headers),
+        Expected(plain, prefix + plain),
+    )
+    copied = [got.headers for got in read_all(pipeline.target, prefix + source)]
+    wanted = (("changing", None), ("kept", b"3"), ("changing", b"4"), ("site", b"east"))
+    assert wanted in [headers[:-1] for headers in copied]
 
 
 def test_headers_added_to_those_there_are(

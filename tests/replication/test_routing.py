@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from k2ktui.config.header_names import HeaderNames
 from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topics import NameSelection
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.topics import TopicSpec
+from k2ktui.log.record import RecordPart
 from k2ktui.replication.explain import Explanation, explain
 from k2ktui.replication.routing import choose_path, routes_for
 from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
 from k2ktui.replication.targets import TargetPlan, TargetTopic
+from k2ktui.sync.verify import ignored_parts
 
 CLUSTER = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
 
@@ -91,6 +95,49 @@ def test_every_reason_is_named() -> None:
 def test_append_time_on_the_target_is_said() -> None:
     assert "replaces timestamps" in choose_path(pipeline(), "LogAppendTime").reason
     assert "replaces timestamps" not in choose_path(pipeline(), "CreateTime").reason
+
+
+RULES = [
+    {"topics": "plain"},
+    {"topics": "o.*", "keep": "t-.*", "drop": ["t-x"], "rename": {"t-(.*)": "u-$1"}},
+    {"topics": ".*", "add": {"site": "east"}, "tracing": {"offset": "at"}},
+]
+
+
+def test_header_rules_are_for_their_topics() -> None:
+    tracing = {"tracingHeaders": {"topic": "enabled"}}
+    config = pipeline(replication={**sink(), "headers": RULES})
+    (plain,) = routes_for(config, topic("plain", 1), target())
+    assert plain == Route(CopyPath.VERBATIM, "orders", 0, 2)
+    (route,) = routes_for(config, topic("orders", 1), target())
+    names = HeaderNames(NameSelection("t-.*"), NameSelection(None, ("t-x",)), (("t-(.*)", "u-$1"),))
+    assert route == Route(CopyPath.RECORD, "orders", 0, 2, headers=HeaderRules(names=names))
+    traced = pipeline(features=tracing, replication={**sink(), "headers": RULES})
+    (last,) = routes_for(traced, topic("zebra", 1), target())
+    added = (("topic", "__k2k_topic"), ("offset", "at"))
+    assert last.headers == HeaderRules(added=added, constants=(("site", "east"),))
+
+
+def test_the_reason_says_what_a_header_rule_does() -> None:
+    config = pipeline(replication={**sink(), "headers": RULES})
+    assert choose_path(config).path is CopyPath.VERBATIM
+    assert choose_path(config, topic="plain").path is CopyPath.VERBATIM
+    assert choose_path(config, topic="orders").reason == (
+        "replication.headers keeps only headers that match t-.*, drops headers that match t-x, "
+        "renames headers that match t-(.*)"
+    )
+    assert choose_path(config, topic="z").reason == "replication.headers adds headers (site, at)"
+    plans = [TargetPlan(name, (topic(name),), found=topic(name)) for name in ("plain", "z")]
+    rows = explain(config, [topic("plain"), topic("z")], plans, {}, {})
+    assert [row.path for row in rows] == [CopyPath.VERBATIM, CopyPath.RECORD]
+
+
+def test_verification_ignores_the_headers_of_topics_with_a_rule_only() -> None:
+    config = pipeline(replication={**sink(), "headers": RULES})
+    assert ignored_parts(config, "plain") == frozenset()
+    assert ignored_parts(config, "orders") == {RecordPart.HEADERS}
+    traced = pipeline(features={"tracingHeaders": "enabled"})
+    assert ignored_parts(traced, "plain") == {RecordPart.HEADERS}
 
 
 def test_explain_lists_every_topic() -> None:

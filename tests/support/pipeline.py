@@ -70,7 +70,9 @@ class Pipeline:
             for section in sections:
                 inner = inner.setdefault(section, {})
             inner[last] = value
-        tree["replication"] = [{side: tree["replication"][side]} for side in ("source", "sink")]
+        entries = tree["replication"]
+        order = ("source", "headers", "transform", "sink")
+        tree["replication"] = [{key: entries[key]} for key in order if key in entries]
         path = self.directory / f"{self.name}.yaml"
         path.write_text(yaml.safe_dump(tree))
         return path

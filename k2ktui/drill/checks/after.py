@@ -63,7 +63,7 @@ _WRONG = "Stop these groups, and compare: k2ktui verify -f FILE; k2ktui undo res
 
 
 def _next_on_source(context: CheckContext, reads: list[GroupReads]) -> list[list[str]]:
-    source, ignore = context.cluster("source"), ignored_parts(context.config)
+    source = context.cluster("source")
     where = [
         (
             (each.source.topic, each.source.partition, each.source_offset),
@@ -78,8 +78,11 @@ def _next_on_source(context: CheckContext, reads: list[GroupReads]) -> list[list
 
     found = context.read("the next records of groups on the source", read)
     return [
-        [content_digest(record, ignore) for _, record in sorted(each.records.items())]
-        for each in found
+        [
+            content_digest(record, ignored_parts(context.config, each.source.topic))
+            for _, record in sorted(read.records.items())
+        ]
+        for each, read in zip(reads, found, strict=True)
     ]
 
 

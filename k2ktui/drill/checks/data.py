@@ -103,7 +103,6 @@ def read_samples(context: CheckContext) -> Sequence[CopySample]:
     chosen = stretches[::step]
     down = context.down("source")
     target, source = context.cluster("target"), None if down else context.cluster("source")
-    ignore = ignored_parts(context.config)
 
     def read() -> list[CopySample]:
         seconds = limits.reading_s / 3
@@ -111,7 +110,15 @@ def read_samples(context: CheckContext) -> Sequence[CopySample]:
         here = _read_source(source, chosen, seconds) if source else [None] * len(chosen)
         compacted = [Compaction(each) for each in (target, source) if each is not None]
         return [
-            _sample(stretch, left, right, replicas, ignore, compacted, down.message if down else "")
+            _sample(
+                stretch,
+                left,
+                right,
+                replicas,
+                ignored_parts(context.config, stretch.source.topic),
+                compacted,
+                down.message if down else "",
+            )
             for stretch, left, right in zip(chosen, here, there, strict=True)
         ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
@@ -83,7 +84,7 @@ def check_mapping_content(context: CheckContext) -> CheckFinding:
             replicas=replicas,
             sample=_PIECES,
             seed=_SEED,
-            ignore=ignored_parts(context.config),
+            ignore=partial(ignored_parts, context.config),
             timeout=context.limits.reading_s / 2,
         )
 

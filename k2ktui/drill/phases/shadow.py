@@ -34,7 +34,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import PARTITION_END
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
 from k2ktui.log.content import ContentReader
-from k2ktui.log.record import KafkaRecord, RecordPart, compare_content
+from k2ktui.log.record import KafkaRecord, compare_content
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -251,9 +251,9 @@ def _compare(
     session: Session, rows: Sequence[ShadowRow], found: Mapping[Where, list[KafkaRecord]]
 ) -> tuple[int, list[str]]:
     """Return the number of records that are as expected, and the first difference of each row."""
-    ignored: frozenset[RecordPart] = ignored_parts(session.config)
     same, different = 0, []
     for each in rows:
+        ignored = ignored_parts(session.config, each.source.topic)
         read = found.get((each.row.topic, each.row.partition), [])
         where = f"{safe_text(each.row.group)} {safe_text(each.row.topic)}-{each.row.partition}"
         for number, expected in enumerate(each.expected):

@@ -1,11 +1,13 @@
-"""What the record path does to headers: drop them, add tracing headers, mark the origin."""
+"""What the record path does to headers: keeps, drops, renames and adds them, marks the origin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 
+from k2ktui.config.header_names import EVERY_HEADER
 from k2ktui.engine.state import SourcePartition
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.records import I64, Records, encode_varint, read_varint
@@ -41,16 +43,24 @@ def change_headers(
     Raises:
         CorruptBatch: the headers of a record cannot be read.
     """
-    if not rules.drop and not rules.added and origin is None:
+    if rules == HeaderRules() and origin is None:
         return found
+    rename = _renamer(rules, origin)
+    constants = b"".join(_header(name, value) for name, value in rules.constants)
     fixed = {"partition": str(source.partition), "topic": source.topic, "pipeline": pipeline}
 
     def change(offset: int, tail: bytes) -> bytes:
         at = _headers_at(tail)
         count, after = read_varint(tail, at)
-        kept = b"" if rules.drop else tail[after:]
-        count = (0 if rules.drop else count) + len(rules.added)
-        added = b"".join(
+        kept = tail[after:]
+        if rules.drop:
+            count, kept = 0, b""
+        elif count and rename is not None:
+            named = [(rename(name), value) for name, value in _headers(tail)]
+            chosen = [_header_bytes(name, value) for name, value in named if name is not None]
+            count, kept = len(chosen), b"".join(chosen)
+        count += len(rules.constants) + len(rules.added)
+        added = constants + b"".join(
             _header(name, fixed.get(what) or str(offset)) for what, name in rules.added
         )
         for mark in _origins(tail, rules, origin):
@@ -63,6 +73,28 @@ def change_headers(
     except IndexError as error:
         raise CorruptBatch("the headers of a record are missing or damaged") from error
     return Records(found.offsets, found.timestamps, tails)
+
+
+def _renamer(
+    rules: HeaderRules, origin: OriginHeader | None
+) -> Callable[[bytes], bytes | None] | None:
+    """Return a function of a header's name to its name on the target, None if it is dropped.
+
+    Returns None if the rules change no name. The origin must survive, or the record would come
+    back.
+    """
+    if rules.names == EVERY_HEADER:
+        return None
+    mark = origin.name.encode() if origin is not None else None
+
+    @cache
+    def rename(name: bytes) -> bytes | None:
+        if name == mark:
+            return name
+        found = rules.names.target_for(name.decode("utf-8", "surrogateescape"))
+        return None if found is None else found.encode("utf-8", "surrogateescape")
+
+    return rename
 
 
 def _origins(tail: bytes, rules: HeaderRules, origin: OriginHeader | None) -> Iterator[bytes]:
