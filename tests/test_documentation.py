@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,13 @@ def _messages(source: str) -> Iterator[str]:
             yield node.value
 
 
-CODE = [text for file in (ROOT / "k2ktui").rglob("*.py") for text in _messages(file.read_text())]
+@cache
+def _code() -> list[str]:
+    return [
+        text for file in (ROOT / "k2ktui").rglob("*.py") for text in _messages(file.read_text())
+    ]
+
+
 QUOTED = re.findall(
     r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE
 )
@@ -74,7 +81,7 @@ def _is_printed(message: str) -> bool:
     """Return whether the fixed words of a message are in one text of the code, in order."""
     words = [re.escape(part.strip()) for part in re.split(r"<[^>]+>", message)]
     pattern = re.compile(".*".join(words), re.DOTALL)
-    return any(pattern.search(text) for text in CODE)
+    return any(pattern.search(text) for text in _code())
 
 
 def test_troubleshooting_quotes_messages() -> None:

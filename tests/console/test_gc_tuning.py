@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+
+import pytest
 
 from k2ktui.console import gc_tuning
 
@@ -10,6 +13,13 @@ from k2ktui.console import gc_tuning
 class _Knot:
     def __init__(self) -> None:
         self.self = self
+
+
+@pytest.fixture(autouse=True)
+def frozen() -> Iterator[None]:
+    """What the suite excludes from collections is so again afterwards, see conftest.py."""
+    yield
+    gc.freeze()
 
 
 def test_views_come_and_go_without_a_full_collection() -> None:

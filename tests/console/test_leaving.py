@@ -82,8 +82,9 @@ def test_a_choice_is_made_by_letter_or_by_button(keys: tuple[str, ...], result: 
     drive(flow, leave_choices=(END, DETACH))
 
 
-def test_it_asks_while_a_recording_is_made(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "today.k2k")
+def test_it_asks_while_a_recording_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the dialog wraps the path
+    recorder = Recorder(Path("today.k2k"))
 
     async def flow(console: ConsoleDriver) -> None:
         assert "REC" in console.text.splitlines()[0]

@@ -36,6 +36,7 @@ from k2ktui.watch.model import PipelinePair
 from k2ktui.watch.poller import open_poller
 from tests.support.copied import Copied
 from tests.support.idle import idle_by_its_event_loop
+from tests.support.stylesheets import parsed_once
 from tests.support.views import Made, StubFeed, usual
 
 _LOOK_S = 0.05
@@ -209,7 +210,7 @@ def drive_session(
     async def run() -> None:
         app = ConsoleApp(session)
         try:
-            with idle_by_its_event_loop(app):
+            with idle_by_its_event_loop(app), parsed_once():
                 async with app.run_test(size=size, notifications=True) as pilot:
                     console = ConsoleDriver(app, pilot, awaits_workers=awaits_workers)
                     await console.settle()
