@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import Producer, TopicCollection
+from confluent_kafka import (
+    ElectionType,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+    TopicPartitionInfo,
+)
 from confluent_kafka.admin import AdminClient
 
 from k2ktui.runtime import artifacts, child_process, storage
@@ -325,15 +331,28 @@ class TwoBrokers:
     def coordinates_first(self, transactional_id: str) -> bool:
         """Whether the first broker coordinates transactions of an id, now and later."""
         Producer(client(self, transactional_id="any")).init_transactions(TIMEOUT)  # makes the topic
-        topic = "__transaction_state"
-        asking = admin(self)
-        described = asking.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT)
+        topic, asking = "__transaction_state", admin(self)
+
+        def partitions() -> list[TopicPartitionInfo]:
+            described = asking.describe_topics(TopicCollection([topic]))
+            return list(described[topic].result(TIMEOUT).partitions)
+
         signed = 0
         for letter in transactional_id:  # Java's String.hashCode
             signed = (31 * signed + ord(letter)) & 0xFFFFFFFF
-        number = abs(signed - (1 << 32) if signed >> 31 else signed) % len(described.partitions)
-        found = described.partitions[number]
-        return bool(found.leader.id == 1 and found.replicas[0].id == 1)
+        number = abs(signed - (1 << 32) if signed >> 31 else signed) % len(partitions())
+        if partitions()[number].replicas[0].id != 1:
+            return False
+
+        def leads() -> bool:
+            # When both were started, the one that came first leads, until it is asked to hand over.
+            at = [TopicPartition(topic, number)]
+            asking.elect_leaders(ElectionType.PREFERRED, at).result(TIMEOUT)
+            leader = partitions()[number].leader
+            return leader is not None and leader.id == 1
+
+        eventually(leads, f"{self.name}-1 leads {topic}-{number}")
+        return True
 
     def stop_second(self) -> None:
         """Stop the second broker, and wait until the controller knows."""
