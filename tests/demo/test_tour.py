@@ -141,6 +141,7 @@ def test_ctrl_c_during_the_switchover_leaves_nothing(mark: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path) -> None:
     master, terminal = pty.openpty()
     command = [each for each in COMMAND if each != "--headless"]
