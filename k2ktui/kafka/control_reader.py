@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.errors import K2kError, TimedOut
@@ -15,6 +15,8 @@ from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster, Partition
 from k2ktui.text import safe_text
 
 _POLL_S = 0.1
+_FIRST_S, _FURTHER_S = 0.2, 0.005
+_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,10 @@ def _read(
     isolation: str,
     since: Mapping[int, int],
 ) -> Iterator[ControlRecord]:
-    remaining = {p: end for p, end in ends.items() if end > since.get(p, 0)}
+    until = monotonic() + timeout
+    starts = _starts(cluster, topic, [p for p, end in ends.items() if p not in since and end])
+    starts |= since
+    remaining = {p: end for p, end in ends.items() if end > starts.get(p, 0)}
     if not remaining:
         return
     consumer = cluster.consumer(
@@ -133,13 +138,12 @@ def _read(
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 50,
+            # The log start offset may have moved since it was read.
+            "auto.offset.reset": "error" if since else "earliest",
         }
     )
-    until = monotonic() + timeout
     try:
-        consumer.assign(
-            [TopicPartition(topic, p, since.get(p, OFFSET_BEGINNING)) for p in remaining]
-        )
+        consumer.assign([TopicPartition(topic, p, starts[p]) for p in remaining])
         while remaining:
             if monotonic() > until:
                 raise TimedOut(
@@ -147,7 +151,7 @@ def _read(
                     f"{timeout:g} s",
                     hint="Check the cluster's health, or raise coordination.commit.syncTimeout.",
                 )
-            for message in consumer.consume(1000, 0.2):
+            for message in consume_batch(consumer, _BATCH, _FIRST_S):
                 error = message.error()
                 partition, offset = message.partition() or 0, message.offset() or 0
                 if error is None:
@@ -163,6 +167,22 @@ def _read(
                     raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
     finally:
         consumer.close()
+
+
+def _starts(cluster: Cluster, topic: str, partitions: Collection[int]) -> dict[int, int]:
+    """Return log start offsets: librdkafka takes longer to begin at OFFSET_BEGINNING."""
+    where = [(topic, p) for p in partitions]
+    found = require_offsets(cluster, where, OffsetSpec.earliest()) if where else {}
+    return {p: offset for (_, p), offset in found.items()}
+
+
+def consume_batch(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
+    """Return the messages and events that arrived, after waiting up to ``wait_s`` for the first.
+
+    ``Consumer.consume`` alone waits the whole time unless the batch is full.
+    """
+    found: list[Message] = consumer.consume(1, wait_s)
+    return found + consumer.consume(most - 1, _FURTHER_S) if found else found
 
 
 def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) -> None:

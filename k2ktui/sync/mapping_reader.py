@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.client_errors import OFFSET_RESET, PARTITION_END
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control_reader import consume_batch
 from k2ktui.text import safe_text
 
 # Limits per consume call: large enough to amortize the conversion, small enough for memory.
@@ -88,8 +89,7 @@ class TopicReader:
 
     def _consume(self) -> list[Message]:
         assert self._consumer is not None
-        messages: list[Message] = self._consumer.consume(self._chunk, _WAIT_S)
-        return messages
+        return consume_batch(self._consumer, self._chunk, _WAIT_S)
 
     def _is_unreadable(self, partition: int, offset: int, error: KafkaError) -> bool:
         """Whether an event means that reading a partition cannot continue for now."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 import pytest
+from confluent_kafka import TopicPartition
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control_reader import await_stable, read_committed, read_written, stable_ends
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT, create_topic, produce, produce_transaction
+from tests.support.kafka import TIMEOUT, admin, create_topic, produce, produce_transaction
 
 WAYS = {
     "ends": stable_ends,
@@ -34,6 +37,33 @@ def test_what_was_committed_and_what_was_written(target: KafkaNode, cluster: Clu
     assert [record.value for record in read_committed(cluster, topic, 2, 10)] == [b"kept"]
     assert [record.value for record in read_written(cluster, topic, 2, 10)] == [b"gone", b"kept"]
     assert stable_ends(cluster, topic, 2) == {0: 3, 1: 0}
+
+
+def test_a_small_topic_is_read_without_waiting(target: KafkaNode, cluster: Cluster) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"1", b"2"])
+    took = []
+    for _ in range(5):
+        began = monotonic()
+        assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"1", b"2"]
+        took.append(monotonic() - began)
+    # A consumer that starts at OFFSET_BEGINNING, or fills its batches, needs 0.6 s each time.
+    assert min(took) < 0.4, took
+
+
+def test_records_before_the_log_start_are_gone(target: KafkaNode, cluster: Cluster) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"0", b"1", b"2"])
+    delete_before(target, topic, 2)
+    assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"2"]
+    delete_before(target, topic, 3)
+    assert [record.value for record in read_committed(cluster, topic, 1, 10)] == []
+
+
+def delete_before(node: KafkaNode, topic: str, offset: int) -> None:
+    with_admin = admin(node)
+    at = TopicPartition(topic, 0, offset)
+    with_admin.delete_records([at])[at].result(TIMEOUT)
 
 
 @pytest.mark.parametrize("way", WAYS)
