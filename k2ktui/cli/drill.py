@@ -82,6 +82,7 @@ _TAKE_OVER = click.option(
     help="Continue a planned drill without its source.",
 )
 @click.option("--from-fence", is_flag=True, help="Repeat the drill from fence-producers on.")
+@drill_begin.ACCEPT
 @unlock_option
 @json_option
 def resume(
@@ -91,13 +92,14 @@ def resume(
     take_over: bool,
     as_kind: str | None,
     from_fence: bool,
+    accepted: str | None,
     unlock: bool,
     as_json: bool,
 ) -> int:
     """Resume a drill."""
     from k2ktui.drill.operations import resume_drill
 
-    agreed = read_phases(yes_to)
+    agreed, accept = read_phases(yes_to), drill_begin.read_checks(accepted)
     if as_kind and from_fence:
         raise ConfigError("--as and --from-fence cannot be combined")
     flow = load_flow(files)
@@ -111,6 +113,7 @@ def resume(
             take_over=(lambda _: True) if take_over else operator.confirm_take_over,
             as_disaster=bool(as_kind),
             from_fence=from_fence,
+            accept=accept,
         )
     return print_result(drill, as_json)
 

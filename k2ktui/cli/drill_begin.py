@@ -42,7 +42,7 @@ YES_TO = click.option(
     metavar="PHASES",
     help="Phases to confirm in advance, separated by commas, or all.",
 )
-_ACCEPT = click.option(
+ACCEPT = click.option(
     "--accept",
     "accepted",
     metavar="IDS",
@@ -107,7 +107,7 @@ def rehearse(**chosen: Any) -> int:
 @_FROZEN
 @_WAIT
 @_WATCH
-@_ACCEPT
+@ACCEPT
 @YES_TO
 @_DRY_RUN
 @unlock_option
@@ -121,7 +121,7 @@ def planned(fence: str, **chosen: Any) -> int:
 @file_option
 @_GROUPS
 @_WATCH
-@_ACCEPT
+@ACCEPT
 @YES_TO
 @_DRY_RUN
 @unlock_option
@@ -155,7 +155,16 @@ def _begin(
 
 def _options(groups: str | None, accepted: str | None = None, **chosen: Any) -> DrillOptions:
     matcher("--groups", groups)
-    ids = tuple(part.strip() for part in (accepted or "").split(",") if part.strip())
+    return DrillOptions(groups=groups or "", accepted=read_checks(accepted), **chosen)
+
+
+def read_checks(text: str | None) -> tuple[str, ...]:
+    """Return the ids of checks that ``--accept`` names.
+
+    Raises:
+        ConfigError: one of them is no check.
+    """
+    ids = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     unknown = [each for each in ids if each not in CATALOG]
     if unknown:
         raise ConfigError(
@@ -163,7 +172,7 @@ def _options(groups: str | None, accepted: str | None = None, **chosen: Any) -> 
             unchanged="Nothing was done.",
             hint=f"Use ids from {min(CATALOG)} to {max(CATALOG)}, separated by commas.",
         )
-    return DrillOptions(groups=groups or "", accepted=ids, **chosen)
+    return ids
 
 
 def _show_phases(kind: DrillKind, options: DrillOptions, as_json: bool) -> int:

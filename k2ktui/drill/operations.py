@@ -37,6 +37,7 @@ from k2ktui.engine.drill import (
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_report import verify_report
 from k2ktui.engine.drill_steps import (
+    accept_checks,
     can_go_back,
     changes_to_restore,
     find_change,
@@ -144,6 +145,7 @@ def resume_drill(
     take_over: Callable[[Drill], bool] = lambda _: False,
     as_disaster: bool = False,
     from_fence: bool = False,
+    accept: Sequence[str] = (),
 ) -> Drill:
     """Continue a drill on this host; return it as it then is. Arguments as for ``start_drill``.
 
@@ -152,6 +154,7 @@ def resume_drill(
         take_over: asks whether to take the drill over from a process that acts on it.
         as_disaster: continue a planned drill without its source.
         from_fence: begin again with fencing the producers.
+        accept: ids of more checks whose failure does not stop the drill.
 
     Raises:
         ConfigError: there is no such drill.
@@ -172,6 +175,9 @@ def resume_drill(
         if from_fence and can_go_back(session.drill):
             session.change_drill(lambda drill: repeat_from(drill, DrillPhase.FENCE_PRODUCERS))
             session.write("begun again with fencing the producers", phase="owner")
+        if accept:
+            session.change_drill(lambda drill: accept_checks(drill, accept))
+            session.write(f"accepted findings of {', '.join(accept)}", phase="owner")
         run_drill(session)
     return session.drill
 

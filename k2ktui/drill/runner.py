@@ -121,8 +121,11 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
     accepted = session.drill.options.accepted
     stops = [each for each in blocking(failures, session.drill.kind) if each.id not in accepted]
     texts = tuple(f"{each.id} {each.title}: {safe_text(each.evidence)}" for each in failures)
-    status = PhaseStatus.FAILED if stops else result.status
-    return replace(result, findings=(*result.findings, *texts), status=status)
+    result = replace(result, findings=(*result.findings, *texts))
+    if not stops:
+        return result
+    live = f"stopped by {', '.join(each.id for each in stops)}; {result.live}"
+    return replace(result, live=live, status=PhaseStatus.FAILED)
 
 
 def _keep_checks(session: Session, found: list[CheckResult]) -> None:

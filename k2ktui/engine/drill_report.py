@@ -59,7 +59,8 @@ def summarize(drill: Drill) -> list[str]:
 
 
 def _verdict(drill: Drill) -> str:
-    name = f"{drill.kind} of {safe_text(drill.pipeline)}"
+    what = "rehearsal" if drill.kind is DrillKind.REHEARSE else f"{drill.kind} drill"
+    name = f"{what} of {safe_text(drill.pipeline)}"
     if drill.status is DrillStatus.ABORTED:
         return f"The {name} was aborted; what it had changed was restored."
     if drill.status is not DrillStatus.DONE:

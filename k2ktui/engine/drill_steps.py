@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from k2ktui.engine.drill import (
@@ -17,7 +17,8 @@ from k2ktui.engine.drill import (
     PhaseRecord,
     PhaseStatus,
 )
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_catalog import blocking, ids_asked
+from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 
 SILENT_AFTER_MS = 15_000
 _OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
@@ -70,14 +71,40 @@ def next_phase(drill: Drill) -> DrillPhase | None:
     return next((each.phase for each in drill.phases if each.status not in _OVER), None)
 
 
-def describe_next(drill: Drill) -> str:
-    """Return what the drill does next, in one or two sentences."""
+def describe_next(drill: Drill, *, acting: bool = False) -> str:
+    """Return what the drill does next, in one or two sentences.
+
+    Args:
+        drill: the drill.
+        acting: whether a process acts on it: a phase that was begun then runs now.
+    """
     if drill.status is DrillStatus.ABORTING:
         return f"The drill is being aborted. Continue with: k2ktui drill abort {drill.id} -f FILE"
     phase = next_phase(drill)
     if phase is None:
         return "Nothing is left to do."
-    return f"Next, {phase}: {describe_phase(phase, drill.options.fence)}"
+    runs = acting and drill.record(phase).status is PhaseStatus.RUNNING
+    return f"{'Now' if runs else 'Next'}, {phase}: {describe_phase(phase, drill.options.fence)}"
+
+
+def failed_phase(drill: Drill) -> PhaseRecord | None:
+    """Return the phase that has stopped a drill; None if none has."""
+    phase = next_phase(drill)
+    record = drill.record(phase) if phase is not None else None
+    return record if record is not None and record.status is PhaseStatus.FAILED else None
+
+
+def checks_that_stop(drill: Drill) -> list[CheckResult]:
+    """Return the failed checks that have stopped a drill, and that the operator can accept."""
+    stopped = failed_phase(drill)
+    if stopped is None:
+        return []
+    asked, accepted = ids_asked(drill.kind, stopped.phase), drill.options.accepted
+    return [
+        each
+        for each in blocking(drill.checks, drill.kind)
+        if each.id in asked and each.id not in accepted
+    ]
 
 
 def can_go_back(drill: Drill) -> bool:
@@ -123,6 +150,12 @@ def end_phase(
         drill.record(phase), status=status, ended_ms=at_ms, live=live, findings=findings
     )
     return drill.with_phase(record)
+
+
+def accept_checks(drill: Drill, ids: Iterable[str]) -> Drill:
+    """Return the drill with more checks whose failure does not stop it."""
+    accepted = tuple(dict.fromkeys((*drill.options.accepted, *ids)))
+    return replace(drill, options=replace(drill.options, accepted=accepted))
 
 
 def repeat_from(drill: Drill, phase: DrillPhase) -> Drill:

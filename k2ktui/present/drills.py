@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from k2ktui.engine.drill import ChangeStatus, Drill, DrillStatus, Fence, PhaseStatus
+from k2ktui.engine.drill import (
+    ChangeStatus,
+    Drill,
+    DrillStatus,
+    Fence,
+    PhaseRecord,
+    PhaseStatus,
+)
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_progress import (
     PhaseRow,
@@ -16,6 +23,7 @@ from k2ktui.engine.drill_progress import (
 )
 from k2ktui.engine.drill_report import has_findings, summarize, tool_ms
 from k2ktui.engine.drill_steps import changes_to_restore, describe_phase, describe_way_back
+from k2ktui.errors import fix_text
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import (
     NOT_AVAILABLE,
@@ -140,6 +148,13 @@ def describe_phase_row(row: PhaseRow, fence: Fence) -> list[str]:
     if row.record.findings:
         return list(row.record.findings)
     return [row.record.live or describe_phase(row.record.phase, fence)]
+
+
+def describe_findings(drill: Drill, record: PhaseRecord) -> Iterator[str]:
+    """Yield the findings of a phase, each with what its check advises."""
+    for finding in record.findings:
+        hints = (each.hint for each in drill.checks if finding.startswith(f"{each.id} "))
+        yield "\n".join([finding, *(fix_text(hint) for hint in hints if hint)])
 
 
 def headline(drill: Drill, now_ms: int, glyphs: Glyphs) -> Line:

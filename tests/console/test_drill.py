@@ -17,7 +17,7 @@ from k2ktui.engine.drill_steps import turn_into_disaster
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PartName
 from tests.support.console import ConsoleDriver, Steps, drive, drive_session, made_session
-from tests.support.made_drills import acted, denied, fencing, opened, rehearsed, stopped
+from tests.support.made_drills import NOON_MS, acted, denied, fencing, opened, rehearsed, stopped
 from tests.support.pictures import compare_screen, each_picture
 from tests.support.views import Made, StubFeed, usual
 
@@ -137,14 +137,42 @@ def test_a_planned_drill_whose_source_is_lost_offers_to_continue_without_it() ->
         console.feed.made.errors = {PartName.SOURCE: "no answer"}
         await console.show()
         await console.sees("The source does not answer: D continues without it.")
+        console.feed.made.drills = (acted(stopped()),)
+        await console.show()
+        await console.sees("The source does not answer.", "You watch; O takes it over")
+        await console.press("D")
+        await console.sees("ann@bastion2 acts on it; O takes it over")
+        console.feed.made.drills = (replace(stopped(), beat_ms=NOON_MS),)
+        await console.show()
         await console.press("D")
         await console.sees("--as disaster", "type orders to continue without the source")
         await console.press("escape")
-        console.feed.made.drills = (turn_into_disaster(stopped()),)
+        console.feed.made.drills = (turn_into_disaster(replace(stopped(), beat_ms=NOON_MS)),)
         await console.show()
         await console.sees("2 source-lost")
         await console.press("D")
         await console.sees("only a planned drill continues as a disaster drill")
+
+    watch(steps, stopped())
+
+
+def test_a_failed_check_is_shown_with_its_fix_and_can_be_accepted() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("fence-producers failed: records were written.", "accept D39 with A")
+        await console.press("enter")
+        await console.sees("Fix: Stop it.")
+        await console.press("escape")
+        await console.press("A")
+        await console.sees("in spite of these findings", "D39 producers fenced: 12 records")
+        await console.sees("--accept D39", "type orders to accept")
+        await console.press("escape")
+        accepted = replace(stopped().options, accepted=("D39",))
+        console.feed.made.drills = (replace(stopped(), options=accepted),)
+        await console.show()
+        await console.sees("Correct it and press R.")
+        await console.press("A")
+        await console.sees("Accept: no failed check has stopped the drill")
 
     watch(steps, stopped())
 
@@ -192,7 +220,8 @@ def test_a_new_drill_is_chosen_and_shown_before_it_begins() -> None:
         await console.type("bill")
         await console.press("enter")
         await console.sees("Start a planned drill of the groups that match bill")
-        await console.press("pagedown", "pagedown", "pagedown", "pagedown")
+        await console.sees("12 phases: preflight, lag, fence-producers, drain")
+        await console.sees("You confirm each of these when it is next: fence-producers, apply,")
         await console.sees("--fence acl", "type orders to start")
         await console.press("escape")
 

@@ -10,8 +10,10 @@ import pytest
 
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.drill import operations
 from k2ktui.engine.drill import Drill, DrillStatus
 from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import turn_into_disaster
 from tests.console.test_drill import watch
 from tests.support.console import ConsoleDriver
 from tests.support.made_drills import acted, fencing, in_phase, through
@@ -142,6 +144,60 @@ def test_a_drill_stops_when_the_console_ends() -> None:
 
     watch(steps, fencing())
     assert ended.wait(30)
+
+
+def test_a_running_drill_whose_source_is_lost_continues_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps_, asked = Steps(), threading.Event()
+
+    def resume(*_: object, as_disaster: bool = False, **__: object) -> Drill:
+        assert as_disaster
+        asked.set()
+        return replace(turn_into_disaster(APPLYING), session="")
+
+    monkeypatch.setattr(operations, "resume_drill", resume)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, steps_.wait)
+        await console.sees("It runs here: H holds it.")
+        await console.press("D")
+        await console.sees("type orders to continue without the source")
+        assert not asked.is_set()
+        await console.confirm("orders")
+        await console.sees("2 source-lost", "No operator acts on it")
+
+    watch(steps, fencing())
+    assert asked.is_set()
+
+
+def test_a_running_drill_is_stopped_and_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps_, begun, restored = Steps(), threading.Event(), threading.Event()
+
+    def abort(*arguments: object, **_: object) -> Drill:
+        operator = arguments[4]
+        assert isinstance(operator, ScreenOperator)
+        aborting = replace(APPLYING, status=DrillStatus.ABORTING)
+        begun.set()
+        while not restored.wait(0.05):
+            operator.show(aborting)
+        return replace(aborting, status=DrillStatus.ABORTED, ended_ms=APPLYING.beat_ms)
+
+    monkeypatch.setattr(operations, "abort_drill", abort)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, steps_.wait)
+        await console.sees("It runs here: H holds it.")
+        await console.press("X")
+        await console.confirm("orders")
+        await console.sees("It is being aborted here.")
+        await console.press("H")
+        await console.sees("Hold: an abort is not left half-way")
+        restored.set()
+        await console.sees("aborted planned")
+
+    watch(steps, fencing())
+    assert begun.is_set()
 
 
 def test_progress_of_the_own_drill_is_not_replaced_by_an_older_view() -> None:

@@ -15,6 +15,7 @@ from k2ktui.drill.store import TakenOver
 from k2ktui.engine.drill import ChangeStatus, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_steps import checks_that_stop, failed_phase
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.quotas import producer_quotas
 from k2ktui.runtime.node import KafkaNode
@@ -178,3 +179,20 @@ def test_a_planned_drill_continues_as_a_disaster(pair: Pair) -> None:
     record = failed.record(DrillPhase.SOURCE_LOST)
     assert record.status is PhaseStatus.FAILED and record.live == "the source answers"
     assert failed.status is DrillStatus.OPEN
+
+
+@pytest.mark.slow
+def test_findings_that_stopped_a_drill_are_accepted_later(pair: Pair) -> None:
+    stopped = pair.start(DrillKind.PLANNED, replace(QUICK, accepted=()))
+    found = failed_phase(stopped)
+    assert found is not None and found.phase is DrillPhase.PREFLIGHT
+    ids = [each.id for each in checks_that_stop(stopped)]
+    assert ids and found.live.startswith(f"stopped by {', '.join(ids)}; ")
+    text = k2ktui("drill", "resume", stopped.id, "-f", pair.file, code=None).stderr
+    assert f"1 preflight: failed: stopped by {', '.join(ids)}" in text
+    k2ktui("drill", "resume", stopped.id, "-f", pair.file, "--accept", ",".join(ids), code=None)
+    (resumed,) = pair.drills()
+    assert resumed.record(DrillPhase.PREFLIGHT).status is PhaseStatus.DONE
+    assert resumed.options.accepted == tuple(ids)
+    (event,) = [each for each in resumed.events if "accepted findings" in each.text]
+    assert event.text == f"accepted findings of {', '.join(ids)}" and event.who == resumed.owner

@@ -19,7 +19,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.engine.drill import PHASES, Drill, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_report import report_json, summarize
-from k2ktui.engine.drill_steps import describe_next, describe_phase, needs_confirmation
+from k2ktui.engine.drill_steps import describe_next, needs_confirmation
 from k2ktui.present import formatting
 from k2ktui.present.drills import drill_columns, judge_drill
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -119,14 +119,17 @@ class DrillsScreen(OperationScreen):
         if choice is None:
             return
         kind, options = choice
-        asked = [each for each in PHASES[kind] if needs_confirmation(each, options.fence)]
+        phases = PHASES[kind]
+        asked = [str(each) for each in phases if needs_confirmation(each, options.fence)]
         lines: list[str | Line] = [
-            f"{number} {phase}: {describe_phase(phase, options.fence)}"
-            + (" You confirm it." if phase in asked else "")
-            for number, phase in enumerate(PHASES[kind], start=1)
+            f"{len(phases)} phases: {', '.join(phases)}.",
+            f"You confirm each of these when it is next: {', '.join(asked)}."
+            if asked
+            else "It asks for nothing else: no application is touched.",
+            "",
+            cli_equivalent.drill(self.session.files, kind, options),
         ]
         where = f"of the groups that match {options.groups}" if options.groups else "of all groups"
-        lines += ["", cli_equivalent.drill(self.session.files, kind, options)]
         name = self.session.pair.pipeline
         title = f"Start a {kind} drill {safe_text(where, 60)}"
         if await self.app.push_screen_wait(Confirm(title, lines, name, "Start")):

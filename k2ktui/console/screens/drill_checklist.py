@@ -15,18 +15,21 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus, Fence, PhaseStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_progress import PhaseRow, list_phases
+from k2ktui.engine.drill_progress import PhaseRow, describe_state, list_phases
 from k2ktui.engine.drill_report import report_json, report_markdown, summarize
 from k2ktui.engine.drill_steps import (
     can_go_back,
+    checks_that_stop,
     describe_next,
     describe_phase,
+    failed_phase,
     find_change,
     is_acting,
 )
 from k2ktui.present import formatting
 from k2ktui.present.drills import (
     describe_abort,
+    describe_findings,
     describe_phase_row,
     headline,
     judge_phase,
@@ -123,14 +126,32 @@ class DrillChecklist(OperationScreen):
             return []
         if drill.is_over:
             return self._result(drill)
+        return [*self._step(drill), self._who(drill), self._way_back(drill)]
+
+    def progress_lines(self) -> list[Line]:
+        """Return the error of the last run; that the drill runs is said above."""
+        return [] if self.busy and self.drill is not None else super().progress_lines()
+
+    def _step(self, drill: Drill) -> list[Line]:
+        """Return why the drill does not continue, or its next step; at most two lines."""
+        acts = self.operator is not None or self.other_acts
+        stopped, tone = failed_phase(drill), Tone.BAD
         if self._source_is_lost(drill):
-            text = "The source does not answer: D continues without it."
-            return [(Cell(text, Tone.BAD),), self._who(drill), self._way_back(drill)]
-        texts = self.wrap(describe_next(drill))
+            text = "The source does not answer" + (
+                "." if self.other_acts else ": D continues without it."
+            )
+        elif self.error is not None and not acts:
+            return []  # below, with what to do
+        elif stopped is not None and not acts:
+            ids = ", ".join(each.id for each in checks_that_stop(drill))
+            accept = f", or accept {ids} with A" if ids else ""
+            text = f"{describe_state(drill)}. Correct it and press R{accept}."
+        else:
+            text, tone = describe_next(drill, acting=acts), Tone.PLAIN
+        texts = self.wrap(text)
         if len(texts) > _NEXT_LINES:
             texts = [*texts[: _NEXT_LINES - 1], f"{texts[_NEXT_LINES - 1]} …"]
-        lines: list[Line] = [(Cell(text),) for text in texts]
-        return [*lines, self._who(drill), self._way_back(drill)]
+        return [(Cell(each, tone),) for each in texts]
 
     def _result(self, drill: Drill) -> list[Line]:
         first, *rest = [part for text in summarize(drill)[:1] for part in self.wrap(text)]
@@ -143,6 +164,11 @@ class DrillChecklist(OperationScreen):
 
     def _who(self, drill: Drill) -> Line:
         if self.operator is not None:
+            if drill.status is DrillStatus.ABORTING:
+                return (Cell("It is being aborted here.", Tone.INFO),)
+            if self.operator.stopping:
+                text = "It stops here as soon as its last request is answered."
+                return (Cell(text, Tone.WARN),)
             if self.question is not None and self.question.is_open:
                 return (Cell("It runs here, and waits for you to confirm.", Tone.WARN),)
             return (Cell("It runs here: H holds it.", Tone.INFO),)
@@ -184,7 +210,9 @@ class DrillChecklist(OperationScreen):
     def _opened(self, event: Grid.Opened) -> None:
         row: PhaseRow = event.row
         fence = self.drill.options.fence if self.drill is not None else Fence.HAND
-        texts = [describe_phase(row.record.phase, fence), row.record.live, *row.record.findings]
+        texts = [describe_phase(row.record.phase, fence), row.record.live]
+        if self.drill is not None:
+            texts += describe_findings(self.drill, row.record)
         title = f"{row.number} {row.record.phase}: {row.record.status}"
         self.app.push_screen(TextDialog(title, [text for text in texts if text]))
 
@@ -220,6 +248,8 @@ class DrillChecklist(OperationScreen):
     def _no_hold(self) -> str:
         if self.operator is None:
             return "it does not run here"
+        if self.drill is not None and self.drill.status is DrillStatus.ABORTING:
+            return "an abort is not left half-way"
         return "it stops already" if self.operator.stopping else ""
 
     def _no_change(self, action: str) -> str:
@@ -230,6 +260,8 @@ class DrillChecklist(OperationScreen):
             return f"the drill is {drill.status}"
         if action == "abort":
             return self._no_abort(drill)
+        if action == "disaster" and self.operator is not None:
+            return self._no_disaster(drill)
         if self.operator is not None:
             return "it runs here; H holds it"
         if action == "take_over":
@@ -238,9 +270,18 @@ class DrillChecklist(OperationScreen):
             return f"{safe_text(drill.owner, 60)} acts on it; O takes it over"
         if drill.status is DrillStatus.ABORTING:
             return "it is being aborted; X completes that"
-        if action == "disaster" and drill.kind is not DrillKind.PLANNED:
-            return "only a planned drill continues as a disaster drill"
+        if action == "disaster":
+            return self._no_disaster(drill)
+        if action == "accept":
+            return "" if checks_that_stop(drill) else "no failed check has stopped the drill"
         return self._no_fence(drill) if action == "fence_again" else ""
+
+    def _no_disaster(self, drill: Drill) -> str:
+        if drill.kind is not DrillKind.PLANNED:
+            return "only a planned drill continues as a disaster drill"
+        if self.operator is not None and self.operator.stopping:
+            return "it stops already"
+        return ""
 
     def _no_abort(self, drill: Drill) -> str:
         if self.operator is not None and drill.status is DrillStatus.ABORTING:

@@ -16,10 +16,15 @@ from k2ktui.console.screens.drill_checklist import DrillChecklist
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.drill import operations
-from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
+from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_report import has_findings, summarize
-from k2ktui.engine.drill_steps import can_go_back, changes_to_restore, describe_next
+from k2ktui.engine.drill_steps import (
+    can_go_back,
+    changes_to_restore,
+    checks_that_stop,
+    describe_next,
+)
 from k2ktui.errors import K2kError
 from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -52,8 +57,9 @@ class DrillScreen(DrillChecklist):
         any host. The same happens when the console ends.
 
         One operator acts, others watch. O takes the drill over from the operator who acts; this is
-        in the journal. D continues a planned drill without its source. F begins again with fencing
-        the producers. v shows the report; e exports it as JSON and Markdown.
+        in the journal. D continues a planned drill without its source. A accepts the findings of
+        the checks that stopped the drill, and continues. F begins again with fencing the producers.
+        v shows the report; e exports it as JSON and Markdown.
 
         After fence-replicator, the pipeline does not start until k2ktui drill release allows it, or
         the drill is aborted.
@@ -65,10 +71,11 @@ class DrillScreen(DrillChecklist):
         Binding("O", "take_over", "Take over", id="drill.take-over"),
         Binding("D", "disaster", "Disaster", id="drill.disaster"),
         Binding("v", "report", "Report", id="drill.report"),
+        Binding("A", "accept", "Accept", id="drill.accept"),
         Binding("F", "fence_again", "Fence again", id="drill.fence"),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset(
-        {"resume", "abort", "take_over", "disaster", "fence_again"}
+        {"resume", "abort", "take_over", "disaster", "accept", "fence_again"}
     )
 
     class Changed(Message):
@@ -89,7 +96,9 @@ class DrillScreen(DrillChecklist):
         super().__init__(drill)
         self._start = start
         self._newest: Drill | None = None
-        self._abort_next = self._shows_question = False
+        self._shows_question = False
+        # What follows once the drill's thread has stopped, and whether that can be stopped.
+        self._following: tuple[Run, bool] | None = None
 
     def on_mount(self) -> None:
         """Show the drill, or start it."""
@@ -123,19 +132,21 @@ class DrillScreen(DrillChecklist):
 
     def _run(self, doing: str, run: Run, command: str, *, can_stop: bool = True) -> None:
         """Run a drill on a thread until it ends, fails or is stopped."""
-        operator = ScreenOperator(self._progressed_to, self._asked_on_thread, can_stop=can_stop)
-        self.operator = operator
+        self.operator = first = self._make_operator(can_stop)
 
         def job() -> Drill:
-            try:
-                drill = run(operator)
-            except K2kError:
-                if not self._abort_next or self.drill is None:
-                    raise
-                return self._abort_on_thread(self.drill)
-            if self._abort_next and not drill.is_over:
-                return self._abort_on_thread(drill)
-            return drill
+            doing, operator = run, first
+            while True:
+                try:
+                    drill = doing(operator)
+                except K2kError:
+                    if self._following is None:
+                        raise
+                else:
+                    if self._following is None or drill.is_over:
+                        return drill
+                (doing, can_stop), self._following = self._following, None
+                self.operator = operator = self._make_operator(can_stop)
 
         def done(drill: Drill) -> None:
             self._over()
@@ -143,8 +154,6 @@ class DrillScreen(DrillChecklist):
             if drill.is_over:
                 calm = drill.status is DrillStatus.DONE and not has_findings(drill)
                 self.inform(summarize(drill)[0], "information" if calm else "warning")
-            else:
-                self.error = _phase_error(drill)
 
         def failed(error: K2kError) -> None:
             self._over()
@@ -156,8 +165,11 @@ class DrillScreen(DrillChecklist):
         if not self.busy:
             self.operator = None  # the one before is still ending
 
+    def _make_operator(self, can_stop: bool) -> ScreenOperator:
+        return ScreenOperator(self._progressed_to, self._asked_on_thread, can_stop=can_stop)
+
     def _over(self) -> None:
-        self.operator, self._abort_next = None, False
+        self.operator = self._following = None
         self._take_newest()
         if self.drill is not None:
             # This process acts no more, although its last record says so.
@@ -246,6 +258,15 @@ class DrillScreen(DrillChecklist):
         await self._resume("Continue without the source", text, as_disaster=True)
 
     @work(group="ask")
+    async def action_accept(self) -> None:
+        """Confirm, and continue in spite of the checks that have stopped the drill."""
+        checks = checks_that_stop(self.drill) if self.drill is not None else []
+        ids = tuple(each.id for each in checks)
+        lines = [f"{each.id} {each.title}: {each.evidence}" for each in checks]
+        text = "The drill continues in spite of these findings; the journal has who accepted them."
+        await self._resume("Accept", text, *lines, accept=ids)
+
+    @work(group="ask")
     async def action_fence_again(self) -> None:
         """Confirm, and begin again with fencing the producers."""
         text = "The drill begins again with fencing the producers; later phases are repeated."
@@ -254,11 +275,11 @@ class DrillScreen(DrillChecklist):
     async def _resume(
         self,
         label: str,
-        text: str,
-        *,
+        *texts: str,
         take_over: bool = False,
         as_disaster: bool = False,
         from_fence: bool = False,
+        accept: tuple[str, ...] = (),
     ) -> None:
         drill = self.drill
         if drill is None:
@@ -267,15 +288,16 @@ class DrillScreen(DrillChecklist):
             *(["--take-over"] if take_over else []),
             *(["--as", "disaster"] if as_disaster else []),
             *(["--from-fence"] if from_fence else []),
+            *(["--accept", ",".join(accept)] if accept else []),
         ]
         flow, files, may = self.flow, self.session.files, self.session.access
         command = cli_equivalent.drill_on(files, "resume", drill.id, *more)
-        lines: list[str | Line] = [text, describe_next(drill), "", command]
+        lines: list[str | Line] = [*texts, describe_next(drill), "", command]
         if not await self._agree(f"{label}: drill {drill.id}", lines, label):
             return
-        self._run(
-            "drill",
-            lambda operator: operations.resume_drill(
+
+        def run(operator: ScreenOperator) -> Drill:
+            return operations.resume_drill(
                 flow,
                 drill.id,
                 files,
@@ -284,9 +306,20 @@ class DrillScreen(DrillChecklist):
                 take_over=(lambda _: True) if take_over else operator.confirm_take_over,
                 as_disaster=as_disaster,
                 from_fence=from_fence,
-            ),
-            command,
-        )
+                accept=accept,
+            )
+
+        if not self._runs_next(run):
+            self._run("drill", run, command)
+
+    def _runs_next(self, run: Run, *, can_stop: bool = True) -> bool:
+        """Stop the drill that runs here, and run something after it; False if none runs."""
+        if self.operator is None:
+            return False
+        self._following = run, can_stop
+        self.operator.stop()
+        self.show_state()
+        return True
 
     @work(group="ask")
     async def action_abort(self) -> None:
@@ -301,35 +334,22 @@ class DrillScreen(DrillChecklist):
         lines += ["", cli_equivalent.drill_on(self.session.files, "abort", drill.id)]
         if not await self._agree(f"Abort drill {drill.id}", lines, "Abort"):
             return
-        if self.operator is not None:
-            self._abort_next = True
-            self.operator.stop()
-            return
+        flow, files, may = self.flow, self.session.files, self.session.access
         taken = self.other_acts
-        self._run(
-            "aborting the drill",
-            lambda _: self._abort_on_thread(drill, take_over=taken),
-            cli_equivalent.drill_on(self.session.files, "abort", drill.id),
-            can_stop=False,
-        )
+
+        def run(operator: ScreenOperator) -> Drill:
+            take_over = (lambda _: True) if taken else operator.confirm_take_over
+            return operations.abort_drill(flow, drill.id, files, may, operator, take_over=take_over)
+
+        if not self._runs_next(run, can_stop=False):
+            command = cli_equivalent.drill_on(files, "abort", drill.id)
+            self._run("aborting the drill", run, command, can_stop=False)
 
     async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
         name = self.session.pair.pipeline
         dialog = Confirm(safe_text(title, 80), lines, name, label)
         agreed = await self.app.push_screen_wait(dialog)
         return bool(agreed)
-
-    def _abort_on_thread(self, drill: Drill, *, take_over: bool = False) -> Drill:
-        """Restore what the drill changed; an abort is not left half-way."""
-        operator = ScreenOperator(self._progressed_to, self._asked_on_thread, can_stop=False)
-        return operations.abort_drill(
-            self.flow,
-            drill.id,
-            self.session.files,
-            self.session.access,
-            operator,
-            take_over=(lambda _: True) if take_over else operator.confirm_take_over,
-        )
 
     def action_hold(self) -> None:
         """Stop the drill here; it stays where it is."""
@@ -342,15 +362,3 @@ class DrillScreen(DrillChecklist):
         if self.drill is not None:
             title = f"Report of drill {safe_text(self.drill.id, 60)}"
             self.app.push_screen(TextDialog(title, list(report_lines(self.drill))))
-
-
-def _phase_error(drill: Drill) -> K2kError | None:
-    """Return the failure that ended the drill's run."""
-    failed = next((each for each in drill.phases if each.status is PhaseStatus.FAILED), None)
-    if failed is None:
-        return None
-    return K2kError(
-        f"{failed.phase} failed: {failed.live}",
-        unchanged="The drill stays where it is.",
-        hint="Correct what was found, then press R.",
-    )

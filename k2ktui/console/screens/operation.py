@@ -153,10 +153,11 @@ class OperationScreen(ListScreen):
         if not self.query("#facts"):
             return
         self.show_summary()
-        self.query_one("#facts", TextLines).show([*self.facts(), *self._progress_lines()])
+        self.query_one("#facts", TextLines).show([*self.facts(), *self.progress_lines()])
         self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
 
-    def _progress_lines(self) -> list[Line]:
+    def progress_lines(self) -> list[Line]:
+        """Return the operation in progress, or the error of the last one."""
         glyphs = glyphs_of(self)
         if self.busy:
             far = f": {safe_text(self._progress)}" if self._progress else ""

@@ -18,6 +18,10 @@ from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, name
 from k2ktui.text import safe_text
 
+_SHARE = 0.94  # of the screen's height, as in the style sheet
+# Frame, title, state, field, buttons and the lines between them.
+_OTHER_LINES = 12
+
 
 class _SpaceButton(Button, inherit_bindings=False):
     """A button that only the space bar presses; Enter is too often pressed by habit."""
@@ -92,6 +96,11 @@ class Confirm(ModalScreen[bool]):
         self._show()
         if not self.query_one(Input).disabled:
             self.ask()
+
+    def on_resize(self) -> None:
+        """Give the details the lines that the rest of the dialog leaves."""
+        height = int(self.app.size.height * _SHARE) - _OTHER_LINES
+        self.query_one("#confirm-text").styles.max_height = max(3, height)
 
     def _show(self) -> None:
         """Show the details."""
