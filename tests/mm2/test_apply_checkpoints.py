@@ -23,7 +23,7 @@ from tests.support.kafka import (
 )
 from tests.support.mirrormaker import MirrorMaker
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS = 250
 
@@ -76,7 +76,7 @@ def moving(
             groups = {got.key for got in read_all(moving.target, checkpoints)}
             return len(groups) >= 4 and end_offsets(moving.target, moving.copy) == {0: 250, 1: 250}
 
-        eventually(translated, "all groups have checkpoints", 120)
+        eventually(translated, "all groups have checkpoints", 300)
         yield moving
 
 
