@@ -36,8 +36,7 @@ def test_a_job_is_stopped_kept_from_starting_and_started_again_by_an_abort(
     file, topic, group = pipe.write(), pipe.topics[0], unique_name("billing")
     commit(source, group, {(topic, 0): 400})
     k2ktui("jobs", "start", "-f", file)
-    produce(source, topic, [Out(b"more")] * 100)
-    pipe.await_copying()
+    pipe.await_more([Out(b"more")] * 100)
     quick = ("--frozen", "1", "--wait", "60", "--accept", ",".join(CATALOG), "--groups", group)
     yes = ("--yes-to", "apply,fence-replicator")
     stopped = k2ktui("drill", "planned", "-f", file, *quick, *yes, code=5)
@@ -52,6 +51,5 @@ def test_a_job_is_stopped_kept_from_starting_and_started_again_by_an_abort(
     (job,) = local_jobs.list_jobs()
     assert job.alive
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): None}
-    produce(source, topic, [Out(b"more")] * 100)
-    pipe.await_copying()
+    pipe.await_more([Out(b"more")] * 100)
     pipe.prove(1200)

@@ -20,8 +20,8 @@ from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended, found
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.kafka import Out, create_topic, end_offsets, eventually, produce
-from tests.support.pipeline import START_TIMEOUT, Pipeline
+from tests.support.kafka import Out, create_topic, eventually, produce
+from tests.support.pipeline import Pipeline
 from tests.support.watch import Watch
 
 pytestmark = pytest.mark.slow
@@ -58,14 +58,7 @@ def row(file: Path) -> dict[str, Any]:
 
 
 def grows(pipe: Pipeline) -> None:
-    topic = pipe.topics[0]
-    before = end_offsets(pipe.target, topic, "read_committed")
-    produce(pipe.source, topic, [Out(b"more")] * 100)
-    eventually(
-        lambda: end_offsets(pipe.target, topic, "read_committed") != before,
-        f"{topic} grows on the target",
-        START_TIMEOUT,
-    )
+    pipe.await_more([Out(b"more")] * 100)
 
 
 def in_a_terminal_that_closes(*arguments: str | Path) -> str:

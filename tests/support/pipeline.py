@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ import yaml
 from confluent_kafka import KafkaException
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import end_offsets, eventually, unique_name
+from tests.support.kafka import Out, end_offsets, eventually, produce, unique_name
 from tests.support.oracle import Proof, prove
 
 _MARK = "K2KTUI_TEST_RUN"
@@ -130,6 +130,17 @@ class Pipeline:
             return False
 
         eventually(grown, f"{self.topics[0]} grows on the target", timeout)
+
+    def await_more(self, outs: Sequence[Out], timeout: float = START_TIMEOUT) -> None:
+        """Write records to the first topic, and wait until some of them are visible on the target."""
+        topic = self.topics[0]
+        before = end_offsets(self.target, topic, "read_committed")
+        produce(self.source, topic, outs)
+        eventually(
+            lambda: end_offsets(self.target, topic, "read_committed") != before,
+            f"{topic} grows on the target",
+            timeout,
+        )
 
     def prove(self, least: int = 1) -> Proof:
         """Let the oracle compare all topics, and at least so many records."""
