@@ -132,7 +132,7 @@ class Pipeline:
         eventually(grown, f"{self.topics[0]} grows on the target", timeout)
 
     def await_more(self, outs: Sequence[Out], timeout: float = START_TIMEOUT) -> None:
-        """Write records to the first topic, and wait until some of them are visible on the target."""
+        """Write records to the first topic, and wait until some are visible on the target."""
         topic = self.topics[0]
         before = end_offsets(self.target, topic, "read_committed")
         produce(self.source, topic, outs)
