@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,13 @@ replication:
       topic: {suffix: .copy}
       partition: source
 """
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[KafkaNode]:
+    """A cluster of its own: the control topics have default names and no other form."""
+    with KafkaNode("documented", tmp_path / "target", {}) as node:
+        yield node
 
 
 @pytest.mark.slow
