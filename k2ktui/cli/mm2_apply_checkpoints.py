@@ -17,7 +17,7 @@ from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, json_option
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
-from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.mm2.checkpoint_plan import REQUIRED, checks, make_plan, standing_in_the_way

@@ -16,7 +16,7 @@ from k2ktui.cli.notes import print_note, print_notes
 from k2ktui.cli.options import json_option
 from k2ktui.cli.tables import print_table
 from k2ktui.config.mirror_files import is_resource_file
-from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.mm2.positions import (

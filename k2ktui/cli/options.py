@@ -10,8 +10,8 @@ import click
 from k2ktui.cli.notes import print_notes
 from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topics import compile_pattern
 from k2ktui.engine.access import Access, access
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text

@@ -14,9 +14,10 @@ from pydantic import (
 )
 
 from k2ktui.config.clusters import Section
-from k2ktui.config.header_names import HeaderNames, check_replacement
 from k2ktui.config.scalars import JavaText, Name, parse_text
-from k2ktui.config.topics import NameSelection, TopicMapping, compile_pattern
+from k2ktui.config.topics import TopicMapping
+from k2ktui.engine.header_names import HeaderNames, check_replacement
+from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 
 
 def _checked_pattern(pattern: str) -> str:

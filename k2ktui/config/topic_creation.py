@@ -8,7 +8,7 @@ from pydantic import Field
 
 from k2ktui.config.clusters import Properties, Section
 from k2ktui.config.replication import Pattern
-from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.java_patterns import compile_pattern
 
 ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]
 

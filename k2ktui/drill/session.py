@@ -14,13 +14,13 @@ from time import monotonic, sleep, time
 from typing import Self
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topics import compile_pattern
 from k2ktui.drill.operator import Operator
 from k2ktui.drill.store import DrillStore, TakenOver, make_event
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import Change, ChangeStatus, Drill, DrillEvent, PhaseStatus
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import begin_phase, end_phase, put_change
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.engine.plan import Plan
 from k2ktui.errors import K2kError, Refused, TimedOut

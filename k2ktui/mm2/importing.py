@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from k2ktui.config.model import LONGEST_POLL_S, SHORTEST_POLL_S, PipelineConfig
 from k2ktui.config.problems import Problem, format_path
 from k2ktui.config.scalars import duration_text
-from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.client_import import SIDES, choose_properties
 from k2ktui.mm2.counterparts import left_out

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.java_patterns import compile_pattern
 
 HEARTBEATS = "heartbeats"
 TOPICS_DEFAULT, GROUPS_DEFAULT = ".*", ".*"

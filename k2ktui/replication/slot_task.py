@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from zlib import crc32
 
-from k2ktui.config.header_names import EVERY_HEADER, HeaderNames
+from k2ktui.engine.header_names import EVERY_HEADER, HeaderNames
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
 from k2ktui.kafka.producer_id import Producer
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.config.topics import NameSelection, TopicMapping, compile_pattern
+from k2ktui.config.topics import TopicMapping
+from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 from tests.config.files import Files
 
 

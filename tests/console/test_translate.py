@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.config.topics import compile_pattern
 from k2ktui.console import cli_equivalent
 from k2ktui.console.screens import translate_plan
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
@@ -21,6 +20,7 @@ from k2ktui.console.session import Session
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.config.header_names import EVERY_HEADER, HeaderNames
 from k2ktui.config.replication import HeaderRule
-from k2ktui.config.topics import NameSelection
+from k2ktui.engine.header_names import EVERY_HEADER, HeaderNames
+from k2ktui.engine.java_patterns import NameSelection
 from k2ktui.engine.state import SourcePartition
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, TimestampType, record_at

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.header_names import HeaderNames
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topics import NameSelection
+from k2ktui.engine.header_names import HeaderNames
+from k2ktui.engine.java_patterns import NameSelection
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.topics import TopicSpec

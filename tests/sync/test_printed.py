@@ -11,7 +11,7 @@ from rich.console import Console
 
 from k2ktui.cli import tables
 from k2ktui.cli.tables import print_table
-from k2ktui.config.topics import compile_pattern
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern, require_match
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from k2ktui.config.header_names import EVERY_HEADER
+from k2ktui.engine.header_names import EVERY_HEADER
 from k2ktui.engine.state import SourcePartition
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.records import I64, Records, encode_varint, read_varint

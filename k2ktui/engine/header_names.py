@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from k2ktui.config.topics import NameSelection, compile_pattern
+from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 
 _GROUP = re.compile(r"\$(\d)")
 
