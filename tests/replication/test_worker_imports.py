@@ -1,11 +1,19 @@
-"""Executors of a Spark cluster have few packages (docs/spark-cluster.md): tasks import no others."""
+"""Executors of a Spark cluster have few packages (docs/spark-cluster.md): tasks need no others."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MISSING_ON_EXECUTORS = {"pydantic", "yaml", "confluent_kafka", "click", "rich", "textual", "pyspark"}
+MISSING_ON_EXECUTORS = {
+    "pydantic",
+    "yaml",
+    "confluent_kafka",
+    "click",
+    "rich",
+    "textual",
+    "pyspark",
+}
 
 
 def test_tasks_import_what_executors_have() -> None:
