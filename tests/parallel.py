@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
 import pytest
 
@@ -67,3 +68,32 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _is_long(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in _LONG)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--until",
+        type=float,
+        metavar="TIME",
+        help="skip tests that would begin after this time (seconds since 1970) as not reached",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run first what must not be missing where time is limited: the matrix, then the proofs."""
+    order = {name: number for number, name in enumerate(reversed(_LONG))}
+
+    def rank(item: pytest.Item) -> int:
+        return min(
+            (order[mark.name] for mark in item.iter_markers() if mark.name in order), default=-1
+        )
+
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what would begin too late, before its fixtures are set up."""
+    until = item.config.getoption("until")
+    if until is not None and time.time() > until:
+        pytest.skip("not reached in the time that --until leaves")
