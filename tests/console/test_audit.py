@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from k2ktui.console import header
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.watch.model import PartName, PipelinePair
 from tests.support.console import ConsoleDriver, drive
-from tests.support.pictures import compare, mostly_slow
+from tests.support.pictures import compare_screen, each_picture
 from tests.support.views import Made, StubFeed, beside_mirrormaker, usual
 
-DRAWN = [("compared", "3"), ("audit", "3m")]
+DRAWN = {"compared": "3", "audit": "3m"}
 SIZES = [(60, 20), (80, 24), (120, 40)]
 
 
@@ -153,23 +152,12 @@ def test_a_flow_of_mirrormaker_says_how_it_does_and_what_is_done_elsewhere() -> 
     drive(flow, made, size=(120, 30), feed=feed)
 
 
-@pytest.mark.parametrize(
-    ("screen", "keys", "size"),
-    mostly_slow([(*drawn, size) for drawn in DRAWN for size in SIZES]),
-    ids=lambda v: "x".join(map(str, v)) if type(v) is tuple else v,
-)
-def test_they_look_as_they_did(
-    screen: str, keys: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(header, "who", lambda: "ops@bastion1")
-    drawn: list[str] = []
+@each_picture((screen, "k2k-dark", size) for screen in DRAWN for size in SIZES)
+def test_they_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+    async def opens(console: ConsoleDriver) -> None:
+        await console.press(*DRAWN[screen])
 
-    async def flow(console: ConsoleDriver) -> None:
-        await console.press(*keys)
-        drawn.append(console.svg())
-
-    drive(flow, lived(), size=size, theme="k2k-dark")
-    compare(drawn[0], f"{screen}-k2k-dark-{size[0]}x{size[1]}")
+    compare_screen(opens, lived(), (screen, theme, size))
 
 
 def lived() -> Made:
