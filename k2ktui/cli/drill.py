@@ -27,7 +27,12 @@ def command() -> None:
     """Failover drills."""
 
 
-for each in (drill_begin.rehearse, drill_begin.planned, drill_begin.disaster):
+for each in (
+    drill_begin.rehearse,
+    drill_begin.planned,
+    drill_begin.disaster,
+    drill_begin.failback,
+):
     command.add_command(each)
 command.add_command(drill_check.command, "check")
 
@@ -79,10 +84,13 @@ _TAKE_OVER = click.option(
     "--as",
     "as_kind",
     type=click.Choice([str(DrillKind.DISASTER)]),
-    help="Continue a planned drill without its source.",
+    help="Continue a planned drill or a failback without its source.",
 )
 @click.option("--from-fence", is_flag=True, help="Repeat the drill from fence-producers on.")
 @drill_begin.ACCEPT
+@drill_begin.TAIL
+@drill_begin.EXPORT_TO
+@drill_begin.FORWARD
 @unlock_option
 @json_option
 def resume(
@@ -93,6 +101,9 @@ def resume(
     as_kind: str | None,
     from_fence: bool,
     accepted: str | None,
+    tail: str | None,
+    export_to: str | None,
+    forward: str | None,
     unlock: bool,
     as_json: bool,
 ) -> int:
@@ -114,6 +125,7 @@ def resume(
             as_disaster=bool(as_kind),
             from_fence=from_fence,
             accept=accept,
+            chosen=drill_begin.failback_options(tail, export_to, forward),
         )
     return print_result(drill, as_json)
 

@@ -1,8 +1,9 @@
-"""``k2ktui drill rehearse``, ``planned`` and ``disaster``: begin a drill."""
+"""``k2ktui drill rehearse``, ``planned``, ``disaster`` and ``failback``: begin a drill."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from k2ktui.engine.drill import PHASES, DrillOptions, Fence
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation
+from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
 
@@ -61,6 +63,20 @@ _FROZEN = _option(
     "--frozen", "frozen_s", "SECONDS", "Time in seconds without a write that proves the fence."
 )
 
+_FENCE = click.option(
+    "--fence",
+    type=click.Choice([str(each) for each in Fence]),
+    default=str(Fence.HAND),
+    show_default=True,
+    help="Fence of the producers: you stop them by hand, access rules, or quotas.",
+)
+_MAX_LAG = _option(
+    "--max-lag",
+    "lag_records",
+    "RECORDS",
+    "Maximum lag in records, of all partitions, before fencing.",
+)
+
 
 @click.command(
     help="Try a failover without an effect on any application. Commits offsets of shadow groups "
@@ -91,19 +107,8 @@ def rehearse(**chosen: Any) -> int:
 @click.command(help="Switch over while both clusters are up; no record is lost.")
 @file_option
 @_GROUPS
-@click.option(
-    "--fence",
-    type=click.Choice([str(each) for each in Fence]),
-    default=str(Fence.HAND),
-    show_default=True,
-    help="Fence of the producers: you stop them by hand, access rules, or quotas.",
-)
-@_option(
-    "--max-lag",
-    "lag_records",
-    "RECORDS",
-    "Maximum lag in records, of all partitions, before fencing.",
-)
+@_FENCE
+@_MAX_LAG
 @_FROZEN
 @_WAIT
 @_WATCH
@@ -129,6 +134,65 @@ def planned(fence: str, **chosen: Any) -> int:
 def disaster(**chosen: Any) -> int:
     """Begin a failover without the source."""
     return _begin(DrillKind.DISASTER, **chosen)
+
+
+_TAIL_CHOICES = [str(each) for each in TailChoice if each is not TailChoice.STOP]
+TAIL = click.option(
+    "--tail",
+    type=click.Choice(_TAIL_CHOICES),
+    help="Records of the old source that were never copied: copy them now, export them to files, "
+    "or discard them. Without it, the drill lists them and stops.",
+)
+EXPORT_TO = click.option(
+    "--export-to",
+    metavar="DIR",
+    help="Directory of exported records. Default: beside FILE, named after the drill.",
+)
+FORWARD = click.option(
+    "--forward",
+    metavar="FILE",
+    help="File of the pipeline that was failed over. Default: the name of FILE without -reverse.",
+)
+
+
+@click.command(
+    help="Move the groups back to the old source, with the reverse pipeline's file. Records that "
+    "were never copied from there are listed; you choose what happens to them."
+)
+@file_option
+@_GROUPS
+@TAIL
+@click.option("--show-keys", is_flag=True, help="Show the first keys of these records.")
+@EXPORT_TO
+@FORWARD
+@_FENCE
+@_MAX_LAG
+@_FROZEN
+@_WAIT
+@_WATCH
+@_ACCEPT
+@YES_TO
+@_DRY_RUN
+@unlock_option
+@json_option
+def failback(
+    fence: str, tail: str | None, export_to: str | None, forward: str | None, **chosen: Any
+) -> int:
+    """Begin a failback."""
+    chosen |= failback_options(tail, export_to, forward)
+    return _begin(DrillKind.FAILBACK, fence=Fence(fence), **chosen)
+
+
+def failback_options(
+    tail: str | None, export_to: str | None, forward: str | None
+) -> dict[str, Any]:
+    """Return the options of a failback that were given."""
+    found = {
+        "tail": TailChoice(tail) if tail else None,
+        "export_to": os.path.abspath(export_to) if export_to else None,
+        "forward": os.path.abspath(forward) if forward else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _begin(

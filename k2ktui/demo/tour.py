@@ -12,8 +12,8 @@ from pathlib import Path
 from k2ktui.demo import wiring
 from k2ktui.demo.applications import ON_SOURCE, Applications
 from k2ktui.demo.screen import Screen
+from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import start_drill
-from k2ktui.drill.phases.reverse import reverse_path
 from k2ktui.engine.access import access
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase

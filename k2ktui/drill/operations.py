@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import sleep, time
+from typing import Any
 
 import psutil
 
@@ -20,9 +21,12 @@ from k2ktui.drill.operator import Operator
 from k2ktui.drill.phases.moves import restore_offsets
 from k2ktui.drill.phases.shadow import delete_shadow_groups
 from k2ktui.drill.phases.source import restore_acls, restore_quotas
+from k2ktui.drill.phases.source_back import find_last_failover
+from k2ktui.drill.phases.tail import restore_positions, restore_tail
 from k2ktui.drill.phases.target import restore_job
-from k2ktui.drill.runner import finish, run_drill
-from k2ktui.drill.session import Session
+from k2ktui.drill.release import restore_fences, restore_started_job
+from k2ktui.drill.runner import run_drill
+from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.drill import (
@@ -46,7 +50,7 @@ from k2ktui.engine.drill_steps import (
     turn_into_disaster,
 )
 from k2ktui.engine.journal import new_id
-from k2ktui.errors import ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.runtime.host import pid_space
@@ -55,6 +59,7 @@ from k2ktui.sync.plans import whoami
 from k2ktui.text import safe_text
 
 _UNCHANGED = "Nothing was changed."
+_NOTHING: Mapping[str, Any] = {}
 _OBSERVE_S = 6.0
 _OBSERVE_AGAIN_S = 0.5
 
@@ -103,6 +108,8 @@ def start_drill(
     session = Session(flow, drill, store, operator, may, files)
     try:
         _refuse_second(session)
+        if kind is DrillKind.FAILBACK:
+            find_last_failover(session)
         session.open(_new_token(), f"begun: {kind}")
         run_drill(session)
     finally:
@@ -146,6 +153,7 @@ def resume_drill(
     as_disaster: bool = False,
     from_fence: bool = False,
     accept: Sequence[str] = (),
+    chosen: Mapping[str, Any] = _NOTHING,
 ) -> Drill:
     """Continue a drill on this host; return it as it then is. Arguments as for ``start_drill``.
 
@@ -155,6 +163,7 @@ def resume_drill(
         as_disaster: continue a planned drill without its source.
         from_fence: begin again with fencing the producers.
         accept: ids of more checks whose failure does not stop the drill.
+        chosen: options that replace those with which the drill was begun.
 
     Raises:
         ConfigError: there is no such drill.
@@ -169,7 +178,16 @@ def resume_drill(
                 unchanged=_UNCHANGED,
                 hint=f"Complete it: k2ktui drill abort {safe_text(drill_id)} -f FILE",
             )
-        if as_disaster and session.drill.kind is DrillKind.PLANNED:
+        if chosen and session.drill.kind is not DrillKind.FAILBACK:
+            raise ConfigError(
+                f"drill {safe_text(drill_id)} is no failback: there is nothing to replay or export",
+                unchanged=_UNCHANGED,
+                hint="Leave out --tail, --export-to and --forward.",
+            )
+        if chosen:
+            options = replace(session.drill.options, **chosen)
+            session.change_drill(lambda drill: replace(drill, options=options))
+        if as_disaster and session.drill.kind.is_switchover:
             session.change_drill(turn_into_disaster)
             session.write("the source is lost: continued as a disaster drill", phase="owner")
         if from_fence and can_go_back(session.drill):
@@ -235,7 +253,7 @@ def abort_drill(
             session.change_drill(
                 lambda drill: replace(drill, blockers=(*drill.blockers, *problems))
             )
-        finish(session, DrillStatus.ABORTED)
+        finish_drill(session, DrillStatus.ABORTED)
     return session.drill
 
 
@@ -267,6 +285,10 @@ _RESTORES: dict[ChangeKind, Callable[[Session, Change], list[str]]] = {
     ChangeKind.OFFSETS: restore_offsets,
     ChangeKind.JOB: restore_job,
     ChangeKind.EPOCHS: _restore_epochs,
+    ChangeKind.TAIL: restore_tail,
+    ChangeKind.POSITIONS: restore_positions,
+    ChangeKind.RELEASE: restore_fences,
+    ChangeKind.STARTED_JOB: restore_started_job,
 }
 
 
@@ -295,7 +317,7 @@ def release_replicator(
         )
         if session.drill.is_over:
             # The report changes, so its hash is written again.
-            finish(session, session.drill.status)
+            finish_drill(session, session.drill.status)
         else:
             session.write("starts of the pipeline are allowed again", phase="release")
     return session.drill

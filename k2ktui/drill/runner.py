@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import time
 
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
-from k2ktui.drill.phases import moves, reverse, shadow, source, target
-from k2ktui.drill.session import PhaseResult, Session
-from k2ktui.engine.drill import DrillStatus, PhaseStatus
+from k2ktui.drill.phases import moves, reverse, shadow, source, source_back, tail, target
+from k2ktui.drill.session import PhaseResult, Session, finish_drill
+from k2ktui.engine.drill import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_catalog import blocking, ids_asked
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill_facts import DrillMeasures
-from k2ktui.engine.drill_report import end_text, tool_ms
+from k2ktui.engine.drill_report import tool_ms
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
 from k2ktui.engine.plan import Action
+from k2ktui.engine.state import SourcePartition
 from k2ktui.text import counted, duration, safe_text
 
 Run = Callable[[Session], PhaseResult]
 
 # Confirmed inside the phase, when the operator has been shown what it does.
-_CONFIRMS_ITSELF = frozenset({DrillPhase.APPLY, DrillPhase.OPEN_TARGET})
+_CONFIRMS_ITSELF = frozenset({DrillPhase.TAIL, DrillPhase.APPLY, DrillPhase.OPEN_TARGET})
 _LONGEST_RESULTS = 500
 _LOOK_AGAIN_S = 2.0
 
@@ -33,7 +33,7 @@ def run_preflight(session: Session) -> PhaseResult:
         return PhaseResult(source.measure_loss(session))
     plan = moves.make_plan(session)
     moves.keep_group_results(session, plan)
-    if session.drill.kind is DrillKind.PLANNED:
+    if session.drill.kind.is_switchover:
         return PhaseResult(source.measure_loss(session))
     return PhaseResult(f"{counted(len(plan.rows), 'row')} planned from kept commits")
 
@@ -44,6 +44,8 @@ def run_report(session: Session) -> PhaseResult:
 
 
 RUNS: Mapping[DrillPhase, Run] = {
+    DrillPhase.SOURCE_BACK: source_back.run_source_back,
+    DrillPhase.TAIL: tail.run_tail,
     DrillPhase.PREFLIGHT: run_preflight,
     DrillPhase.LAG: source.run_lag,
     DrillPhase.SOURCE_LOST: source.run_source_lost,
@@ -86,14 +88,8 @@ def run_drill(session: Session) -> bool:
         session.end(phase, result)
         if result.status is PhaseStatus.FAILED:
             return False
-    finish(session, DrillStatus.DONE)
+    finish_drill(session, DrillStatus.DONE)
     return True
-
-
-def finish(session: Session, status: DrillStatus) -> None:
-    """End a drill: its last event holds the hash of the report."""
-    session.change_drill(lambda drill: replace(drill, status=status, ended_ms=int(time() * 1000)))
-    session.write(end_text(session.drill), phase="end")
 
 
 def _keep_blockers(session: Session, phase: DrillPhase, result: PhaseResult) -> None:
@@ -111,7 +107,8 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
     ids = ids_asked(session.drill.kind, phase)
     if not ids:
         return result
-    with CheckContext(session.flow, _facts(session, phase), _limits(session)) as context:
+    facts, limits = _facts(session, phase), _limits(session)
+    with CheckContext(session.flow, facts, limits) as context:
         found = []
         for each in run_checks(context, ids):
             found.append(each)
@@ -156,7 +153,16 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         measures=measures,
         plan=session.plan,
         applied=_applied(session),
+        tail=_listed(drill) if phase is DrillPhase.TAIL else None,
+        forward=session.forward if phase is DrillPhase.TAIL else None,
     )
+
+
+def _listed(drill: Drill) -> Mapping[SourcePartition, tuple[int, int]]:
+    """Return the offsets of the old source that a failback has listed."""
+    return {
+        SourcePartition(each.topic, each.partition): (each.first, each.end) for each in drill.tail
+    }
 
 
 def _applied(session: Session) -> Mapping[tuple[str, str, int], int] | None:

@@ -14,11 +14,20 @@ from time import monotonic, sleep, time
 from typing import Self
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.forward import ForwardPipeline, load_forward
 from k2ktui.drill.operator import Operator
 from k2ktui.drill.store import DrillStore, TakenOver, make_event
 from k2ktui.engine.access import Access
-from k2ktui.engine.drill import Change, ChangeStatus, Drill, DrillEvent, PhaseStatus
+from k2ktui.engine.drill import (
+    Change,
+    ChangeStatus,
+    Drill,
+    DrillEvent,
+    DrillStatus,
+    PhaseStatus,
+)
 from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_report import end_text
 from k2ktui.engine.drill_steps import begin_phase, end_phase, put_change
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
@@ -80,6 +89,7 @@ class Session:
     _shown_at: float = 0.0
     _source: Cluster | None = None
     _target: Cluster | None = None
+    _forward: ForwardPipeline | None = None
 
     @property
     def config(self) -> PipelineConfig:
@@ -97,6 +107,13 @@ class Session:
         """The target cluster."""
         self._target = self._target or target_cluster(self.config)
         return self._target
+
+    @property
+    def forward(self) -> ForwardPipeline:
+        """The forward pipeline of a failback; errors as for ``load_forward``."""
+        named = self.drill.options.forward
+        self._forward = self._forward or load_forward(self.files, named)
+        return self._forward
 
     def chooses(self, group: str) -> bool:
         """Return whether the drill moves a group of the pipeline."""
@@ -279,6 +296,12 @@ class Session:
         finally:
             if not first:
                 self.count_waiting(phase, monotonic() - began)
+
+
+def finish_drill(session: Session, status: DrillStatus) -> None:
+    """End a drill: its last event holds the hash of the report."""
+    session.change_drill(lambda drill: replace(drill, status=status, ended_ms=_now()))
+    session.write(end_text(session.drill), phase="end")
 
 
 def _now() -> int:

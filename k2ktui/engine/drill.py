@@ -18,7 +18,22 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill_tail import TailChoice, TailPartition
 
+_SWITCHOVER = (
+    DrillPhase.PREFLIGHT,
+    DrillPhase.LAG,
+    DrillPhase.FENCE_PRODUCERS,
+    DrillPhase.DRAIN,
+    DrillPhase.STOP_CONSUMERS,
+    DrillPhase.APPLY,
+    DrillPhase.VERIFY,
+    DrillPhase.FENCE_REPLICATOR,
+    DrillPhase.OPEN_TARGET,
+    DrillPhase.WATCH_CLIENTS,
+    DrillPhase.REVERSE,
+    DrillPhase.REPORT,
+)
 PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
     DrillKind.REHEARSE: (
         DrillPhase.PREFLIGHT,
@@ -27,20 +42,7 @@ PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
         DrillPhase.SHADOW,
         DrillPhase.REPORT,
     ),
-    DrillKind.PLANNED: (
-        DrillPhase.PREFLIGHT,
-        DrillPhase.LAG,
-        DrillPhase.FENCE_PRODUCERS,
-        DrillPhase.DRAIN,
-        DrillPhase.STOP_CONSUMERS,
-        DrillPhase.APPLY,
-        DrillPhase.VERIFY,
-        DrillPhase.FENCE_REPLICATOR,
-        DrillPhase.OPEN_TARGET,
-        DrillPhase.WATCH_CLIENTS,
-        DrillPhase.REVERSE,
-        DrillPhase.REPORT,
-    ),
+    DrillKind.PLANNED: _SWITCHOVER,
     # The replicator is fenced first: a source that answers again must not move what is planned.
     DrillKind.DISASTER: (
         DrillPhase.PREFLIGHT,
@@ -52,9 +54,11 @@ PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
         DrillPhase.WATCH_CLIENTS,
         DrillPhase.REPORT,
     ),
+    DrillKind.FAILBACK: (DrillPhase.SOURCE_BACK, DrillPhase.TAIL, *_SWITCHOVER),
 }
 CONFIRMED = frozenset(
     {
+        DrillPhase.TAIL,
         DrillPhase.SOURCE_LOST,
         DrillPhase.FENCE_PRODUCERS,
         DrillPhase.APPLY,
@@ -100,6 +104,10 @@ class ChangeKind(StrEnum):
     OFFSETS = "offsets"
     JOB = "job"
     EPOCHS = "epochs"
+    TAIL = "tail"
+    POSITIONS = "positions"
+    RELEASE = "release"
+    STARTED_JOB = "started-job"
 
 
 class ChangeStatus(StrEnum):
@@ -247,6 +255,10 @@ class DrillOptions:
         shadow_records: number of records that each shadow group reads per partition.
         content_rows: number of rows above which the content proof is sampled.
         accepted: ids of checks whose failure does not stop the drill.
+        tail: what to do with the records of the old source that were never copied.
+        show_keys: whether the first keys of these records are shown.
+        export_to: directory of exported records; empty for one beside the pipeline's file.
+        forward: file of the forward pipeline; empty for the one that the reverse file names.
     """
 
     groups: Text = ""
@@ -259,6 +271,10 @@ class DrillOptions:
     shadow_records: Number = 10
     content_rows: Number = 20_000
     accepted: Annotated[tuple[Text, ...], FailFast()] = ()
+    tail: TailChoice = TailChoice.STOP
+    show_keys: Flag = False
+    export_to: Text = ""
+    forward: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +301,7 @@ class Drill:
         checks: results of the checks.
         groups: results by group.
         figures: what it measured.
+        tail: the records of the old source that had not been copied when it looked first.
         plans: ids of the plans that it applied or was about to.
         blockers: what would have stopped, or stopped, a failover.
     """
@@ -310,6 +327,7 @@ class Drill:
     checks: Annotated[tuple[CheckResult, ...], FailFast()] = ()
     groups: Annotated[tuple[GroupResult, ...], FailFast()] = ()
     figures: DrillFigures = DrillFigures()
+    tail: Annotated[tuple[TailPartition, ...], FailFast()] = ()
     plans: Annotated[tuple[Text, ...], FailFast()] = ()
     blockers: Annotated[tuple[Text, ...], FailFast()] = ()
 

@@ -24,10 +24,17 @@ class DrillKind(StrEnum):
     DISASTER = "disaster"
     FAILBACK = "failback"
 
+    @property
+    def is_switchover(self) -> bool:
+        """Whether it moves the groups while both clusters are up."""
+        return self in (DrillKind.PLANNED, DrillKind.FAILBACK)
+
 
 class DrillPhase(StrEnum):
     """The phases of all kinds of drills, in their order; a kind may leave some out."""
 
+    SOURCE_BACK = "source-back"
+    TAIL = "tail"
     PREFLIGHT = "preflight"
     SOURCE_LOST = "source-lost"
     LAG = "lag"
@@ -42,7 +49,6 @@ class DrillPhase(StrEnum):
     FENCE_REPLICATOR = "fence-replicator"
     OPEN_TARGET = "open-target"
     WATCH_CLIENTS = "watch-clients"
-    TAIL = "tail"
     REVERSE = "reverse"
     REPORT = "report"
 

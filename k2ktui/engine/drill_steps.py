@@ -33,6 +33,10 @@ _FENCES: Mapping[Fence, str] = {
 }
 _READS = " Changes nothing."
 _SENTENCES: Mapping[DrillPhase, str] = {
+    DrillPhase.SOURCE_BACK: "Finds out that the old source answers, is the same cluster, and still "
+    "has what was copied from it." + _READS,
+    DrillPhase.TAIL: "Lists the records of the old source that were never copied, and copies them "
+    "now, exports them or leaves them out, as you chose.",
     DrillPhase.PREFLIGHT: "Checks both clusters, the pipeline, its mappings and the groups."
     + _READS,
     DrillPhase.LAG: "Waits until the lag is below its bound." + _READS,
@@ -54,7 +58,7 @@ _SENTENCES: Mapping[DrillPhase, str] = {
     "use it, and you cannot go back.",
     DrillPhase.WATCH_CLIENTS: "Watches the groups start on the target." + _READS,
     DrillPhase.REVERSE: "Writes the file of the pipeline for the way back beside the file of this "
-    "one.",
+    "one; a failback lets that pipeline start again.",
     DrillPhase.REPORT: "Completes the report.",
 }
 
@@ -186,6 +190,24 @@ def find_change(drill: Drill, kind: ChangeKind) -> Change | None:
     """Return the change of a kind that was intended or made; None without one."""
     open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
     found = (c for c in drill.changes if c.kind is kind and c.status in open_)
+    return next(found, None)
+
+
+def find_change_of(
+    drill: Drill, phase: DrillPhase | None, kind: ChangeKind, *, any_status: bool = False
+) -> Change | None:
+    """Return the change of a kind that a phase, or any (None), intended or made; None without one.
+
+    With ``any_status`` also one that was undone.
+    """
+    open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
+    found = (
+        change
+        for change in drill.changes
+        if change.kind is kind
+        and phase in (None, change.phase)
+        and (any_status or change.status in open_)
+    )
     return next(found, None)
 
 

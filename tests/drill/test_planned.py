@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
-from k2ktui.drill.phases.reverse import reverse_path
 from k2ktui.engine.drill import ChangeStatus, DrillStatus, Fence, PhaseStatus
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.errors import Refused, TimedOut

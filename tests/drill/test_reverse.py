@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 
 from k2ktui.config.reverse import reverse_file
-from k2ktui.drill.phases.reverse import reverse_path, write_reverse
+from k2ktui.drill.files import reverse_path
+from k2ktui.drill.phases.reverse import write_reverse
 
 PIPELINE = {
     "name": "orders",

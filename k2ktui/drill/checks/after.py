@@ -10,9 +10,12 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
+from k2ktui.drill.forward import ForwardPipeline
+from k2ktui.drill.tail import read_bounds, read_tail
+from k2ktui.engine.drill_checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.engine.drill_facts import GroupReads
 from k2ktui.engine.drill_findings import GroupLag, find_not_catching_up, find_unlisted
+from k2ktui.engine.drill_tail import TailPartition, count_records
 from k2ktui.engine.ranges import NOT_FOUND
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster
@@ -224,7 +227,9 @@ def check_reverse(context: CheckContext) -> CheckFinding:
 
 
 def check_tail(context: CheckContext) -> CheckFinding:
-    """D48: records of the source that were not copied."""
+    """D48: records of the source, of a failback's old source in its phase, that were not copied."""
+    if context.facts.phase is DrillPhase.TAIL and context.facts.forward is not None:
+        return _check_old_source(context, context.facts.forward)
     error = context.down("source")
     if error is not None:
         listed = sum(end - first for first, end in (context.facts.tail or {}).values())
@@ -258,6 +263,29 @@ def check_tail(context: CheckContext) -> CheckFinding:
             "List them before anything is deleted: k2ktui status -f FILE has the offsets.",
         )
     return could_not_check(f"{text}; unknown: {first_names(unknown)}") if unknown else passes(text)
+
+
+def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckFinding:
+    """Read again what the forward pipeline has not copied: nothing, or what was listed."""
+
+    def read() -> list[TailPartition]:
+        return read_tail(forward, read_bounds(forward), lambda _: None)
+
+    left = context.read("the records of the old source that were not copied", read)
+    listed = context.facts.tail or {}
+    spans = {(each.topic, each.partition): (each.first, each.end) for each in left}
+    unlisted = find_unlisted(spans, {(at.topic, at.partition): s for at, s in listed.items()})
+    text = (
+        f"{counted(count_records(left), 'record')} of {counted(len(left), 'partition')} of the old "
+        f"source not copied, {counted(len(listed), 'partition')} listed"
+    )
+    if unlisted:
+        shown = [f"{topic}-{number}: {count:,}" for (topic, number), count in unlisted.items()]
+        return fails(
+            f"{text}; written since: {first_names(shown)}",
+            "A producer still writes to the old source: stop it, abort the drill and begin again.",
+        )
+    return passes(text)
 
 
 CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {

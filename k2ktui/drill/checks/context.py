@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, cast
 
 from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.forward import ForwardPipeline
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
 from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows
@@ -89,6 +90,7 @@ class DrillFacts:
         reads: the first records that groups read on the target.
         measures: measured times and losses.
         tail: source offsets ``[first, end)`` that the drill listed as not copied.
+        forward: the forward pipeline of a failback.
         reverse: the reverse pipeline.
         cut_over_ends: end offsets of target partitions before the first client wrote there.
         registry: URL of the schema registry that clients of the target use.
@@ -103,6 +105,7 @@ class DrillFacts:
     reads: tuple[GroupReads, ...] | None = None
     measures: DrillMeasures | None = None
     tail: Mapping[SourcePartition, tuple[int, int]] | None = None
+    forward: ForwardPipeline | None = field(default=None, repr=False)
     reverse: PipelineConfig | None = field(default=None, repr=False)
     cut_over_ends: Mapping[tuple[str, int], int] | None = None
     registry: str = ""

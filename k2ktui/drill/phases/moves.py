@@ -11,10 +11,10 @@ from dataclasses import replace
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.applying import WriteOutcome
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
-from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import find_change
 from k2ktui.engine.groups import EMPTY_STATES
-from k2ktui.engine.plan import Action, Plan, PlanRow
+from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import is_stopped_by_conflict
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
@@ -43,7 +43,10 @@ def make_plan(session: Session) -> Plan:
         ConfigError: the pattern of groups matches none.
         ConnectionFailed, TimedOut, Refused: as for ``create_plan``.
     """
-    options = plan_options(session.config, group=session.chosen)
+    # The groups come back to commits from before they left; where they are now decides.
+    back = session.drill.kind is DrillKind.FAILBACK
+    rewind = Rewind.FOLLOW if back else Rewind.NEVER
+    options = plan_options(session.config, rewind=rewind, group=session.chosen)
     plan, _ = create_plan(session.flow, options, session.files)
     session.plan = plan
     return plan

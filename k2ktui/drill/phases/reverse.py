@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from k2ktui.config.reverse import ReversedFile, reverse_file
+from k2ktui.drill.files import reverse_path, split_files
+from k2ktui.drill.release import run_release
 from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.drill import PhaseStatus
+from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.errors import K2kError
 from k2ktui.kafka.properties import load_checked
 from k2ktui.private_files import write_private
@@ -15,13 +17,18 @@ from k2ktui.text import safe_text
 
 
 def run_reverse(session: Session) -> PhaseResult:
-    """Write the opposite pipeline's file beside the pipeline's own, and validate it."""
+    """Write the opposite pipeline's file beside the pipeline's own, and validate it.
+
+    A failback lets that pipeline, which has a file and has run before, start again.
+    """
+    if session.drill.kind is DrillKind.FAILBACK:
+        return PhaseResult(f"{session.forward.name} may start again; {run_release(session)}")
     if session.flow.pipeline is None or not session.files:
         return PhaseResult("k2ktui does not copy here", status=PhaseStatus.SKIPPED)
     path = reverse_path(session.files)
     name = safe_text(path)
     try:
-        found = reverse_file(_split(session.files))
+        found = reverse_file(split_files(session.files))
         wrote = write_reverse(path, found)
         load_checked((str(path),))
     except (K2kError, OSError) as error:
@@ -35,12 +42,6 @@ def run_reverse(session: Session) -> PhaseResult:
     return PhaseResult(f"{name} is written and valid; {notes}")
 
 
-def reverse_path(files: Sequence[str]) -> Path:
-    """Return where the opposite pipeline's file is written."""
-    first = Path(_split(files)[0])
-    return first.with_name(f"{first.stem}-reverse{first.suffix}")
-
-
 def write_reverse(path: Path, found: ReversedFile) -> bool:
     """Write a file unless it exists; return whether it has these contents now.
 
@@ -52,7 +53,3 @@ def write_reverse(path: Path, found: ReversedFile) -> bool:
         return path.read_bytes() == text
     write_private(path, text)
     return True
-
-
-def _split(files: Sequence[str]) -> list[str]:
-    return [part.strip() for file in files for part in file.split(",") if part.strip()]

@@ -13,7 +13,7 @@ from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import describe_phase, find_change
 from k2ktui.engine.groups import GroupView
 from k2ktui.engine.plan import PlanRow
@@ -141,7 +141,7 @@ def run_open_target(session: Session) -> PhaseResult:
 def _find_moved(session: Session) -> list[str]:
     """Return what is no longer as the phases before left it."""
     found = find_unapplied(make_plan(session))
-    if session.drill.kind is DrillKind.PLANNED:
+    if session.drill.kind.is_switchover:
         logs = SourceLogs(session)
         try:
             written = find_written(session, logs.read())

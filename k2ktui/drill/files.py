@@ -1,0 +1,27 @@
+"""Names of the files of a pipeline and of the one for the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+REVERSE_SUFFIX = "-reverse"
+
+
+def split_files(files: Sequence[str]) -> list[str]:
+    """Return the single files of options that may hold several, separated by commas."""
+    return [part.strip() for file in files for part in file.split(",") if part.strip()]
+
+
+def reverse_path(files: Sequence[str]) -> Path:
+    """Return where the reverse pipeline's file is written: beside the pipeline's first file."""
+    first = Path(split_files(files)[0])
+    return first.with_name(f"{first.stem}{REVERSE_SUFFIX}{first.suffix}")
+
+
+def forward_path(files: Sequence[str]) -> Path | None:
+    """Return the file whose reverse pipeline has these files; None if their name does not say."""
+    first = Path(split_files(files)[0])
+    if not first.stem.endswith(REVERSE_SUFFIX):
+        return None
+    return first.with_name(first.stem.removesuffix(REVERSE_SUFFIX) + first.suffix)

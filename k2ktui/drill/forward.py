@@ -1,0 +1,175 @@
+"""The forward pipeline of a failback: the one that was failed over and that copies on afterwards.
+
+A failback is run with the file of the reverse pipeline, which copies from the cluster where the
+groups are now to the old source. The forward pipeline's file is beside it: ``orders-reverse.yaml``
+belongs to ``orders.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.files import forward_path, reverse_path, split_files
+from k2ktui.drill.store import DrillStore
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.kafka.properties import load_checked
+from k2ktui.sync.drill_guard import fences_pipeline
+from k2ktui.sync.flow import PipelineFlow
+from k2ktui.text import safe_text
+
+_UNCHANGED = "Nothing was changed."
+
+
+class ForwardPipeline:
+    """The forward pipeline, with its clusters and its drills.
+
+    Args:
+        config: its configuration.
+        files: its files on this host.
+    """
+
+    def __init__(self, config: PipelineConfig, files: Sequence[str]) -> None:
+        self.config, self.files = config, tuple(files)
+
+    @property
+    def name(self) -> str:
+        """Its name, safe to print."""
+        return safe_text(self.config.name)
+
+    @property
+    def file(self) -> str:
+        """Its file for commands, safe to print."""
+        return safe_text(",".join(self.files))
+
+    @cached_property
+    def flow(self) -> PipelineFlow:
+        """The pipeline as a flow."""
+        return PipelineFlow(self.config)
+
+    @cached_property
+    def source(self) -> Cluster:
+        """The old source."""
+        return source_cluster(self.config)
+
+    @cached_property
+    def target(self) -> Cluster:
+        """The cluster where the groups are now."""
+        return target_cluster(self.config)
+
+    def read_positions(self) -> Mapping[SourcePartition, Position]:
+        """Return its positions; errors as for ``PipelineMappings.positions``."""
+        mappings = self.flow.open_mappings(self.source, self.target)
+        try:
+            return mappings.positions()
+        finally:
+            mappings.close()
+
+    def read_drills(self) -> list[Drill]:
+        """Return its drills, the newest first; errors as for ``DrillStore.read_all``."""
+        store = DrillStore(self.config, self.target)
+        try:
+            return store.read_all()
+        finally:
+            store.close()
+
+    def read_fencing(self) -> list[Drill]:
+        """Return the drills that keep it from starting."""
+        return [drill for drill in self.read_drills() if fences_pipeline(drill)]
+
+
+def load_forward(files: Sequence[str], named: str = "") -> ForwardPipeline:
+    """Return the forward pipeline of a reverse pipeline's files.
+
+    Args:
+        files: the reverse pipeline's files.
+        named: the forward pipeline's file; empty for the one beside them.
+
+    Raises:
+        ConfigError: the file is missing or not valid, or its pipeline copies in one direction.
+    """
+    name = named or _name_forward(files)
+    if not all(Path(part).exists() for part in split_files([name])):
+        raise ConfigError(
+            f"{safe_text(name)}, the file of the pipeline that was failed over, does not exist",
+            unchanged=_UNCHANGED,
+            hint="Name it: k2ktui drill failback -f FILE --forward FORWARD-FILE.",
+        )
+    config = load_checked((name,)).config
+    if not config.features.bidirectional_replication:
+        raise ConfigError(
+            f"{safe_text(name)}: features.bidirectionalReplication is disabled, so this pipeline "
+            "would copy back what the reverse pipeline has copied",
+            unchanged=_UNCHANGED,
+            hint="Set features.bidirectionalReplication: enabled in this file.",
+        )
+    return ForwardPipeline(config, [name])
+
+
+def _name_forward(files: Sequence[str]) -> str:
+    path = forward_path(files)
+    if path is not None:
+        return str(path)
+    name, back = safe_text(split_files(files)[0]), reverse_path(files)
+    write = ""
+    if not back.exists():
+        write = f"Run k2ktui config reverse -f {name} > {safe_text(back)}, start that pipeline, "
+        write += "then run "
+    raise ConfigError(
+        f"a failback is run with the file of the reverse pipeline, and {name} is not named as one",
+        unchanged=_UNCHANGED,
+        hint=f"{write or 'Run '}k2ktui drill failback -f {safe_text(back)}. If {name} is the "
+        "reverse pipeline's file, add --forward with that of the pipeline that was failed over.",
+    )
+
+
+def find_failover(forward: ForwardPipeline, own: Collection[Drill], ids: tuple[str, str]) -> Drill:
+    """Return the drill that moved the groups to where they are now.
+
+    Args:
+        forward: the forward pipeline.
+        own: drills of the reverse pipeline.
+        ids: cluster ids of the reverse pipeline's source and target.
+
+    Raises:
+        Refused: the two files are not of opposite pipelines, no drill has moved the groups, it has
+            not ended, or they are back already.
+        ConnectionFailed, TimedOut: a cluster does not answer.
+    """
+    if (forward.target.cluster_id(), forward.source.cluster_id()) != ids:
+        raise Refused(
+            f"{forward.file} does not copy from the target to the source of the reverse pipeline",
+            unchanged=_UNCHANGED,
+            hint="Name the file of the pipeline that was failed over: --forward FILE.",
+        )
+    opened = [drill for drill in forward.read_drills() if drill.figures.opened_ms is not None]
+    latest = max(opened, key=_opened_ms, default=None)
+    back = max(own, key=_opened_ms, default=None)
+    if latest is None:
+        raise Refused(
+            f"no drill of {forward.name} has moved its groups to the other cluster",
+            unchanged=_UNCHANGED,
+            hint="There is nothing to fail back. To move groups, use k2ktui drill planned.",
+        )
+    if back is not None and _opened_ms(back) > _opened_ms(latest):
+        raise Refused(
+            f"drill {safe_text(back.id)} has already moved the groups back",
+            unchanged=_UNCHANGED,
+            hint=f"Read its report: k2ktui drill report {safe_text(back.id)} -f FILE",
+        )
+    if not latest.is_over:
+        raise Refused(
+            f"drill {safe_text(latest.id)}, which moved the groups, has not ended",
+            unchanged=_UNCHANGED,
+            hint=f"Complete it: k2ktui drill resume {safe_text(latest.id)} -f {forward.file}",
+        )
+    return latest
+
+
+def _opened_ms(drill: Drill) -> int:
+    return drill.figures.opened_ms or 0

@@ -1,0 +1,149 @@
+"""Let the forward pipeline of a failback start again, or keep it from starting as before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+
+from k2ktui.drill.session import Session, finish_drill
+from k2ktui.drill.store import DrillStore
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import find_change_of, put_change
+from k2ktui.errors import K2kError, Refused
+from k2ktui.jobs.manager import Job, StopMode, find_job, start_job, stop_job, this_host
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.text import safe_text
+
+
+class _Silent:
+    """Nobody watches or confirms: the drill that releases asks."""
+
+    def show(self, drill: Drill) -> None:
+        """Show nothing."""
+
+    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+        """Decline: no phase runs here."""
+        return False
+
+
+def release_forward(session: Session, phase: DrillPhase) -> None:
+    """Let the forward pipeline start again, if drills keep it from starting; record it."""
+    change = find_change_of(session.drill, phase, ChangeKind.RELEASE)
+    if change is None:
+        ids = [drill.id for drill in session.forward.read_fencing()]
+        if not ids:
+            return
+        change = Change(
+            phase,
+            ChangeKind.RELEASE,
+            f"let {session.forward.name} start again",
+            json.dumps(ids),
+            "",
+            f"k2ktui jobs stop -f {session.forward.file}",
+        )
+        session.intend(change)
+    _set_fences(session, json.loads(change.before), ChangeStatus.UNDONE)
+    if change.status is not ChangeStatus.MADE:
+        session.settle(change, ChangeStatus.MADE)
+
+
+def restore_fences(session: Session, change: Change) -> list[str]:
+    """Keep the forward pipeline from starting again, and fence what runs."""
+    _set_fences(session, json.loads(change.before), ChangeStatus.MADE)
+    config, target = session.forward.config, session.forward.target
+    topic = target.find(config.coordination.commit.topic)
+    if topic is not None:
+        fencer = make_fencer(config, target, wire(config.target, "producer"), topic.partitions)
+        try:
+            fencer.take_over(0)
+        finally:
+            fencer.close()
+    return []
+
+
+def _set_fences(session: Session, ids: Collection[str], status: ChangeStatus) -> None:
+    """Write in the forward pipeline's drills whether they keep it from starting."""
+    other = ChangeStatus.MADE if status is ChangeStatus.UNDONE else ChangeStatus.UNDONE
+    text = "let start" if status is ChangeStatus.UNDONE else "keep from starting"
+    forward = session.forward
+    for drill in forward.read_drills():
+        change = find_change_of(drill, None, ChangeKind.EPOCHS, any_status=True)
+        if drill.id not in ids or change is None or change.status is status:
+            continue
+        if change.status not in (other, ChangeStatus.INTENDED):
+            continue
+        store = DrillStore(forward.config, forward.target)
+        owner = Session(forward.flow, drill, store, _Silent(), session.may, forward.files)
+        try:
+            owner.open(session.drill.session, f"{text} by failback {session.drill.id}")
+            owner.change_drill(partial(put_change, change=replace(change, status=status)))
+            finish_drill(owner, owner.drill.status)
+        finally:
+            owner.close()
+
+
+def start_forward(session: Session, phase: DrillPhase) -> str:
+    """Start the forward pipeline's job if it ran on this host; return what was done, or what to do.
+
+    A pipeline that ran elsewhere, or that is no job, is started by the operator.
+    """
+    forward = session.forward
+    by_hand = f"start {forward.name} where it runs: k2ktui start -f {forward.file}"
+    job = _find_job(session)
+    if job is None:
+        return by_hand
+    if job.alive:
+        return f"{forward.name} runs on this host"
+    change = find_change_of(session.drill, phase, ChangeKind.STARTED_JOB)
+    if change is None:
+        change = Change(
+            phase,
+            ChangeKind.STARTED_JOB,
+            f"start the job {safe_text(job.place.id)} on {safe_text(this_host())}",
+            json.dumps({"host": this_host()}),
+            "",
+            f"k2ktui jobs stop -f {forward.file} on that host",
+        )
+        session.intend(change)
+    record = job.record
+    try:
+        start_job(
+            forward.config,
+            record.files,
+            session.may,
+            telemetry=record.telemetry,
+            cwd=record.cwd,
+        )
+    except (K2kError, OSError) as error:
+        why = error.message if isinstance(error, K2kError) else error
+        return f"its job could not be started ({safe_text(why)}): {by_hand}"
+    session.settle(change, ChangeStatus.MADE)
+    return f"the job of {forward.name} is started on this host"
+
+
+def restore_started_job(session: Session, change: Change) -> list[str]:
+    """Stop the job that the drill started; return why not."""
+    if json.loads(change.before)["host"] != this_host():
+        return [f"{change.what}: stop it there with k2ktui jobs stop"]
+    job = _find_job(session)
+    if job is not None and job.alive and stop_job(job, session.may).alive:
+        stop_job(job, session.may, StopMode.KILL)
+    return []
+
+
+def _find_job(session: Session) -> Job | None:
+    forward = session.forward
+    return find_job(forward.files, lambda: forward.config)
+
+
+def run_release(session: Session) -> str:
+    """Let the forward pipeline copy on after the failback; return what the operator should know."""
+    release_forward(session, DrillPhase.REVERSE)
+    try:
+        return start_forward(session, DrillPhase.REVERSE)
+    except Refused as error:
+        return f"{error.message}. {error.hint}"

@@ -1,0 +1,291 @@
+"""Read the tail of a failback: records of the old source that the forward pipeline never copied.
+
+What the reverse pipeline wrote there is no part of it. Its batches are recognized as the forward
+pipeline recognizes them: by their registered producer ids, or by the header of their origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.drill.forward import ForwardPipeline
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.drill_tail import TailPartition
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.strict_json import LARGEST_MS
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.log.batch import Batch
+from k2ktui.log.fetcher import FAR_BYTES, Fetcher
+from k2ktui.log.record import KafkaRecord, record_at, timestamp_type
+from k2ktui.log.records import decode_records
+from k2ktui.replication.copying.registration_reader import (
+    RegistrationReader,
+    RegistrationsUnavailable,
+)
+from k2ktui.replication.directions import origin_header
+from k2ktui.text import counted, safe_text
+
+_REGISTRATIONS_S = 30.0
+_ROUND_S = 20.0
+_STILL_S = 60.0
+_AT_ONCE = 64
+_KEYS = 3
+_KEY_CHARACTERS = 40
+
+Take = Callable[[Partition, KafkaRecord], None]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TailBounds:
+    """Where the tail of a partition may be.
+
+    Attributes:
+        at: the partition of the old source.
+        position: the forward pipeline's position; None if it never copied the partition.
+        start: log start offset.
+        stable, high: last stable offset and high watermark.
+    """
+
+    at: SourcePartition
+    position: Position | None
+    start: int
+    stable: int
+    high: int
+
+    @property
+    def first(self) -> int:
+        """Lowest offset that may hold a record of the tail."""
+        return max(self.start, self.position.offset if self.position else 0)
+
+
+def read_bounds(forward: ForwardPipeline) -> list[TailBounds]:
+    """Return where the tail may be, for all partitions that the forward pipeline copies.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
+        Refused: the forward pipeline has copied nothing yet.
+    """
+    positions = forward.read_positions()
+    matches = forward.config.topics.matches
+    names = {name for name in forward.source.topic_names() if matches(name)}
+    names |= {at.topic for at in positions}
+    found = forward.source.describe(sorted(names)).values()
+    topics = [topic for topic in found if isinstance(topic, TopicDescription)]
+    where = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+    starts = forward.source.offsets(where, OffsetSpec.earliest())
+    stable = forward.source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    high = forward.source.offsets(where, OffsetSpec.latest())
+    unknown = [at for at in where if not (at in starts and at in stable and at in high)]
+    if unknown:
+        topic, number = unknown[0]
+        raise ConnectionFailed(
+            f"the log end of {safe_text(topic)}-{number} on the old source cannot be read",
+            hint="Check that each partition has a leader.",
+        )
+    return [
+        TailBounds(
+            SourcePartition(*at),
+            positions.get(SourcePartition(*at)),
+            starts[at],
+            stable[at],
+            high[at],
+        )
+        for at in sorted(where)
+    ]
+
+
+def read_tail(
+    forward: ForwardPipeline,
+    bounds: Collection[TailBounds],
+    progress: Progress,
+    *,
+    keys: bool = False,
+    take: Take = lambda at, record: None,
+) -> list[TailPartition]:
+    """Read the records between the forward pipeline's positions and the last stable offsets.
+
+    Args:
+        forward: the forward pipeline.
+        bounds: the partitions, each read up to its last stable offset.
+        progress: told how far it is.
+        keys: whether to keep the first keys of each partition.
+        take: called with each record, partition by partition, in order of its offset.
+
+    Returns:
+        The partitions that have such records.
+
+    Raises:
+        ConnectionFailed, TimedOut: the old source does not answer, or a partition cannot be read.
+    """
+    wanted = [each for each in bounds if each.first < each.stable]
+    if not wanted:
+        return []
+    leaves_out = _Origins(forward)
+    total, done = sum(each.stable - each.first for each in wanted), 0
+    found: list[TailPartition] = []
+    fetcher = Fetcher(forward.source)
+    try:
+        for first in range(0, len(wanted), _AT_ONCE):
+            some = wanted[first : first + _AT_ONCE]
+            done += sum(each.stable - each.first for each in some)
+            readers = [_Reader(each, leaves_out, keys, take) for each in some]
+            for left in _read_all(fetcher, readers):
+                progress(f"{done - left:,} of {counted(total, 'offset')} read")
+            found += [tail for each in readers if (tail := each.tail()) is not None]
+    finally:
+        fetcher.close()
+    return found
+
+
+def _read_all(fetcher: Fetcher, readers: Collection[_Reader]) -> Iterator[int]:
+    """Read until all are complete; yield after each round how many offsets are left."""
+    moved_at, left_before = monotonic(), -1
+    while True:
+        rest = {reader.at: reader for reader in readers if reader.next_offset() is not None}
+        left = sum(reader.end - (reader.next_offset() or 0) for reader in rest.values())
+        yield left
+        if not rest:
+            return
+        if left != left_before:
+            moved_at, left_before = monotonic(), left
+        elif monotonic() - moved_at > _STILL_S:
+            reader = next(iter(rest.values()))
+            topic, number = reader.at
+            raise TimedOut(
+                f"{safe_text(topic)}-{number} of the old source cannot be read from offset "
+                f"{reader.next_offset()} on: {safe_text(reader.problem)}",
+                unchanged="The drill stays where it is.",
+                hint="Check that the partition has a leader and that the principal may read it.",
+            )
+        fetcher.run(rest, _ROUND_S, FAR_BYTES)
+
+
+class _Origins:
+    """Which records another pipeline wrote to the old source."""
+
+    def __init__(self, forward: ForwardPipeline) -> None:
+        pair = ClusterPair(forward.source.cluster_id(), forward.target.cluster_id(), "")
+        self._header = origin_header(forward.config, pair)
+        self._ids = _read_registrations(forward.source, forward.config.opposite.commit_topic, pair)
+
+    def batch(self, batch: Batch) -> bool:
+        """Return whether a pipeline from the forward pipeline's target wrote a batch."""
+        return batch.is_transactional and batch.producer_id in self._ids
+
+    def record(self, record: KafkaRecord) -> bool:
+        """Return whether the header of a record says that it came from there."""
+        if self._header is None:
+            return False
+        values = [value for name, value in record.headers if name == self._header.name]
+        return bool(values) and values[-1] == self._header.left_out.encode()
+
+
+def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> frozenset[int]:
+    """Return the producer ids of pipelines in the opposite direction.
+
+    A driver registers an id before its first use: what is read now covers each batch below the
+    last stable offsets that were read before.
+    """
+    if source.find(topic) is None:
+        return frozenset()
+    loop = Loop()
+    connection = Wire(loop, wire(source.config, "consumer"), source.label)
+    reader = RegistrationReader(topic)
+    try:
+        loop.run(lambda: connection.open(_REGISTRATIONS_S))
+        loop.run(lambda: reader.read(connection, _REGISTRATIONS_S))
+    except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
+        raise ConnectionFailed(
+            f"the registered producer ids in topic {safe_text(topic)} of the old source cannot be "
+            f"read: {safe_text(error)}",
+            unchanged="Nothing was changed.",
+            hint="Grant the pipeline's source principal Read on this topic.",
+        ) from None
+    finally:
+        connection.close()
+        loop.close()
+    opposite = (pair.target, pair.source)
+    return frozenset(
+        each.producer_id for each in reader.found.values() if (each.source, each.target) == opposite
+    )
+
+
+class _Reader:
+    """One partition while its tail is read: a request of the fetcher, continued after a pause."""
+
+    def __init__(self, bounds: TailBounds, leaves_out: _Origins, keys: bool, take: Take) -> None:
+        self.at: Partition = bounds.at.topic, bounds.at.partition
+        self.end, self.problem = bounds.stable, ""
+        self._seen = bounds.first
+        self._leaves_out, self._keys, self._take = leaves_out, keys, take
+        self._found: TailPartition | None = None
+
+    def tail(self) -> TailPartition | None:
+        """Return what was found; None if there is no record."""
+        return self._found
+
+    def next_offset(self) -> int | None:
+        return self._seen if self._seen < self.end else None
+
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
+        self._seen = max(self._seen, start)
+
+    def add_batch(self, batch: Batch) -> None:
+        if batch.last_offset < self._seen or self._leaves_out.batch(batch):
+            return
+        records = decode_records(batch, self._seen)
+        kind = timestamp_type(batch)
+        for row in range(len(records)):
+            record = record_at(records, row, kind)
+            if record.offset < self.end and not self._leaves_out.record(record):
+                self._add(record)
+
+    def _add(self, record: KafkaRecord) -> None:
+        self._take(self.at, record)
+        keys = (_show_key(record.key),) if self._keys else ()
+        at = record.timestamp_ms if 0 <= record.timestamp_ms <= LARGEST_MS else None
+        one = TailPartition(*self.at, record.offset, record.offset + 1, 1, at, at, keys)
+        self._found = one if self._found is None else _join(self._found, one)
+
+    def add_aborted_batch(self, batch: Batch) -> None:
+        """Ignore it: its records were never committed."""
+
+    def advance(self, offset: int) -> None:
+        self._seen = max(self._seen, offset)
+
+    def finish(self) -> None:
+        self._seen = max(self._seen, self.end)
+
+    def refuse(self, reason: str) -> None:
+        self.problem = reason
+
+
+def _join(found: TailPartition, one: TailPartition) -> TailPartition:
+    return replace(
+        found,
+        end=one.end,
+        records=found.records + 1,
+        oldest_ms=_pick(min, found.oldest_ms, one.oldest_ms),
+        newest_ms=_pick(max, found.newest_ms, one.newest_ms),
+        keys=found.keys if len(found.keys) >= _KEYS else (*found.keys, *one.keys),
+    )
+
+
+def _pick(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
+    known = [each for each in times if each is not None]
+    return choose(known) if known else None
+
+
+def _show_key(key: bytes | None) -> str:
+    if key is None:
+        return "null"
+    return safe_text(key.decode("utf-8", "backslashreplace"), _KEY_CHARACTERS)

@@ -1,0 +1,187 @@
+"""A workload that is failed over and comes back, with its pipelines in both directions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from k2ktui.config.reverse import reverse_file
+from k2ktui.drill.files import reverse_path
+from k2ktui.drill.operations import list_drills, resume_drill, start_drill
+from k2ktui.engine.drill import Drill, DrillOptions
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE
+from k2ktui.kafka.properties import load_checked
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
+from tests.support.both_ways import ENABLED, identity
+from tests.support.drills import MAY, QUICK, Yes
+from tests.support.kafka import (
+    Out,
+    client,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
+from tests.support.pipeline import RUN_TIMEOUT, Pipeline, Run
+from tests.support.traffic import NUMBER, ORIGIN
+
+Identity = tuple[bytes, bytes]
+PARTITIONS = 2
+
+
+@dataclass
+class Workload:
+    """A topic with producers and groups on ``a``, which move to ``b`` and back.
+
+    Attributes:
+        read: what each group has read so far, wherever it read.
+    """
+
+    directory: Path
+    a: KafkaNode
+    b: KafkaNode
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    read: dict[str, list[Identity]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.topic = unique_name("failback")
+        create_topic(self.a, self.topic, PARTITIONS)
+        self.groups = [unique_name("fast"), unique_name("slow")]
+        names = {"groups.consumerGroups": "|".join(self.groups)}
+        settings = {**ENABLED, **names, **self.settings}
+        self.forward = Pipeline(self.directory, self.a, self.b, [self.topic], settings)
+        self.file = self.forward.write()
+        self.back = reverse_path([str(self.file)])
+        self._written: Counter[str] = Counter()
+        self._runs: list[Run] = []
+
+    def close(self) -> None:
+        """End what still runs."""
+        self.forward.close()
+        for run in self._runs:
+            run.close()
+
+    def write(self, node: KafkaNode, count: int) -> None:
+        """Write so many records, the next ones of that cluster."""
+        origin = "a" if node is self.a else "b"
+        first = self._written[origin]
+        self._written[origin] += count
+        produce(
+            node,
+            self.topic,
+            [
+                Out(
+                    b"%d" % n,
+                    b"%d" % n,
+                    partition=n % PARTITIONS,
+                    headers=((ORIGIN, origin.encode()), (NUMBER, b"%d" % n)),
+                )
+                for n in range(first, first + count)
+            ],
+        )
+
+    def copy_back(self) -> None:
+        """Let the reverse pipeline copy what there is."""
+        log = self.directory / f"back-{len(self._runs)}"
+        with Run(self.back, log, ("--until-caught-up",), {}) as run:
+            assert run.wait(RUN_TIMEOUT) == 0, run.tail()
+        self._runs.append(run)
+
+    def write_reverse(self) -> None:
+        """Write the reverse pipeline's file, as ``k2ktui config reverse`` does."""
+        self.back.write_text(reverse_file([str(self.file)]).text)
+
+    def consume(self, node: KafkaNode, group: str, most: int | None = None) -> None:
+        """Read with a plain consumer from the committed offsets, and commit.
+
+        Args:
+            node: the cluster.
+            group: the group.
+            most: records of each partition; all that there are without it.
+        """
+        made = Consumer(client(node, group_id=group, enable_auto_commit=False))
+        ends = end_offsets(node, self.topic, "read_committed")
+        per: Counter[int] = Counter()
+        try:
+            places = [TopicPartition(self.topic, n) for n in range(PARTITIONS)]
+            known = eventually(lambda: _committed(made, places), f"{group} has a coordinator")
+            at = {tp.partition: max(tp.offset, 0) for tp in known}
+            made.assign([TopicPartition(self.topic, n, offset) for n, offset in at.items()])
+            found = self.read.setdefault(group, [])
+
+            def finished() -> bool:
+                message = made.poll(0.1)
+                if message is not None and message.error() is None:
+                    number = message.partition() or 0
+                    if most is None or per[number] < most:
+                        per[number] += 1
+                        got = dict(message.headers() or [])
+                        found.append((got[ORIGIN], got[NUMBER]))
+                        at[number] = (message.offset() or 0) + 1
+                now = {tp.partition: tp.offset for tp in made.position(made.assignment())}
+                for number, offset in now.items():
+                    if (most is None or per[number] < most) and offset > at[number]:
+                        at[number] = offset
+                return all(per[n] == most or at[n] >= end for n, end in ends.items())
+
+            eventually(finished, f"{group} reads", 60)
+            offsets = [TopicPartition(self.topic, n, offset) for n, offset in at.items()]
+            made.commit(offsets=offsets, asynchronous=False)
+        finally:
+            made.close()
+
+    def content(self, node: KafkaNode) -> Counter[Identity]:
+        """Return how often each record is on a cluster."""
+        return Counter(map(identity, read_all(node, self.topic)))
+
+    @property
+    def flow(self) -> PipelineFlow:
+        """The forward pipeline."""
+        return PipelineFlow(load_checked((str(self.file),)).config)
+
+    @property
+    def reverse_flow(self) -> PipelineFlow:
+        """The reverse pipeline."""
+        return PipelineFlow(load_checked((str(self.back),)).config)
+
+    def fail_over(self, kind: DrillKind = DrillKind.PLANNED) -> Drill:
+        """Move the groups to ``b`` with a drill."""
+        drill = start_drill(self.flow, kind, QUICK, [str(self.file)], MAY, Yes())
+        assert drill.is_over, drill
+        return drill
+
+    def fail_back(self, operator: Yes | None = None, **options: Any) -> Drill:
+        """Move the groups back with a drill."""
+        chosen: DrillOptions = replace(QUICK, **options)
+        files = [str(self.back)]
+        yes = operator or Yes()
+        return start_drill(self.reverse_flow, DrillKind.FAILBACK, chosen, files, MAY, yes)
+
+    def resume(self, drill: Drill, operator: Yes | None = None, **chosen: Any) -> Drill:
+        """Continue a failback."""
+        return resume_drill(
+            self.reverse_flow, drill.id, [str(self.back)], MAY, operator or Yes(), chosen=chosen
+        )
+
+    def failbacks(self) -> list[Drill]:
+        """Return the failbacks as any host reads them."""
+        return list_drills(self.reverse_flow)
+
+
+def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    """Return the committed offsets; nothing while a new cluster has no coordinator yet."""
+    try:
+        return list(consumer.committed(places, timeout=30))
+    except KafkaException as error:
+        if error.args[0].code() not in COORDINATOR_RETRIABLE:
+            raise
+        return []
