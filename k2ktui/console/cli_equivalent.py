@@ -9,6 +9,7 @@ from pathlib import Path
 
 from k2ktui.engine.drill import DrillOptions, Fence
 from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
 from k2ktui.text import safe_text
@@ -77,6 +78,7 @@ def drill(files: Sequence[str], kind: DrillKind, options: DrillOptions) -> str:
     words = ["k2ktui", "drill", str(kind), *_files(files)]
     words += ["--groups", options.groups] if options.groups else []
     words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
+    words += ["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []
     return shlex.join(words)
 
 

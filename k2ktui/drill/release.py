@@ -20,7 +20,7 @@ from k2ktui.text import safe_text
 
 
 class _Silent:
-    """Nobody watches or confirms: the drill that releases asks."""
+    """An operator who is not asked: the failback has asked already."""
 
     def show(self, drill: Drill) -> None:
         """Show nothing."""

@@ -153,12 +153,12 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         measures=measures,
         plan=session.plan,
         applied=_applied(session),
-        tail=_listed(drill) if phase is DrillPhase.TAIL else None,
+        tail=_tail_offsets(drill) if phase is DrillPhase.TAIL else None,
         forward=session.forward if phase is DrillPhase.TAIL else None,
     )
 
 
-def _listed(drill: Drill) -> Mapping[SourcePartition, tuple[int, int]]:
+def _tail_offsets(drill: Drill) -> Mapping[SourcePartition, tuple[int, int]]:
     """Return the offsets of the old source that a failback has listed."""
     return {
         SourcePartition(each.topic, each.partition): (each.first, each.end) for each in drill.tail

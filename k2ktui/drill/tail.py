@@ -116,7 +116,7 @@ def read_tail(
     Args:
         forward: the forward pipeline.
         bounds: the partitions, each read up to its last stable offset.
-        progress: told how far it is.
+        progress: called with how far it is.
         keys: whether to keep the first keys of each partition.
         take: called with each record, partition by partition, in order of its offset.
 

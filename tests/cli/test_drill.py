@@ -60,7 +60,7 @@ def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
         read_phases("apply,aply")
 
 
-@pytest.mark.parametrize("kind", ["rehearse", "planned", "disaster"])
+@pytest.mark.parametrize("kind", ["rehearse", "planned", "disaster", "failback"])
 def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(PIPELINE + "environment: production\n")

@@ -14,12 +14,9 @@ from k2ktui.engine.drill import DrillStatus, Fence, PhaseStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.errors import Refused
 from k2ktui.kafka.acls import list_acls
-from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.cluster_readers import SourceClusterReader
-from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
-from k2ktui.sync.store import StateStore
-from tests.support.drills import MAY, QUICK, Pair, Yes
+from tests.support.drills import MAY, QUICK, Pair, Yes, keep_commits
 from tests.support.kafka import START_S, eventually, produce
 from tests.support.secure import SecureNode
 
@@ -32,21 +29,10 @@ def lost(tmp_path: Path) -> Iterator[KafkaNode]:
     node.close()
 
 
-def keep_commits(pair: Pair) -> None:
-    """Write the snapshot of commits that a running pipeline keeps."""
-    config = pair.flow.config
-    store = StateStore(config, target_cluster(config))
-    reader = SourceClusterReader(config)
-    view = reader.read_committed(config.topics.matches)
-    CommitSnapshotWriter(store).keep(view, config.topics.matches)
-    reader.close()
-    store.close()
-
-
 @pytest.mark.slow
 def test_groups_move_without_the_source(tmp_path: Path, lost: KafkaNode, target: KafkaNode) -> None:
     pair = Pair(tmp_path, lost, target)
-    keep_commits(pair)
+    keep_commits(pair.flow.config)
     with_source = pair.start(DrillKind.DISASTER)
     assert with_source.record(DrillPhase.SOURCE_LOST).status is PhaseStatus.FAILED
     abort_drill(pair.flow, with_source.id, [str(pair.file)], MAY, Yes())

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.drill import DrillStatus, PhaseStatus
-from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.drill.operations import abort_drill, verify_drill
+from k2ktui.engine.drill import ChangeStatus, DrillStatus, PhaseStatus
+from k2ktui.engine.drill_catalog import CATALOG
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_tail import TailChoice
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drills import Yes
-from tests.support.failback import Workload
+from k2ktui.sync.drill_guard import refuse_fenced
+from tests.support.cli import k2ktui
+from tests.support.drills import MAY, Yes, keep_commits, kill_at
+from tests.support.failback import Identity, Workload
+from tests.support.kafka import START_S, eventually
+
+NOTHING_LEFT = "every record of the old source is on the new primary"
 
 
 @pytest.fixture
@@ -22,24 +35,69 @@ def work(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[Workl
     made.close()
 
 
-@pytest.mark.slow
-def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> None:
-    fast, slow = work.groups
+@pytest.fixture
+def lost(tmp_path: Path, target: KafkaNode) -> Iterator[Workload]:
+    """A workload whose source the test may kill."""
+    node = KafkaNode("lost", tmp_path / "lost").start(START_S)
+    made = Workload(tmp_path, node, target)
+    yield made
+    made.close()
+    node.close()
+
+
+def begin(work: Workload) -> None:
+    """Let both groups read something on the source."""
     work.write(work.a, 100)
     work.forward.catch_up()
-    work.consume(work.a, fast, 20)
-    work.consume(work.a, slow, 5)
-    work.fail_over()
+    work.consume(work.a, work.groups[0], 20)
+    work.consume(work.a, work.groups[1], 5)
+
+
+def work_on_the_other_side(work: Workload) -> None:
+    """Write on the target; one group reads everything, the other one a part."""
     work.write(work.b, 40)
-    work.consume(work.b, fast)
-    work.consume(work.b, slow, 50)
+    work.consume(work.b, work.groups[0])
+    work.consume(work.b, work.groups[1], 50)
+
+
+def leave_a_tail(work: Workload) -> set[Identity]:
+    """Fail over; something is written to the old source although it is no longer in use."""
+    begin(work)
+    work.fail_over()
+    work.write(work.a, 30)
+    work_on_the_other_side(work)
     work.copy_back()
+    return {(b"a", b"%d" % n) for n in range(100, 130)}
+
+
+def read_on(work: Workload, left_out: frozenset[Identity] | set[Identity] = frozenset()) -> None:
+    """Work on the old source again: every group has read each record once, but those left out."""
+    work.write(work.a, 30)
+    for group in work.groups:
+        work.consume(work.a, group)
+        expected = Counter(
+            {each: n for each, n in work.content(work.a).items() if each not in left_out}
+        )
+        assert Counter(work.read[group]) == expected, group
+    work.forward.catch_up()
+    assert set(work.content(work.a).values()) == {1}
+    assert work.content(work.b) == Counter(
+        {each: n for each, n in work.content(work.a).items() if each not in left_out}
+    )
+
+
+@pytest.mark.slow
+def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> None:
+    begin(work)
+    work.fail_over()
+    work_on_the_other_side(work)
+    work.copy_back()
+    with pytest.raises(Refused, match="was fenced by drill"):
+        refuse_fenced(work.flow.config, target_cluster(work.flow.config))
     operator = Yes()
     drill = work.fail_back(operator)
     assert drill.status is DrillStatus.DONE, drill
-    assert (
-        drill.record(DrillPhase.TAIL).live == "every record of the old source is on the new primary"
-    )
+    assert drill.record(DrillPhase.TAIL).live == NOTHING_LEFT
     assert [phase for phase, _ in operator.asked] == [
         DrillPhase.APPLY,
         DrillPhase.FENCE_REPLICATOR,
@@ -47,9 +105,148 @@ def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> No
     ]
     assert "0 read again, 0 skipped" in operator.asked[0][1]
     assert {each.status for each in drill.phases} == {PhaseStatus.DONE}
-    work.write(work.a, 30)
-    for group in work.groups:
-        work.consume(work.a, group)
-        assert Counter(work.read[group]) == work.content(work.a), "each record once"
-    work.forward.catch_up()
-    assert work.content(work.a) == work.content(work.b), "both clusters have each record once"
+    refuse_fenced(work.flow.config, target_cluster(work.flow.config))
+    read_on(work)
+    assert verify_drill(work.reverse_flow, drill.id)[1] == []
+    with pytest.raises(Refused, match="has already moved the groups back"):
+        work.fail_back()
+
+
+@pytest.mark.slow
+def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost: Workload) -> None:
+    begin(lost)
+    keep_commits(lost.flow.config)
+    lost.write(lost.a, 30)
+    lost.a.kill()
+    lost.fail_over(DrillKind.DISASTER)
+    work_on_the_other_side(lost)
+    lost.a.start(START_S)
+    lost.write_reverse()
+    lost.copy_back()
+    listed = lost.fail_back(wait_s=300.0)
+    assert not listed.is_over
+    found = listed.record(DrillPhase.TAIL)
+    assert found.status is PhaseStatus.FAILED
+    assert found.live.startswith("30 records on 2 partitions, of ")
+    assert f"{lost.topic}-0: 15 records, offsets 50 to 64, of " in found.findings[0]
+    assert "keys" not in "".join(found.findings)
+    assert "--tail CHOICE" in found.findings[-1]
+    operator = Yes()
+
+    def act() -> None:
+        """What an operator starts while the drill waits."""
+        eventually(
+            lambda: "not copied yet" in lost.failbacks()[0].record(DrillPhase.TAIL).live,
+            "the drill waits for the forward pipeline",
+            120,
+        )
+        lost.forward.catch_up()
+        for group in lost.groups:
+            lost.consume(lost.b, group)
+        lost.copy_back()
+
+    acting = threading.Thread(target=act, daemon=True)
+    acting.start()
+    drill = lost.resume(listed, operator, tail=TailChoice.REPLAY)
+    acting.join(300)
+    assert drill.status is DrillStatus.DONE, drill
+    asked = dict(operator.asked)
+    assert "30 records on 2 partitions" in asked[DrillPhase.TAIL]
+    assert "0 read again, 0 skipped" in asked[DrillPhase.APPLY]
+    assert [(each.records, each.first) for each in drill.tail] == [(15, 50), (15, 50)]
+    read_on(lost)
+
+
+@pytest.mark.slow
+def test_an_exported_tail_is_in_files_and_stays_on_the_old_source(
+    work: Workload, tmp_path: Path
+) -> None:
+    tail = leave_a_tail(work)
+    directory = tmp_path / "exported"
+    operator = Yes()
+    drill = work.fail_back(
+        operator, tail=TailChoice.EXPORT, export_to=str(directory), show_keys=True
+    )
+    assert drill.status is DrillStatus.DONE, drill
+    effect = dict(operator.asked)[DrillPhase.TAIL]
+    assert f"write them to {directory}" in effect and "leave them on the old source" in effect
+    assert "first keys: 100, 102, 104" in drill.record(DrillPhase.TAIL).findings[0]
+    assert directory.stat().st_mode & 0o777 == 0o700
+    files = sorted(directory.iterdir())
+    assert [file.name for file in files] == [f"{work.topic}-{n}.jsonl" for n in range(2)]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [row["offset"] for row in rows] == [*range(50, 65)] * 2
+    found = set()
+    for row in rows:
+        assert base64.b64decode(row["key"]) == base64.b64decode(row["value"])
+        headers = {name: base64.b64decode(value) for name, value in row["headers"]}
+        found.add((headers["origin"], headers["number"]))
+    assert found == tail
+    read_on(work, tail)
+
+
+@pytest.mark.slow
+def test_a_discarded_tail_is_never_copied_and_an_abort_takes_that_back(work: Workload) -> None:
+    tail = leave_a_tail(work)
+    before = work.flow.open_mappings(*clusters(work)).positions()
+    refuses = Yes(frozenset({DrillPhase.APPLY}))
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        work.fail_back(refuses, tail=TailChoice.DISCARD)
+    effect = dict(refuses.asked)[DrillPhase.APPLY]
+    assert "0 read again, 0 skipped" in effect
+    (drill,) = work.failbacks()
+    after = work.flow.open_mappings(*clusters(work)).positions()
+    assert {at.offset for at in after.values()} == {65}
+    aborted = abort_drill(work.reverse_flow, drill.id, [str(work.back)], MAY, Yes())
+    assert aborted.status is DrillStatus.ABORTED
+    assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
+    now = work.flow.open_mappings(*clusters(work)).positions()
+    assert {at: (p.offset, p.gaps) for at, p in now.items()} == {
+        at: (p.offset, p.gaps) for at, p in before.items()
+    }
+    with pytest.raises(Refused, match="was fenced by drill"):
+        refuse_fenced(work.flow.config, target_cluster(work.flow.config))
+    drill = work.fail_back(tail=TailChoice.DISCARD)
+    assert drill.status is DrillStatus.DONE, drill
+    assert "they stay on the old source" in drill.record(DrillPhase.TAIL).live
+    read_on(work, tail)
+
+
+def clusters(work: Workload) -> tuple[object, object]:
+    return None, target_cluster(work.flow.config)
+
+
+STEPS = (
+    "source-back-begun",
+    "tail-begun",
+    "tail-intended",
+    "tail-intended",
+    "tail-made",
+    "tail-ended",
+    "apply-intended",
+    "fence-replicator-made",
+    "open-target-ended",
+    "reverse-intended",
+    "reverse-made",
+    "report-begun",
+)
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_it_continues_where_it_was(work: Workload) -> None:
+    tail = leave_a_tail(work)
+    options = ("--frozen", "1", "--wait", "30", "--watch", "10", "--accept", ",".join(CATALOG))
+    drill_id = ""
+    for step in STEPS:
+        begun = ("resume", drill_id) if drill_id else ("failback", "--tail", "export", *options)
+        yes = ("-f", work.back, "--yes-to", "all")
+        kill_at(f"drill-{step}", work.directory / "crash-drill", "drill", *begun, *yes)
+        (drill,) = work.failbacks()
+        drill_id = drill.id
+    k2ktui("drill", "resume", drill_id, "-f", work.back, "--yes-to", "all", code=None)
+    drill, problems = verify_drill(work.reverse_flow, drill_id)
+    assert drill.status is DrillStatus.DONE and problems == []
+    files = sorted((work.directory / f"{work.back.stem}-tail-{drill_id}").iterdir())
+    assert sum(len(file.read_text().splitlines()) for file in files) == len(tail)
+    read_on(work, tail)

@@ -13,16 +13,20 @@ from pathlib import Path
 from confluent_kafka import Consumer
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.operations import list_drills, start_drill
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import Drill, DrillOptions
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties import load_checked
 from k2ktui.kafka.quotas import EVERYONE, Quota, set_producer_quotas
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.cluster_readers import SourceClusterReader
+from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.store import StateStore
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import Out, client, create_topic, produce, unique_name
 
@@ -126,6 +130,16 @@ class Pair:
         )
         consumer.subscribe(self.topics)
         return consumer
+
+
+def keep_commits(config: PipelineConfig) -> None:
+    """Write the snapshot of commits that a running pipeline keeps."""
+    store = StateStore(config, target_cluster(config))
+    reader = SourceClusterReader(config)
+    view = reader.read_committed(config.topics.matches)
+    CommitSnapshotWriter(store).keep(view, config.topics.matches)
+    reader.close()
+    store.close()
 
 
 def remove_quotas(node: KafkaNode) -> None:

@@ -36,7 +36,8 @@ class DrillsScreen(OperationScreen):
         Drill. A drill leads you through a failover: each phase says what it will do, proves that
         it has done it, and is written to the journal. A rehearsal touches no application, and is
         safe to run every day. A planned switchover moves the groups while both clusters are up. A
-        disaster drill moves them without the source.
+        disaster drill moves them without the source. A failback, with the file of the reverse
+        pipeline, moves them back to the old source.
 
         Drills are kept on the target, so every host shows the same ones. N starts a drill, after
         you have typed the pipeline's name. Enter opens the drill under the cursor: its phases, what

@@ -14,7 +14,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus, Fence, PhaseStatus
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_progress import PhaseRow, describe_state, list_phases
 from k2ktui.engine.drill_report import report_json, report_markdown, summarize
 from k2ktui.engine.drill_steps import (
@@ -188,7 +188,7 @@ class DrillChecklist(OperationScreen):
     def _source_is_lost(self, drill: Drill) -> bool:
         view = self.console.view
         down = view is not None and bool(view.part(PartName.SOURCE).error or view.source_down)
-        return down and drill.kind is DrillKind.PLANNED and drill.status is DrillStatus.OPEN
+        return down and drill.kind.is_switchover and drill.status is DrillStatus.OPEN
 
     def detail(self) -> list[Line]:
         """Return the findings of the phase under the cursor."""
@@ -277,8 +277,8 @@ class DrillChecklist(OperationScreen):
         return self._no_fence(drill) if action == "fence_again" else ""
 
     def _no_disaster(self, drill: Drill) -> str:
-        if drill.kind is not DrillKind.PLANNED:
-            return "only a planned drill continues as a disaster drill"
+        if not drill.kind.is_switchover:
+            return "only a planned drill or a failback continues as a disaster drill"
         if self.operator is not None and self.operator.stopping:
             return "it stops already"
         return ""

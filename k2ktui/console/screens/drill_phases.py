@@ -57,9 +57,9 @@ class DrillScreen(DrillChecklist):
         any host. The same happens when the console ends.
 
         One operator acts, others watch. O takes the drill over from the operator who acts; this is
-        in the journal. D continues a planned drill without its source. A accepts the findings of
-        the checks that stopped the drill, and continues. F begins again with fencing the producers.
-        v shows the report; e exports it as JSON and Markdown.
+        in the journal. D continues a planned drill or a failback without its source. A accepts the
+        findings of the checks that stopped the drill, and continues. F begins again with fencing
+        the producers. v shows the report; e exports it as JSON and Markdown.
 
         After fence-replicator, the pipeline does not start until k2ktui drill release allows it, or
         the drill is aborted.

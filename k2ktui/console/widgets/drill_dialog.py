@@ -19,6 +19,7 @@ from k2ktui.engine.drill import DrillOptions, Fence
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import describe_phase
 from k2ktui.engine.java_patterns import compile_pattern
+from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_text
@@ -32,6 +33,7 @@ class _Kind:
     fence: Fence
     title: str
     text: str
+    tail: TailChoice = TailChoice.STOP
 
 
 def _planned(fence: Fence, how: str) -> _Kind:
@@ -41,6 +43,13 @@ def _planned(fence: Fence, how: str) -> _Kind:
         "You can go back until the target is opened."
     )
     return _Kind(DrillKind.PLANNED, fence, f"planned switchover, producers {how}", text)
+
+
+def _failback(tail: TailChoice, what: str, text: str) -> _Kind:
+    text = (
+        f"With the reverse pipeline's file. The old source is back; the groups return to it. {text}"
+    )
+    return _Kind(DrillKind.FAILBACK, Fence.HAND, f"failback: {what}", text, tail)
 
 
 _KINDS = (
@@ -60,6 +69,27 @@ _KINDS = (
         "disaster: the source is lost",
         "Uses the last known commits, whose age is shown. Refuses to continue while the source "
         "answers. Records that were not copied are lost.",
+    ),
+    _failback(
+        TailChoice.STOP,
+        "lists uncopied records",
+        "Records that were never copied from there are listed, and the drill stops.",
+    ),
+    _failback(
+        TailChoice.REPLAY,
+        "copies uncopied records",
+        "Records that were never copied from there are copied first, after you have confirmed it.",
+    ),
+    _failback(
+        TailChoice.EXPORT,
+        "exports uncopied records",
+        "Records that were never copied from "
+        "there are written to files and left out, after you have confirmed it.",
+    ),
+    _failback(
+        TailChoice.DISCARD,
+        "discards uncopied records",
+        "Records that were never copied from there are left out, after you have confirmed it.",
     ),
 )
 
@@ -135,7 +165,8 @@ class DrillDialog(ModalScreen[Choice | None]):
             self.query_one("#drill-keys", TextLines).show([(Cell(text, Tone.BAD),)])
             self.set_focus(self.query_one(Input))
             return
-        self.dismiss((chosen.kind, DrillOptions(groups=pattern, fence=chosen.fence)))
+        options = DrillOptions(groups=pattern, fence=chosen.fence, tail=chosen.tail)
+        self.dismiss((chosen.kind, options))
 
     def action_cancel(self) -> None:
         """Close the dialog without a result."""

@@ -86,16 +86,16 @@ def _find_replaced(session: Session) -> Iterator[str]:
     """Yield the topics that are missing or were created again."""
     positions = session.forward.read_positions()
     found = session.forward.source.describe(sorted({at.topic for at in positions}))
-    told = set()
+    named = set()
     for at, position in sorted(positions.items()):
         topic, name = found[at.topic], safe_text(at.topic)
-        if at.topic in told:
+        if at.topic in named:
             continue
         if not isinstance(topic, TopicDescription):
-            told.add(at.topic)
+            named.add(at.topic)
             yield f"topic {name} does not exist there any more"
         elif position.topic_id and topic.topic_id and position.topic_id != topic.topic_id:
-            told.add(at.topic)
+            named.add(at.topic)
             yield f"topic {name} was deleted and created again"
 
 

@@ -120,19 +120,19 @@ def _begin(session: Session, choice: TailChoice, tail: list[TailPartition]) -> C
 def _replay(session: Session, tail: list[TailPartition]) -> str:
     """Let the forward pipeline copy the tail, and wait until it has."""
     release_forward(session, _PHASE)
-    told = start_forward(session, _PHASE)
+    status = start_forward(session, _PHASE)
     ends = {SourcePartition(each.topic, each.partition): each.end for each in tail}
 
     def look() -> tuple[bool, str]:
         positions = session.forward.read_positions()
         left = sorted(at for at, end in ends.items() if _offset(positions.get(at)) < end)
-        return not left, f"not copied yet: {name_partitions(left)}; {told}"
+        return not left, f"not copied yet: {name_partitions(left)}; {status}"
 
     file = session.forward.file
     session.wait(
         _PHASE, look, hint=f"Start it, and see what it waits for: k2ktui status -f {file}."
     )
-    return f"{describe_tail(session.drill.tail)} copied to the new primary; {told}"
+    return f"{describe_tail(session.drill.tail)} copied to the new primary; {status}"
 
 
 def _offset(position: Position | None) -> int:
@@ -154,11 +154,11 @@ def _export(session: Session, tail: list[TailPartition]) -> str:
             session.forward, bounds, lambda text: session.show(_PHASE, text), take=export.add
         )
         export.complete(found)
-        session.change_drill(lambda drill: replace(drill, tail=_joined(drill.tail, found)))
+        session.change_drill(lambda drill: replace(drill, tail=_keep_keys(drill.tail, found)))
         return f" exported to {safe_text(export.directory)}"
 
 
-def _joined(
+def _keep_keys(
     known: tuple[TailPartition, ...], found: list[TailPartition]
 ) -> tuple[TailPartition, ...]:
     """Return what was exported, with the keys that were shown before."""
@@ -216,7 +216,7 @@ def _write_positions(session: Session, planner: PositionPlanner, plan: PositionP
 
 
 def restore_tail(session: Session, change: Change) -> list[str]:
-    """Return what cannot be taken back: records that were copied stay on the new primary."""
+    """Return what cannot be restored: records that were copied stay on the new primary."""
     if json.loads(change.after) != TailChoice.REPLAY:
         return []
     positions = session.forward.read_positions()
