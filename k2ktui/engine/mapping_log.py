@@ -46,6 +46,7 @@ class MappingChunk:
         again: whether it repeats older records.
         records: number of mapping records.
         last_ms: timestamp of the last record; 0 if there is only one.
+        left_out_end: source offset after the last record that came from the target; 0 for none.
     """
 
     term: int
@@ -59,6 +60,7 @@ class MappingChunk:
     again: bool = False
     records: int = 1
     last_ms: int = 0
+    left_out_end: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,6 +86,7 @@ class MappingLog:
         mapped: number of records mapped so far.
         index: where records lie in the topic, per mapping partition.
         asked: lowest source offset requested since the last trim.
+        left_out_end: source offset after the last record that came from the target; 0 for none.
     """
 
     def __init__(self, since: int = 0, rewinds: Iterable[MappingRewind] = ()) -> None:
@@ -94,6 +97,7 @@ class MappingLog:
         self.mapped = 0
         self.index: dict[int, MappingIndex] = {}
         self.asked: int | None = None
+        self.left_out_end = 0
         self._rewinds = list(rewinds)
         self._reached: dict[int, int] = {}
         self._open: dict[tuple[int, bool, Covers], dict[int, MappingChunk]] = {}
@@ -129,6 +133,7 @@ class MappingLog:
         """Add a chunk; it takes effect once all its parts have been read."""
         if piece.term < self.since:
             return
+        self.left_out_end = max(self.left_out_end, piece.left_out_end)
         covers = piece.covers
         if covers.parts == 1:
             self._add([piece])

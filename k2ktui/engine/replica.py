@@ -33,6 +33,8 @@ class Replica:
             re-created topic; empty if they do.
         anchors: anchors in place of a complete mapping, where another program copies; the ranges
             then hold single records, and nothing is known about the records between them.
+        left_out_end: source offset after the last record that came from the target; 0 if the
+            mapping names none.
     """
 
     position: Position | None
@@ -45,6 +47,7 @@ class Replica:
     held_from: int = 0
     unusable_reason: str = ""
     anchors: OffsetAnchors | None = None
+    left_out_end: int = 0
 
     @property
     def known_from(self) -> int:
@@ -62,11 +65,13 @@ class MappingGaps:
             None: since the pipeline began.
         holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
         behind: whether mappings up to the position may still arrive.
+        left_out_end: source offset after the last record that came from the target; 0 for none.
     """
 
     complete_from: int | None = None
     holes: tuple[Span, ...] = ()
     behind: bool = False
+    left_out_end: int = 0
 
 
 def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool) -> MappingGaps:

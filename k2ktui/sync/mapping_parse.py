@@ -198,6 +198,7 @@ def read_one(message: Message) -> MappingChunk:
         (mapping.target_topic, mapping.target_partition),
         columns,
         mapping.again,
+        left_out_end=max((end for _, end in mapping.left_out), default=0),
     )
 
 

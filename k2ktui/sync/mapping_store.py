@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from zlib import crc32
@@ -160,7 +161,8 @@ class MappingStore:
         if position is None:
             return MappingGaps()
         track = self._tracks.get(source)
-        return find_mapping_gaps(track.known.all() if track else (), position, self._unread(source))
+        gaps = find_mapping_gaps(track.known.all() if track else (), position, self._unread(source))
+        return replace(gaps, left_out_end=track.left_out_end) if track else gaps
 
     def reach(
         self,

@@ -36,6 +36,10 @@ _NONE_YET = (
     "no pipeline has copied from the target to the source yet: records that applications wrote on "
     "the target are not considered"
 )
+_NONE_SEEN = (
+    "the source does not answer, and this pipeline has seen no record there that came from the "
+    "target: records that applications wrote on the target are not considered"
+)
 # In these modes it may be another program, whose mappings are unknown.
 _OTHERS = (
     "no pipeline of k2ktui is known to copy from the target to the source, and with "
@@ -68,6 +72,7 @@ class OppositeMappings:
         self._positions: Mapping[SourcePartition, Position] = {}
         self._lowest: dict[TargetPartition, int] = {}
         self._failure = ""
+        self._is_down = False
         # Per target partition and topic id: everything before this offset has been copied.
         self._clear: dict[tuple[TargetPartition, str], int] = {}
         self.note = ""
@@ -86,6 +91,7 @@ class OppositeMappings:
             down: why the source does not answer; "" if it does.
         """
         self.note, self._failure, self._positions = "", "", {}
+        self._is_down = bool(down)
         if down:
             self._fail(down)
             return
@@ -144,6 +150,9 @@ class OppositeMappings:
         wanted = {where for each in replicas.values() for where in target_partitions_of(each)}
         if self._positions:
             self._load_counted(replicas, logs, commits)
+        if self._is_down and self._mode == "provenance" and not _has_left_out(replicas):
+            self.note = _NONE_SEEN
+            return {}
         if self._failure:
             unusable = Replica(None, unusable_reason=self._failure)
             return {at: OppositeCopy(unusable, 0, TailKind.UNCHECKED) for at in wanted}
@@ -248,6 +257,11 @@ class OppositeMappings:
         for at, tail in found.items():
             self._clear[at, ids.get(at[0], "")] = tail.offset
         return found
+
+
+def _has_left_out(replicas: _Replicas) -> bool:
+    """Return whether our mappings name records that came from the target."""
+    return any(each.left_out_end for each in replicas.values())
 
 
 def _judge(

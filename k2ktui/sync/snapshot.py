@@ -265,6 +265,7 @@ class SnapshotReader:
             mapped=self._record.count_mapped(at),
             held_from=self._record.held_from(at),
             unusable_reason=unusable_reason,
+            left_out_end=gaps.left_out_end,
         )
 
 

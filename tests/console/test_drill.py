@@ -151,7 +151,7 @@ def test_a_planned_drill_whose_source_is_lost_offers_to_continue_without_it() ->
         await console.show()
         await console.sees("2 source-lost")
         await console.press("D")
-        await console.sees("only a planned drill continues as a disaster drill")
+        await console.sees("only a planned drill or a failback continues")
 
     watch(steps, stopped())
 
@@ -256,3 +256,16 @@ def test_the_report_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert json.loads(found[".json"])["id"] == rehearsed().id
     assert found[".md"].startswith(f"# Drill {rehearsed().id}: rehearse of")
     assert "shadow-groups" in found[".csv"]
+
+
+def test_a_failback_is_chosen_with_what_happens_to_uncopied_records() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N")
+        await console.until(lambda: isinstance(console.screen, DrillDialog), "a dialog")
+        await console.pilot.press(*["down"] * 6)
+        await console.sees("failback: copies uncopied records", "With the reverse pipeline's file.")
+        await console.press("enter")
+        await console.sees("Start a failback drill", "1 source-back: Finds out")
+        await console.press("escape")
+
+    watch(steps)

@@ -87,6 +87,7 @@ def read_on(work: Workload, left_out: frozenset[Identity] | set[Identity] = froz
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> None:
     begin(work)
     work.fail_over()
@@ -113,6 +114,7 @@ def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost: Workload) -> None:
     begin(lost)
     keep_commits(lost.flow.config)
@@ -158,6 +160,7 @@ def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_an_exported_tail_is_in_files_and_stays_on_the_old_source(
     work: Workload, tmp_path: Path
 ) -> None:
@@ -187,6 +190,7 @@ def test_an_exported_tail_is_in_files_and_stays_on_the_old_source(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_discarded_tail_is_never_copied_and_an_abort_takes_that_back(work: Workload) -> None:
     tail = leave_a_tail(work)
     before = work.flow.open_mappings(*clusters(work)).positions()
@@ -234,6 +238,7 @@ STEPS = (
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_killed_at_every_step_it_continues_where_it_was(work: Workload) -> None:
     tail = leave_a_tail(work)
     options = ("--frozen", "1", "--wait", "30", "--watch", "10", "--accept", ",".join(CATALOG))
