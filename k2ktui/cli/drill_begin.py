@@ -170,7 +170,7 @@ FORWARD = click.option(
 @_FROZEN
 @_WAIT
 @_WATCH
-@_ACCEPT
+@ACCEPT
 @YES_TO
 @_DRY_RUN
 @unlock_option

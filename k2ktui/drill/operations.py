@@ -18,19 +18,13 @@ import psutil
 
 from k2ktui import __version__
 from k2ktui.drill.operator import Operator
-from k2ktui.drill.phases.moves import restore_offsets
-from k2ktui.drill.phases.shadow import delete_shadow_groups
-from k2ktui.drill.phases.source import restore_acls, restore_quotas
 from k2ktui.drill.phases.source_back import find_last_failover
-from k2ktui.drill.phases.tail import restore_positions, restore_tail
-from k2ktui.drill.phases.target import restore_job
-from k2ktui.drill.release import restore_fences, restore_started_job
+from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.drill import (
-    Change,
     ChangeKind,
     ChangeStatus,
     Drill,
@@ -237,7 +231,7 @@ def abort_drill(
         for change in changes_to_restore(session.drill):
             failpoint(f"drill-restore-{change.kind}")
             try:
-                found = _RESTORES[change.kind](session, change)
+                found = restore(session, change)
             except K2kError as error:
                 problems.append(f"{change.what}: {error.message}")
                 continue
@@ -255,41 +249,6 @@ def abort_drill(
             )
         finish_drill(session, DrillStatus.ABORTED)
     return session.drill
-
-
-def _restore_acls(session: Session, change: Change) -> list[str]:
-    restore_acls(session, change)
-    return []
-
-
-def _restore_quotas(session: Session, change: Change) -> list[str]:
-    restore_quotas(session, change)
-    return []
-
-
-def _restore_shadow(session: Session, _: Change) -> list[str]:
-    delete_shadow_groups(session)
-    return []
-
-
-def _restore_epochs(session: Session, _: Change) -> list[str]:
-    """Do nothing: a start takes over, and is allowed again as soon as the drill is aborting."""
-    del session
-    return []
-
-
-_RESTORES: dict[ChangeKind, Callable[[Session, Change], list[str]]] = {
-    ChangeKind.ACLS: _restore_acls,
-    ChangeKind.QUOTAS: _restore_quotas,
-    ChangeKind.SHADOW_GROUPS: _restore_shadow,
-    ChangeKind.OFFSETS: restore_offsets,
-    ChangeKind.JOB: restore_job,
-    ChangeKind.EPOCHS: _restore_epochs,
-    ChangeKind.TAIL: restore_tail,
-    ChangeKind.POSITIONS: restore_positions,
-    ChangeKind.RELEASE: restore_fences,
-    ChangeKind.STARTED_JOB: restore_started_job,
-}
 
 
 def release_replicator(

@@ -13,7 +13,8 @@ from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change_of, put_change
 from k2ktui.errors import K2kError, Refused
-from k2ktui.jobs.manager import Job, StopMode, find_job, start_job, stop_job, this_host
+from k2ktui.jobs.local_jobs import Job, find_job, this_host
+from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.text import safe_text

@@ -265,7 +265,9 @@ def test_a_failback_is_chosen_with_what_happens_to_uncopied_records() -> None:
         await console.pilot.press(*["down"] * 6)
         await console.sees("failback: copies uncopied records", "With the reverse pipeline's file.")
         await console.press("enter")
-        await console.sees("Start a failback drill", "1 source-back: Finds out")
+        await console.sees(
+            "Start a failback drill", "14 phases: source-back, tail", "--tail replay"
+        )
         await console.press("escape")
 
     watch(steps)
