@@ -1,4 +1,4 @@
-"""Take back what a drill has changed: one function for each kind of change."""
+"""Restore what a drill has changed: one function for each kind of change."""
 
 from __future__ import annotations
 
