@@ -18,8 +18,8 @@ from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.drill import DrillOptions, Fence
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import describe_phase
-from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.drill_tail import TailChoice
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_text
