@@ -97,6 +97,20 @@ def test_a_partition_lists_no_mapping_beyond_its_position() -> None:
     drive(flow, made, size=(100, 40))
 
 
+def test_a_gap_between_mapping_ranges_is_shown() -> None:
+    made = usual()
+    at = SourcePartition("payments", 1)
+    made.mapped[at] = replace(made.mapped[at], ranges=((90, 97, 10), (100, 107, 8), (115, 115, 5)))
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2", "slash", *"payments-1", "enter", "enter")
+        assert console.line("115 →").rstrip().endswith("5 records  gap of 7 before")
+        for source in ("90 →", "100 →"):
+            assert "gap" not in console.line(source)
+
+    drive(flow, made)
+
+
 def test_groups_by_group_and_by_partition() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("3")

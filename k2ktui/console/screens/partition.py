@@ -41,8 +41,9 @@ class PartitionScreen(ConsoleScreen):
         offset: dark where offsets translate exactly, empty where they do not. ^ marks the
         replicated position.
 
-        A range maps records from a source offset on to consecutive target offsets. e exports the
-        ranges that are held in memory.
+        A range maps records from a source offset on to consecutive target offsets. A gap before it
+        are source offsets without a copied record: transaction markers, aborted or compacted
+        records. e exports the ranges that are held in memory.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [CHART_WINDOW]
@@ -184,11 +185,14 @@ def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
     """Return the latest mapping ranges, newest first."""
     if not found:
         return [_fact("Ranges", "none in memory", Tone.MUTED)]
-    shown = list(found)[-min(most, _SHOWN_RANGES) :][::-1]
+    shown = range(max(0, len(found) - min(most, _SHOWN_RANGES)), len(found))
     lines: list[Line] = [_fact("Ranges", f"the last {len(shown)} of {len(found):,} in memory")]
-    for source, target, count in shown:
+    for number in reversed(shown):
+        source, target, count = found[number]
         text = f"  {source:>15,} → {target:>15,}  {counted(count, 'record'):>17}"
-        lines.append((Cell(text, Tone.PLAIN),))
+        before, _, length = found[number - 1] if number else (source, 0, 0)
+        gap = source - before - length
+        lines.append((Cell(text), *([Cell(f"  gap of {gap:,} before", Tone.MUTED)] if gap else [])))
     return lines
 
 
