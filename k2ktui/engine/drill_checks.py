@@ -29,6 +29,11 @@ class DrillKind(StrEnum):
         """Whether it moves the groups while both clusters are up."""
         return self in (DrillKind.PLANNED, DrillKind.FAILBACK)
 
+    @property
+    def noun(self) -> str:
+        """The kind in a sentence."""
+        return "rehearsal" if self is DrillKind.REHEARSE else f"{self} drill"
+
 
 class DrillPhase(StrEnum):
     """The phases of all kinds of drills, in their order; a kind may leave some out."""

@@ -59,8 +59,7 @@ def summarize(drill: Drill) -> list[str]:
 
 
 def _verdict(drill: Drill) -> str:
-    what = "rehearsal" if drill.kind is DrillKind.REHEARSE else f"{drill.kind} drill"
-    name = f"{what} of {safe_text(drill.pipeline)}"
+    name = f"{drill.kind.noun} of {safe_text(drill.pipeline)}"
     if drill.status is DrillStatus.ABORTED:
         return f"The {name} was aborted; what it had changed was restored."
     if drill.status is not DrillStatus.DONE:

@@ -173,6 +173,8 @@ def _times(drill: Drill, now_ms: int) -> Line:
     elapsed = duration(elapsed_ms(drill, now_ms) / 1000)
     rto = rto_ms(drill, now_ms)
     since = Cell(f"  {'took' if drill.is_over else 'since start'} {elapsed}")
+    if drill.kind is DrillKind.REHEARSE and not drill.is_over:
+        return (since,)
     if drill.kind is DrillKind.REHEARSE or rto is None:
         return (since, Cell(f", {tool_time(drill)} of the tool", Tone.MUTED))
     if drill.figures.first_record_ms is None:

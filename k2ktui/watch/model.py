@@ -321,10 +321,12 @@ class View:
     @property
     def failover(self) -> FailoverEstimate:
         """What a failover now would do."""
-        known, waiting = self.totals.groups is not None, self.waiting
+        known, waiting, gone = self.totals.groups is not None, self.waiting, self._deleted_unread
         return FailoverEstimate(
             groups=(
-                estimate_groups(_move(each, waiting[each.group]) for each in self.summaries)
+                estimate_groups(
+                    _move(each, waiting[each.group], gone[each.group]) for each in self.summaries
+                )
                 if known
                 else None
             ),
@@ -333,6 +335,17 @@ class View:
             unknown_partitions=self.totals.unknown,
             commits_at=self.commits_at,
         )
+
+    @property
+    def _deleted_unread(self) -> Counter[str]:
+        """Each group's unread records that the source has deleted, too: no failover loses them."""
+        skipping = [row for row in self.groups if row.skipped and row.source_offset is not None]
+        starts = {row.key: row.status.source_start for row in self.partitions} if skipping else {}
+        found: Counter[str] = Counter()
+        for row in skipping:
+            start = starts.get((row.topic, row.partition)) or 0
+            found[row.group] += min(row.skipped or 0, max(0, start - (row.source_offset or 0)))
+        return found
 
     def part(self, name: PartName) -> Part:
         """Return a part; an unread one if the view does not have it."""
@@ -344,12 +357,12 @@ class View:
         return None if taken is None else max(0.0, now - taken)
 
 
-def _move(group: GroupSummary, waiting: int) -> GroupMove:
+def _move(group: GroupSummary, waiting: int, gone: int) -> GroupMove:
     unmapped = group.bases.get(Basis.UNMAPPED, 0)
     checking = min(group.checking_unmapped, unmapped - waiting)
     return GroupMove(
         active=bool(group.source.members) or group.source.state not in EMPTY_STATES,
-        lost=group.moved_skips,
+        lost=max(0, group.moved_skips - gone),
         reread=group.moved_rereads,
         unmapped=unmapped - waiting - checking,
         waiting=waiting,

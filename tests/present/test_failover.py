@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from k2ktui.cli.status import status_object
+from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.present.failover import failover_lines, group_cells, loss_cells
 from k2ktui.present.formatting import UNICODE, Cell
@@ -88,3 +89,14 @@ def test_a_group_without_a_translation_is_not_called_safe() -> None:
     made.rows = [row for row in made.rows if row.basis is Basis.UNMAPPED]
     made.source_groups = {"archive": made.source_groups["archive"]}
     assert groups_of(made.view())["safe"] == 0
+
+
+def test_records_that_the_source_has_deleted_too_are_lost_without_a_failover() -> None:
+    made = losing()
+    (row,) = {(r.topic, r.partition): r for r in made.rows if r.group == "fulfilment"}.values()
+    at = SourcePartition(row.topic, row.partition)
+    assert row.source_offset is not None
+    made.starts[at] = row.source_offset + 5
+    assert groups_of(made.view())["lost_records"] == 7
+    made.starts[at] = row.source_offset + 40
+    assert groups_of(made.view())["losing"] == 0

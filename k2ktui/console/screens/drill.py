@@ -83,7 +83,7 @@ class DrillsScreen(OperationScreen):
                 who = (
                     f"{safe_text(drill.owner, 60)} acts on it" if acts else "no operator acts on it"
                 )
-                text = f"a {drill.kind} drill is {drill.status}: {who}"
+                text = f"a {drill.kind.noun} is {drill.status}: {who}"
                 return (Cell(text, Tone.WARN),)
         rehearsed = [
             drill.ended_ms / 1000
@@ -132,6 +132,6 @@ class DrillsScreen(OperationScreen):
         ]
         where = f"of the groups that match {options.groups}" if options.groups else "of all groups"
         name = self.session.pair.pipeline
-        title = f"Start a {kind} drill {safe_text(where, 60)}"
+        title = f"Start a {kind.noun} {safe_text(where, 60)}"
         if await self.app.push_screen_wait(Confirm(title, lines, name, "Start")):
             self.app.push_screen(DrillScreen(None, (kind, options)))

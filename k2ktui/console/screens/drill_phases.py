@@ -109,7 +109,7 @@ class DrillScreen(DrillChecklist):
             kind, options = self._start
             flow, files, may = self.flow, self.session.files, self.session.access
             self._run(
-                f"{kind} drill",
+                kind.noun,
                 lambda operator: operations.start_drill(flow, kind, options, files, may, operator),
                 cli_equivalent.drill(files, kind, options),
             )
