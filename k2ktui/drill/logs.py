@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time
 
 from confluent_kafka import IsolationLevel
@@ -15,10 +15,12 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.log.content import ContentReader, KafkaRecord
+from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.text import safe_text
 
 _NAMED = 3
 _AGE_S = 15.0
+_MARKERS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,12 @@ class SourceLogs:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._mappings = session.flow.open_mappings(session.source, session.target)
+        self._times = RecordTimeReader(session.source)
 
     def close(self) -> None:
         """Disconnect."""
         self._mappings.close()
+        self._times.close()
 
     def topics(self) -> list[str]:
         """Return the source's topics that are replicated, or are to be.
@@ -106,7 +110,24 @@ class SourceLogs:
                     high[name],
                 )
             )
-        return ends
+        return self._pass_markers(ends) if self._session.flow.is_mirror else ends
+
+    def _pass_markers(self, ends: list[SourceLogEnd]) -> list[SourceLogEnd]:
+        """Return the ends with positions behind markers of transactions at the end of a log.
+
+        MirrorMaker 2 stays before them, although it has copied every record.
+        """
+        behind = {
+            (e.at.topic, e.at.partition): max(e.start, e.position or 0) for e in ends if e.lag
+        }
+        self._times.times(behind, _MARKERS_S)
+        copied = self._times.exhausted
+        return [
+            replace(each, position=each.stable)
+            if (each.at.topic, each.at.partition) in copied
+            else each
+            for each in ends
+        ]
 
     def oldest_age_s(self, ends: Sequence[SourceLogEnd]) -> float | None:
         """Return the age in seconds of the oldest record that is not replicated.

@@ -30,6 +30,7 @@ from k2ktui.engine.drill import (
     Drill,
     DrillOptions,
     DrillStatus,
+    PhaseStatus,
     new_phases,
 )
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
@@ -243,12 +244,19 @@ def abort_drill(
                 unchanged="The rest was restored.",
                 hint=f"Repeat it: k2ktui drill abort {safe_text(drill_id)} -f FILE",
             )
+        if _was_stopped_by_hand(session):
+            problems.append("MirrorMaker 2 was stopped by hand: start it again")
         if problems:
             session.change_drill(
                 lambda drill: replace(drill, blockers=(*drill.blockers, *problems))
             )
         finish_drill(session, DrillStatus.ABORTED)
     return session.drill
+
+
+def _was_stopped_by_hand(session: Session) -> bool:
+    fenced = session.drill.record(DrillPhase.FENCE_REPLICATOR)
+    return session.flow.is_mirror and fenced.status is PhaseStatus.DONE
 
 
 def release_replicator(

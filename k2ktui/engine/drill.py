@@ -183,6 +183,22 @@ class DrillEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointEffect:
+    """What a group would read again or never read if it resumed at MirrorMaker 2's checkpoints.
+
+    Attributes:
+        reread, skipped: records, in the partitions where they are known.
+        unknown: number of partitions where they are not known.
+        without: number of partitions without a checkpoint; ``auto.offset.reset`` decides there.
+    """
+
+    reread: Count = 0
+    skipped: Count = 0
+    unknown: Number = 0
+    without: Number = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GroupResult:
     """What a drill found for one consumer group; None is unknown.
 
@@ -197,6 +213,8 @@ class GroupResult:
         joined: whether it joined on the target.
         first_ms: when it was first seen past its applied offset.
         note: what the operator should know.
+        checkpoints: effect of MirrorMaker 2's checkpoints, for comparison with ``reread`` and
+            ``skipped``; None if k2ktui copies.
     """
 
     group: Text
@@ -210,6 +228,7 @@ class GroupResult:
     joined: Flag | None = None
     first_ms: Millis | None = None
     note: Text = ""
+    checkpoints: CheckpointEffect | None = None
 
 
 @dataclass(frozen=True, slots=True)

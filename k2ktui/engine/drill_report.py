@@ -44,6 +44,7 @@ def summarize(drill: Drill) -> list[str]:
     lines.append(f"RTO: {_rto(drill)}")
     if drill.groups:
         lines.append(f"Groups: {_groups(drill.groups)}")
+        lines += _sum_checkpoints(drill.groups)
     if figures.content_compared:
         lines.append(
             f"Content: {figures.content_compared:,} records compared, "
@@ -108,6 +109,22 @@ def _groups(groups: Collection[GroupResult]) -> str:
     skipped = sum(each.skipped or 0 for each in groups)
     text = f"{len(groups):,}, {reread:,} records read again, {skipped:,} skipped"
     return text + (f", {unmapped:,} cannot be moved completely" if unmapped else "")
+
+
+def _sum_checkpoints(groups: Collection[GroupResult]) -> list[str]:
+    """Return a line on what MirrorMaker 2's checkpoints would do; none if k2ktui copies."""
+    found = [each.checkpoints for each in groups if each.checkpoints is not None]
+    if not found:
+        return []
+    text = (
+        f"{sum(each.reread for each in found):,} records read again, "
+        f"{sum(each.skipped for each in found):,} skipped"
+    )
+    if without := sum(each.without for each in found):
+        text += f", {counted(without, 'partition')} without a checkpoint"
+    if unknown := sum(each.unknown for each in found):
+        text += f", {unknown:,} of unknown effect"
+    return [f"With MirrorMaker 2's checkpoints instead: {text}"]
 
 
 def report_json(drill: Drill) -> dict[str, Any]:
@@ -213,6 +230,40 @@ def _tables(drill: Drill) -> Iterator[str]:
         if more > 0:
             yield f"| and {more:,} more | | | | | | | in the JSON report |"
         yield ""
+        yield from _checkpoints(drill.groups)
+
+
+def _checkpoints(groups: Collection[GroupResult]) -> Iterator[str]:
+    """Yield a table that compares MirrorMaker 2's checkpoints with k2ktui's positions."""
+    found = [(each, each.checkpoints) for each in groups if each.checkpoints is not None]
+    if not found:
+        return
+    yield "## Checkpoints of MirrorMaker 2"
+    yield ""
+    yield (
+        "| group | re-read by checkpoints | re-read by k2ktui | skipped by checkpoints "
+        "| skipped by k2ktui | partitions without a checkpoint | partitions of unknown effect |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for group, effect in found[:_LISTED_GROUPS]:
+        cells = (
+            _cell(group.group),
+            effect.reread,
+            _count(group.reread),
+            effect.skipped,
+            _count(group.skipped),
+            effect.without,
+            effect.unknown,
+        )
+        yield f"| {' | '.join(map(str, cells))} |"
+    more = len(found) - _LISTED_GROUPS
+    if more > 0:
+        yield f"| and {more:,} more | | | | | | in the JSON report |"
+    yield ""
+
+
+def _count(number: int | None) -> str:
+    return "—" if number is None else str(number)
 
 
 def _group(group: GroupResult) -> str:
@@ -220,8 +271,8 @@ def _group(group: GroupResult) -> str:
         _cell(group.group),
         group.partitions,
         group.unmapped,
-        "—" if group.reread is None else group.reread,
-        "—" if group.skipped is None else group.skipped,
+        _count(group.reread),
+        _count(group.skipped),
         group.compared,
         group.different,
         _cell(group.note),

@@ -53,7 +53,8 @@ _SENTENCES: Mapping[DrillPhase, str] = {
     DrillPhase.VERIFY: "Reads the committed offsets back, and compares the next record of every "
     "group." + _READS,
     DrillPhase.FENCE_REPLICATOR: "Stops the pipeline's job on this host, and raises the producer "
-    "epochs so that no driver anywhere can write for this pipeline.",
+    "epochs so that no driver anywhere can write for this pipeline. If MirrorMaker 2 copies: waits "
+    "until you have stopped it, and proves it.",
     DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
     "use it, and you cannot go back.",
     DrillPhase.WATCH_CLIENTS: "Watches the groups start on the target." + _READS,

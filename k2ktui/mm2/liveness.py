@@ -1,8 +1,9 @@
-"""Detects whether a dedicated MirrorMaker 2 still runs, from its traces on the target cluster.
+"""Detects whether MirrorMaker 2 still runs, from its traces on the target cluster.
 
 A dedicated MirrorMaker 2 has no API. While it runs, its workers are members of their group, it
 writes heartbeats, and it stores positions. A process that hangs or was killed remains a group
-member until the session timeout, so it is not considered stopped too early.
+member until the session timeout, so it is not considered stopped too early. The workers of Kafka
+Connect may run other connectors; they keep the state of each one in a topic.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from k2ktui.kafka.control_reader import require_offsets
 from k2ktui.kafka.groups import ConsumerGroupClient
 from k2ktui.kafka.properties import wire
 from k2ktui.log.content import ContentReader
+from k2ktui.mm2.connector_states import read_connector_states
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.formats import (
     PARTITION,
@@ -28,12 +30,17 @@ from k2ktui.mm2.formats import (
     read_heartbeat,
 )
 from k2ktui.mm2.policy import HEARTBEATS
+from k2ktui.mm2.resources import ConnectorReference
+from k2ktui.sync.flow import CopierObservation
 from k2ktui.text import safe_text
 
 _OPEN_S = 10.0
 _READ_S = 10.0
 _LEAST_S = 3.0
 _POLL_S = 0.25
+_NAME = "MirrorMaker 2"
+_NO_POSITION = f"no position was stored for {_LEAST_S:g} s"
+_BEATS = "it writes heartbeats"
 
 
 def find_signs_of_life(flow: FlowProperties, target: Cluster) -> list[str]:
@@ -48,10 +55,65 @@ def find_signs_of_life(flow: FlowProperties, target: Cluster) -> list[str]:
     if found:
         return found
     before = _ends(flow, target)
-    until = monotonic() + max(_LEAST_S, 3 * flow.seconds("emit.heartbeats.interval.seconds", 1))
+    until = monotonic() + _watched_s(flow)
     while monotonic() < until:
         sleep(_POLL_S)
     return _group(flow) or _written_since(flow, target, before)
+
+
+def observe_copier(flow: FlowProperties, target: Cluster) -> CopierObservation:
+    """Return whether a flow's MirrorMaker 2 runs, dedicated or on Kafka Connect.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target did not answer.
+    """
+    if flow.connector is not None:
+        return _observe_connectors(flow, flow.connector, target)
+    signs = find_signs_of_life(flow, target)
+    group = safe_text(flow.worker_group)
+    return CopierObservation(
+        _NAME,
+        tuple(signs),
+        f"its workers' group {group} has no members, and for {_watched_s(flow):g} s it wrote no "
+        "heartbeat and stored no position",
+        "",
+        f"Stop every process that was started with {safe_text(flow.file)}, on all hosts; a killed "
+        "one counts as running for its session timeout, 10 s by default.",
+    )
+
+
+def _observe_connectors(
+    flow: FlowProperties, connector: ConnectorReference, target: Cluster
+) -> CopierObservation:
+    signs, evidence, unproven = _read_states(flow, connector, target)
+    if not signs and flow.connect_offsets_topic:
+        before = _ends(flow, target)
+        sleep(_LEAST_S)
+        # Its heartbeat connector may run on: it neither copies nor commits.
+        signs = tuple(sign for sign in _written_since(flow, target, before) if sign != _BEATS)
+        evidence = "; ".join(filter(None, (evidence, _NO_POSITION)))
+    return CopierObservation(_NAME, signs, evidence, unproven, connector.how_to_stop)
+
+
+def _read_states(
+    flow: FlowProperties, connector: ConnectorReference, target: Cluster
+) -> tuple[tuple[str, ...], str, str]:
+    """Return which connectors run, how that is known, and why it is not; two of them empty."""
+    topic, group = flow.worker.get("status.storage.topic", ""), safe_text(flow.worker_group)
+    names, file = ", ".join(map(safe_text, connector.writers)), safe_text(flow.file)
+    if not topic:
+        needed = "the status.storage.topic of the Connect workers, which says whether"
+        return (), "", f"{file} does not name {needed} {names} run"
+    states = read_connector_states(target, topic, connector.writers)
+    if states.running and group and not _group(flow):
+        why = f"the workers were killed, or the group.id in {file} is another one"
+        running = "; ".join(states.running)
+        return (), "", f"{running}, but the workers' group {group} has no members: {why}"
+    if states.unknown and not states.running:
+        missing = ", ".join(map(safe_text, states.unknown))
+        why = f"deleted, or {file} names another one"
+        return (), "", f"{safe_text(topic)} has no state of {missing}: {why}"
+    return states.running, f"{safe_text(topic)} says that {names} are stopped", ""
 
 
 def require_stopped(flow: FlowProperties, target: Cluster, unchanged: str) -> None:
@@ -70,6 +132,10 @@ def require_stopped(flow: FlowProperties, target: Cluster, unchanged: str) -> No
             "(connect-mirror-maker.sh), on all hosts; a killed process counts as "
             "running for its session timeout, 10 s by default.",
         )
+
+
+def _watched_s(flow: FlowProperties) -> float:
+    return max(_LEAST_S, 3.0 * flow.seconds("emit.heartbeats.interval.seconds", 1))
 
 
 def _group(flow: FlowProperties) -> list[str]:
@@ -113,7 +179,7 @@ def _written_since(
     for (topic, number), read in zip(grown, stretches, strict=True):
         for record in read.records.values():
             if topic == HEARTBEATS and number == PARTITION and _beats(flow, record.key):
-                signs.add("it writes heartbeats")
+                signs.add(_BEATS)
             if topic == flow.connect_offsets_topic and _stores(flow, record.key, record.value):
                 signs.add("it stores positions")
         if read.unread:

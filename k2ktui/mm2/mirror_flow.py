@@ -15,10 +15,11 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.audit import CheckpointAuditor
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.importing import not_expressible, pipeline_document
+from k2ktui.mm2.liveness import observe_copier
 from k2ktui.mm2.mirror_mappings import MirrorMappings
 from k2ktui.mm2.positions import reset_notes
 from k2ktui.mm2.settings import load_settings
-from k2ktui.sync.flow import Flow
+from k2ktui.sync.flow import CopierObservation, Flow
 
 PATH = "mirrormaker2"
 
@@ -66,6 +67,10 @@ class MirrorFlow(Flow):
     def open_mappings(self, source: Cluster, target: Cluster) -> MirrorMappings:
         """Return MirrorMaker 2's offset syncs as the source."""
         return MirrorMappings(self.properties, self.config, source, target)
+
+    def observe_copier(self, target: Cluster) -> CopierObservation:
+        """Return whether MirrorMaker 2 copies, as its traces on the target show."""
+        return observe_copier(self.properties, target)
 
     def open_auditor(self) -> CheckpointAuditor:
         """Return the auditor of MirrorMaker 2's checkpoints."""

@@ -13,7 +13,7 @@ Forms, in YAML or JSON, also several in one file or in a ``List``:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from k2ktui.config.javaprops import Property
 from k2ktui.config.problems import Problem, format_path
@@ -129,6 +129,7 @@ class _ResourceReader:
         self._found = ResourceProperties()
         self._aliases: dict[str, None] = {}
         self._connectors: list[_Connector] = []
+        self._checkpoints: dict[str, str] = {}
         self._workers: dict[str, Settings] = {}
 
     def add_workers(self, resource: Node) -> None:
@@ -152,6 +153,9 @@ class _ResourceReader:
         for connector in self._connectors:
             self._add_flow(connector)
         found = self._found
+        for flow, name in self._checkpoints.items():
+            if flow in found.connectors:
+                found.connectors[flow] = replace(found.connectors[flow], checkpoints=name)
         if self._aliases:
             mark = next(iter(found.properties.values())).mark
             found.properties["clusters"] = Property(", ".join(self._aliases), mark)
@@ -302,6 +306,8 @@ class _ResourceReader:
                 return
             self._found.connectors[flow] = connector.reference
             properties[f"{flow}.enabled"] = Property("true", mark)
+        elif connector.role == CHECKPOINT:
+            self._checkpoints[flow] = connector.reference.name
         for key, value in settings.items():
             self._set(flow, key, value, connector.role)
         self._set_worker(target, connector)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from k2ktui.errors import ConfigError
@@ -76,11 +76,30 @@ class ConnectorReference:
         name: its name on Connect.
         resource: the Strimzi resource that defines it; None for a connector's JSON.
         left_out: keys of the resource that are not settings of the connector.
+        checkpoints: name of the flow's MirrorCheckpointConnector; "" if the file has none.
     """
 
     name: str
     resource: StrimziResource | None = None
     left_out: tuple[str, ...] = ()
+    checkpoints: str = ""
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """The connectors that write copies and offsets of groups."""
+        return (self.name, self.checkpoints) if self.checkpoints else (self.name,)
+
+    @property
+    def how_to_stop(self) -> str:
+        """What the operator does to stop them, as a sentence."""
+        names = " and ".join(map(safe_text, self.writers))
+        if self.resource is None:
+            return f"Stop {names} on Kafka Connect: PUT /connectors/NAME/stop."
+        places = [self.resource]
+        if self.resource.kind == CONNECTOR:  # each connector has a resource of its name
+            places = [replace(self.resource, name=name) for name in self.writers]
+        commands = "; ".join(f"kubectl edit {place.selector}" for place in places)
+        return f"Set state: stopped for {names}: {commands}."
 
     @property
     def url(self) -> str:

@@ -38,10 +38,15 @@ class RecordTimeReader:
 
     Args:
         cluster: the cluster, connected to with its consumer properties.
+
+    Attributes:
+        exhausted: the partitions of the last call without a committed record from their offset to
+            the last stable offset, such as those that end with the marker of a transaction.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.exhausted: frozenset[Partition] = frozenset()
         self._open: tuple[Loop, Wire] | None = None
 
     def times(self, where: Mapping[Partition, int], timeout: float) -> dict[Partition, float]:
@@ -54,6 +59,7 @@ class RecordTimeReader:
         Returns:
             Timestamps in epoch seconds.
         """
+        self.exhausted = frozenset()
         if not where:
             return {}
         search = _Search(where, monotonic() + timeout)
@@ -63,6 +69,7 @@ class RecordTimeReader:
             self.close()
         else:
             loop.run(lambda: search.run(connection))
+        self.exhausted = frozenset(search.exhausted)
         return search.found
 
     def close(self) -> None:
@@ -88,6 +95,7 @@ class RecordTimeReader:
 class _Search:
     def __init__(self, where: Mapping[Partition, int], until: float) -> None:
         self.found: dict[Partition, float] = {}
+        self.exhausted: set[Partition] = set()
         self._offsets = dict(where)
         self._until = until
 
@@ -154,7 +162,16 @@ class _Search:
         offset = self._offsets.get(at)
         if part.error_code in _HOPELESS:
             self._offsets.pop(at, None)
-        if offset is None or part.error_code or not part.records:
+        if offset is None or part.error_code:
+            return
+        self._find_record(at, offset, part)
+        if self._offsets.get(at, -1) >= part.last_stable_offset >= 0:
+            self.exhausted.add(at)
+            del self._offsets[at]
+
+    def _find_record(self, at: Partition, offset: int, part: Any) -> None:
+        """Take the timestamp of the first record, or advance the offset."""
+        if not part.records:
             return
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         filter_ = AbortedTransactions(aborted)

@@ -43,6 +43,25 @@ class GroupAuditor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class CopierObservation:
+    """Whether another program copies, as its traces on the target show.
+
+    Attributes:
+        name: the program.
+        signs: what shows that it copies; empty if nothing does.
+        evidence: what was looked at.
+        unproven: why it may copy although nothing shows it; "" if it is proven to be stopped.
+        how_to_stop: what the operator does, as a sentence.
+    """
+
+    name: str
+    signs: tuple[str, ...]
+    evidence: str
+    unproven: str
+    how_to_stop: str
+
+
+@dataclass(frozen=True, slots=True)
 class Flow(ABC):
     """What is copied, how its mappings are read, and what k2ktui may write.
 
@@ -74,6 +93,14 @@ class Flow(ABC):
     def is_mirror(self) -> bool:
         """Whether MirrorMaker 2 copies."""
         return False
+
+    def observe_copier(self, target: Cluster) -> CopierObservation | None:
+        """Watch for some seconds whether the other program copies; None if it leaves no traces.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        return None
 
     @abstractmethod
     def open_auditor(self) -> GroupAuditor | None:

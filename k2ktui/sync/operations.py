@@ -70,9 +70,18 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
         ConnectionFailed, TimedOut, Refused: as for ``SnapshotReader.take``.
     """
     snapshot = take_snapshot(flow)
+    return plan_snapshot(snapshot, options, files), reading_notes(snapshot)
+
+
+def plan_snapshot(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:
+    """Plan with a snapshot that was taken before; arguments as for :func:`create_plan`.
+
+    Raises:
+        ConfigError: a pattern of the options matches nothing.
+    """
     require_match(options.group, snapshot.source.keys(), "group")
     require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
-    return make_pipeline_plan(snapshot, options, files), reading_notes(snapshot)
+    return make_pipeline_plan(snapshot, options, files)
 
 
 def apply_plan(

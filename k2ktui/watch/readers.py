@@ -127,6 +127,14 @@ class SourceReader:
         high = self._cluster.offsets(where, OffsetSpec.latest())
         ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         held = self._held_back.read(high, ends)
+        ages = self._ages(positions, starts, ends)
+        # MirrorMaker 2 stays before a marker at the end, although it has copied every record.
+        positions = {
+            at: replace(p, offset=ends[at.topic, at.partition])
+            if (at.topic, at.partition) in self._peek.exhausted
+            else p
+            for at, p in positions.items()
+        }
         return SourceFacts(
             taken_at=time.time(),
             cluster=about,
@@ -134,7 +142,7 @@ class SourceReader:
             ends={SourcePartition(*at): offset for at, offset in ends.items()},
             topic_ids={name: topic.topic_id for name, topic in topics.items()},
             partitions=tuple(SourcePartition(*at) for at in where),
-            ages=self._ages(positions, starts, ends),
+            ages=ages,
             truncated=frozenset(
                 at
                 for at, p in positions.items()

@@ -14,6 +14,7 @@ from k2ktui.engine.drill import (
     Change,
     ChangeKind,
     ChangeStatus,
+    CheckpointEffect,
     Drill,
     DrillEvent,
     DrillFigures,
@@ -82,7 +83,14 @@ checks = st.builds(
     hint=texts,
     seconds=st.floats(0, 1e6),
 )
-groups = st.builds(GroupResult, group=texts, reread=st.none() | counts, note=texts)
+effects = st.builds(CheckpointEffect, reread=counts, without=st.integers(0, 9))
+groups = st.builds(
+    GroupResult,
+    group=texts,
+    reread=st.none() | counts,
+    note=texts,
+    checkpoints=st.none() | effects,
+)
 kinds = st.sampled_from(sorted(PHASES))
 
 
@@ -301,6 +309,23 @@ def test_the_summary_is_in_the_first_ten_lines() -> None:
     top = report_markdown(drill).splitlines()[:10]
     for word in ("RPO: 7 records", "RTO:", "Groups: 1", "Content: 12", "Checks: 1 pass", "Begun"):
         assert any(word in line for line in top), (word, top)
+
+
+def test_the_report_compares_checkpoints_with_exact_positions() -> None:
+    effects = {"payments": CheckpointEffect(4_075, 1), "search": CheckpointEffect(0, 0, 1, 2)}
+    results = [GroupResult(g, 3, reread=0, skipped=0, checkpoints=e) for g, e in effects.items()]
+    drill = ended(make(DrillKind.REHEARSE, groups=tuple(results)))
+    text = report_markdown(drill)
+    assert (
+        "- With MirrorMaker 2's checkpoints instead: 4,075 records read again, 1 skipped, "
+        "2 partitions without a checkpoint, 1 of unknown effect"
+    ) in text.splitlines()[:10]
+    assert "| payments | 4075 | 0 | 1 | 0 | 0 | 0 |" in text.splitlines()
+    assert "| search | 0 | 0 | 0 | 0 | 2 | 1 |" in text.splitlines()
+    found = {each["group"]: each["checkpoints"] for each in report_json(drill)["groups"]}
+    assert found["payments"] == {"reread": 4_075, "skipped": 1, "unknown": 0, "without": 0}
+    copied = report_markdown(ended(make(DrillKind.REHEARSE, groups=(GroupResult("payments"),))))
+    assert "checkpoint" not in copied
 
 
 def test_the_report_is_markdown_without_broken_paragraphs() -> None:

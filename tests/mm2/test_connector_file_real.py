@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
+from k2ktui.console.session import Session
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.mm2.flow_files import read_flow
+from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import CopierObservation
+from k2ktui.watch.poller import MIN_INTERVAL_S, describe_pair, open_poller
 from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.console import ConsoleDriver, drive_session
 from tests.support.kafka import (
     commit_offsets,
     create_topic,
@@ -23,6 +31,7 @@ from tests.support.kafka import (
 )
 from tests.support.mirrormaker import ConnectWorker, MirrorConnectors
 from tests.support.pipeline import Pipeline
+from tests.support.tmux import TMUX, Tmux
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE = 200.0
@@ -66,7 +75,11 @@ def site(
             {
                 "name": name,
                 "config": worker.ask("GET", f"/connectors/{name}/config"),
-                "worker": {"offset.storage.topic": worker.offsets_topic, "group.id": "x"},
+                "worker": {
+                    "offset.storage.topic": worker.offsets_topic,
+                    "status.storage.topic": worker.status_topic,
+                    "group.id": worker.group,
+                },
             }
             for name in names
         ]
@@ -126,6 +139,49 @@ def test_commands_read_it(site: Site, form: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     k2ktui("plan", "-f", file, "-o", plan)
     k2ktui("sync", "-f", file, "--once")
+    report = k2ktui_json("drill", "rehearse", "-f", file)
+    (group,) = report["groups"]
+    assert (group["reread"], group["different"]) == (0, 0)
+    assert group["checkpoints"]["without"] == group["checkpoints"]["unknown"] == 0
+
+
+def test_the_console_opens_a_strimzi_file(site: Site) -> None:
+    """Lag, groups and MirrorMaker 2's checkpoints; a rehearsal by keyboard."""
+    flow, _ = read_flow((str(site.yaml),))
+    session = Session(
+        open_poller(flow, MIN_INTERVAL_S), describe_pair(flow), flow, [str(site.yaml)]
+    )
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees("MirrorMaker 2 copies", "Lag", "0 records")
+        await console.press("3")
+        await console.sees(site.group, "exact", "by MM2")
+        await console.press("8")
+        await console.press("N")
+        await console.sees("New drill")
+        await console.press("enter")
+        await console.confirm(flow.config.name)
+        await console.sees("5 report", "done rehearse")
+        await console.press("v")
+        await console.sees("Report of drill", "With MirrorMaker 2's checkpoints instead:")
+
+    drive_session(session, steps, (120, 40))
+
+
+@pytest.mark.skipif(TMUX is None, reason="there is no tmux")
+def test_the_console_opens_a_strimzi_file_in_a_terminal(site: Site, tmp_path: Path) -> None:
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "k2ktui", "-f", str(site.yaml), "--interval", "2"]
+    with Tmux(command, env, (120, 40)) as tmux:
+        tmux.sees("Overview", "MirrorMaker 2", "0 records")
+        tmux.press("3")
+        tmux.sees(site.group, "exact")
+        tmux.press("m")
+        tmux.sees("MM2 re-read")
+        tmux.press("q", "8")
+        tmux.sees("Drill")
+        tmux.press("Q")
+        tmux.sees("ENDED 0")
 
 
 def test_positions_are_shown_and_changed_through_connect(site: Site) -> None:
@@ -163,3 +219,37 @@ def test_it_is_imported_and_taken_over_from(site: Site, tmp_path: Path) -> None:
         lambda: k2ktui_json("mm2", "takeover", *where, "--dry-run")["partitions"], "stopped"
     )
     assert [row["position"] for row in rows] == [RECORDS]
+
+
+def observe(file: Path) -> CopierObservation:
+    flow = load_mirror(str(file))[0]
+    return flow.observe_copier(target_cluster(flow.config))
+
+
+def test_what_shows_that_its_connectors_are_stopped(site: Site, tmp_path: Path) -> None:
+    """The workers' status topic; without it, and with another group, nothing is proven."""
+    checkpoints = site.mirror.checkpoint_connector
+    site.worker.ask("PUT", f"/connectors/{site.mirror.source_connector}/resume")
+    site.worker.ask("PUT", f"/connectors/{checkpoints}/resume")
+    for name in (site.mirror.source_connector, checkpoints):
+        eventually(lambda n=name: site.worker.runs(n), f"{name} runs")  # type: ignore[misc]
+    signs = "; ".join(observe(site.json).signs)
+    assert f"connector {site.mirror.source_connector} is RUNNING" in signs
+    assert f"connector {checkpoints} is RUNNING" in signs
+    site.worker.ask("PUT", f"/connectors/{site.mirror.source_connector}/stop")
+    eventually(
+        lambda: all(checkpoints in sign for sign in observe(site.json).signs), "one is stopped"
+    )
+    assert observe(site.json).signs
+    site.worker.ask("PUT", f"/connectors/{checkpoints}/stop")
+    eventually(lambda: not observe(site.json).signs, "both are stopped")
+    seen = observe(site.json)
+    assert site.worker.status_topic in seen.evidence and not seen.unproven
+    assert checkpoints in seen.how_to_stop
+    (name,) = {each["name"] for each in json.loads(site.json.read_text())} - {checkpoints}
+    bare = tmp_path / "bare.json"
+    config = site.worker.ask("GET", f"/connectors/{name}/config")
+    bare.write_text(json.dumps({"name": name, "config": config}))
+    assert "does not name the status.storage.topic" in observe(bare).unproven
+    # The resources have other names than the connectors, as Kubernetes needs them in lower case.
+    assert f"{site.worker.status_topic} has no state of" in observe(site.yaml).unproven

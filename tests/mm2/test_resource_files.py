@@ -126,6 +126,7 @@ def test_a_mirror_maker_resource() -> None:
     assert flow.worker_group == "mirrormaker2-cluster"
     assert flow.connector is not None
     assert flow.connector.name == "east->west.MirrorSourceConnector"
+    assert flow.connector.checkpoints == "east->west.MirrorCheckpointConnector"
     assert flow.connector.resource == StrimziResource(
         "kafkamirrormaker2", "mm", "kafka", "/spec/mirrors/0", "/sourceCluster", "mm"
     )
@@ -264,6 +265,11 @@ def test_connectors_of_a_flow_are_joined() -> None:
         found = read(yaml.safe_dump_all(documents))
         flow = found.flow()
         assert flow.topics.includes == ("orders",) and flow.groups.includes == ("x",)
+        assert flow.connector is not None and flow.connector.writers == ("any-name", "b")
+        assert flow.connector.how_to_stop == (
+            "Set state: stopped for any-name and b: kubectl edit kafkaconnector any-name; "
+            "kubectl edit kafkaconnector b."
+        )
         differing = [note for note in found.notes if "differs between the connectors" in note]
         assert len(differing) == 2 and "mm.yaml:" in differing[0]
 

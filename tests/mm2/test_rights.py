@@ -38,11 +38,12 @@ TOPIC, GROUP, TRANSACTIONS = (
     ResourceType.GROUP,
     ResourceType.TRANSACTIONAL_ID,
 )
-READ, WRITE = AclOperation.READ, AclOperation.WRITE
+READ, WRITE, DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE
 # Marks of the page, by what a user may do on the target.
 MAY = {
     "look": ("mm2 look",),
     "move": ("mm2 look", "mm2 move"),
+    "drill": ("mm2 look", "mm2 move", "mm2 drill"),
     "offsets": ("mm2 look", "mm2 offsets"),
     "take": ("mm2 look", "target rights"),
     "publish": ("target rights", "mm2 publish"),
@@ -72,6 +73,8 @@ SET = ("mm2", "offsets", "set", "--yes", "TOPIC:0:5")
 PUBLISH = ("mm2", "publish", "--once")
 NO_TOPIC, NO_COMMIT = "there is no topic", "lacks Read on the group"
 NO_WRITE = "Grant the principal Describe and Write on the topic"
+REHEARSE = ("drill", "rehearse")
+NO_DRILL, NO_DELETE = "may not use the transactional id", "Grant the target principal Delete"
 NO_ID = "may not use transactional id"
 LACKS = [
     Lack("no-syncs", "look", "source", READ, TOPIC, "SYNCS", ("groups",), NO_TOPIC, 0),
@@ -83,6 +86,8 @@ LACKS = [
     ),
     Lack("no-ids", "take", "target", WRITE, TRANSACTIONS, "NAME.", TAKE_OVER, NO_ID),
     Lack("no-copies", "take", "target", READ, TOPIC, "COPY", TAKE_OVER, "may not read it"),
+    Lack("no-drills", "drill", "target", WRITE, TRANSACTIONS, "FLOW.", REHEARSE, NO_DRILL),
+    Lack("no-delete", "drill", "target", DELETE, GROUP, "FLOW.drill.", REHEARSE, NO_DELETE),
     Lack("no-publish", "publish", "target", WRITE, TOPIC, "CHECKPOINTS", PUBLISH, NO_WRITE),
 ]
 
@@ -113,6 +118,8 @@ class Site:
             "A.checkpoints.internal": [self.flow.checkpoints_topic],
             "mm2-offsets.A.internal": [self.flow.connect_offsets_topic],
             "mm2-offset-syncs.B.internal": [self.flow.offset_syncs_topic],
+            "A->B.": [f"{self.flow}."],
+            "A->B.drill.": [f"{self.flow}.drill."],
         }
         with self.maker:
             eventually(self._copied, "everything is copied, and checkpoints are written", 300)
@@ -232,6 +239,16 @@ def test_moving(site: Site) -> None:
     assert set(committed(site.target.node, site.group).values()) == {130, 299}
 
 
+def test_drills(site: Site) -> None:
+    """MirrorMaker 2 is stopped, which is a finding; the shadow groups are tried."""
+    rehearsed = site.run("drill", *REHEARSE, "--json")
+    assert rehearsed.code == 1 and "authoriz" not in rehearsed.out + rehearsed.err, rehearsed
+    (group,) = rehearsed.json["groups"]
+    assert group["compared"] > 0 and group["checkpoints"]["without"] == 0, group
+    shadows = [phase for phase in rehearsed.json["phases"] if phase["phase"] == "shadow-groups"]
+    assert [phase["findings"] for phase in shadows] == [[]], rehearsed
+
+
 def test_offsets(site: Site) -> None:
     shown = site.run("offsets", "mm2", "offsets", "show", "--json")
     assert shown.code == 0, shown
@@ -261,6 +278,8 @@ def test_a_right_that_is_missing_is_reported(site: Site, lack: Lack) -> None:
         "CHECKPOINTS": "east.checkpoints.internal" if lack.may == "publish" else checkpoints,
         "OFFSETS": site.flow.connect_offsets_topic,
         "COPY": site.copy,
+        "FLOW.": f"{site.flow}.",
+        "FLOW.drill.": f"{site.flow}.drill.",
         "NAME.": f"{site.called(lack.user)}.",
     }.get(lack.name, lack.name)
     taken = False

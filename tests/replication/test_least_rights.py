@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from k2ktui.kafka.properties import load_checked
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from tests.support.acls import Grant, documented, read_command, renamed
+from tests.support.both_ways import ENABLED
 from tests.support.kafka import (
     TIMEOUT,
     Out,
@@ -23,6 +25,7 @@ from tests.support.kafka import (
     commit_offsets,
     create_topic,
     end_offsets,
+    eventually,
     produce,
     read_all,
     unique_name,
@@ -58,7 +61,7 @@ def lacking(operation: AclOperation, what: str) -> str:
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     """Source and target, whose users have no rights but those that a test grants."""
     directory = tmp_path_factory.mktemp("rights")
-    users = [USER, "reader", "partial", *(lacking(*each) for each in LACKING)]
+    users = [USER, "reader", "partial", "forth", "back", *(lacking(*each) for each in LACKING)]
 
     def started(name: str) -> SecureNode:
         return start_secure_node(directory / name, {u: f"{name}-{u}-secret" for u in users})
@@ -337,3 +340,42 @@ def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
 
 def test_the_control_topics_are_those_of_the_page() -> None:
     assert f"`{COMMIT_TOPIC}`, `{MAPPING_TOPIC}`" in PAGE.read_text()
+
+
+def test_both_directions(sites: Sites, tmp_path: Path) -> None:
+    """Reading what the opposite pipeline writes on the source, and nothing else."""
+    forth, back = sites, sites[::-1]
+    topic = unique_name("both")
+    for secure, origin in zip(sites, "ab", strict=True):
+        create_topic(secure.node, topic)
+        produce(secure.node, topic, [b"%s-%d" % (origin.encode(), n) for n in range(100)])
+    pipes = {}
+    for user, (source, target) in (("forth", forth), ("back", back)):
+        directory = tmp_path / user
+        directory.mkdir()
+        pipe = pipeline((source, target), directory, [topic], (user, user), **ENABLED)
+        grant_source(source, user, topic)
+        grant_target(target, user, pipe.name, topic)
+        pipes[user] = pipe
+    commits, mappings = documented(PAGE, "both directions")
+    refused = pipes["forth"].catch_up(code=5).err.read_text()
+    assert commits.name in refused and "Read" in refused, refused
+    assert read_all(sites[1].node, topic) and len(read_all(sites[1].node, topic)) == 100
+
+    for user, (source, _) in (("forth", forth), ("back", back)):
+        commits.give(source, user)
+    for user in ("forth", "back", "forth"):
+        pipes[user].catch_up()
+    expected = Counter(b"%s-%d" % (origin, n) for origin in (b"a", b"b") for n in range(100))
+    for secure in sites:
+        assert Counter(got.value for got in read_all(secure.node, topic)) == expected
+
+    def basis() -> str:
+        said = k2ktui("translate", "-f", pipes["forth"].write(), f"{topic}:0:50", "--json")
+        return str(said.json["positions"][0]["basis"])
+
+    assert basis() == "unmapped"
+    mappings.give(forth[0], "forth")
+    eventually(lambda: basis() != "unmapped", "the broker acts by the new right")
+    checked = k2ktui("check", "-f", pipes["forth"].write())
+    assert checked.code == 0, checked

@@ -76,6 +76,20 @@ def test_what_is_not_there_is_left_out(source: KafkaNode, reader: RecordTimeRead
     assert reader.times({(topic, 0): end + 5}, PATIENCE) == {}, "out of range is no reason to wait"
 
 
+def test_partitions_without_a_further_record_are_known(
+    source: KafkaNode, reader: RecordTimeReader
+) -> None:
+    """Only the marker of a transaction follows; where a record follows, it is not exhausted."""
+    topic = create_topic(source, partitions=2)
+    produce(source, topic, [Out(b"v", partition=1, timestamp=NOW)])
+    produce_transaction(source, topic, [Out(b"v", partition=0, timestamp=NOW)])
+    began = time.monotonic()
+    assert reader.times({(topic, 0): 1, (topic, 1): 0}, PATIENCE) == {(topic, 1): NOW / 1000}
+    assert reader.exhausted == {(topic, 0)}
+    assert time.monotonic() - began < PATIENCE / 2, "it does not wait for a record"
+    assert reader.times({(topic, 0): 0}, PATIENCE) and not reader.exhausted
+
+
 def test_no_broker_answers() -> None:
     properties = {"bootstrap.servers": "127.0.0.1:1"}
     reader = RecordTimeReader(

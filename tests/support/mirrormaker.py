@@ -169,7 +169,9 @@ class ConnectWorker:
 
     Attributes:
         url: of the REST interface.
+        group: the group of its workers.
         offsets_topic: where it keeps the positions of source connectors.
+        status_topic: where it keeps the states of connectors.
     """
 
     def __init__(
@@ -178,7 +180,8 @@ class ConnectWorker:
         self._port = HeldPort()
         self.url = f"http://{self._port.address}"
         name = unique_name("connect")
-        self.offsets_topic = f"{name}-offsets"
+        self.group = name
+        self.offsets_topic, self.status_topic = f"{name}-offsets", f"{name}-status"
         self._log = directory / f"{name}.log"
         converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
         self._file = _written(
@@ -188,7 +191,7 @@ class ConnectWorker:
                 "group.id": name,
                 "offset.storage.topic": self.offsets_topic,
                 "config.storage.topic": f"{name}-configs",
-                "status.storage.topic": f"{name}-status",
+                "status.storage.topic": self.status_topic,
                 "key.converter": converter,
                 "value.converter": converter,
                 "header.converter": converter,

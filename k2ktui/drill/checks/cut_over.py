@@ -139,7 +139,7 @@ def check_applied(context: CheckContext) -> CheckFinding:
 def check_replicator(context: CheckContext) -> CheckFinding:
     """D42: no run is alive, and the transactional ids have the epochs that the drill left."""
     if context.flow.pipeline is None:
-        return could_not_check("another program copies: stop it, and see that it stays stopped")
+        return _check_other_copier(context)
     now_ms = int(time.time() * 1000)
     alive = [each for each in context.state().runners if each.alive(now_ms)]
     runs = f"{counted(len(alive), 'run')} alive"
@@ -174,6 +174,18 @@ def check_replicator(context: CheckContext) -> CheckFinding:
             f"{text}; unknown (brokers before Kafka 3.0, or no Describe): {first_names(unknown)}"
         )
     return passes(text)
+
+
+def _check_other_copier(context: CheckContext) -> CheckFinding:
+    target = context.cluster("target")
+    seen = context.read("what copies", lambda: context.flow.observe_copier(target))
+    if seen is None:
+        return could_not_check("another program copies: stop it, and see that it stays stopped")
+    if seen.signs:
+        return fails(f"{seen.name} still copies: {'; '.join(seen.signs)}", seen.how_to_stop)
+    if seen.unproven:
+        return could_not_check(seen.unproven, seen.how_to_stop)
+    return passes(f"{seen.name} is stopped: {seen.evidence}")
 
 
 def _read_states(context: CheckContext, ids: list[str]) -> dict[str, TransactionState | None]:

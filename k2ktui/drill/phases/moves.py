@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from time import time
 
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.applying import WriteOutcome
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
+from k2ktui.engine.audit import AuditRow, estimate_by_checkpoints
+from k2ktui.engine.drill import (
+    Change,
+    ChangeKind,
+    ChangeStatus,
+    CheckpointEffect,
+    Drill,
+    GroupResult,
+)
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import find_change
-from k2ktui.engine.groups import EMPTY_STATES
+from k2ktui.engine.groups import EMPTY_STATES, Snapshot, make_group_rows
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import is_stopped_by_conflict
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.flow import GroupAuditor
 from k2ktui.sync.operations import (
     JournalEntry,
     apply_plan,
-    create_plan,
+    plan_snapshot,
     read_entry,
     read_journal,
     undo_entry,
     verify_content,
 )
 from k2ktui.sync.plans import plan_options
+from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.text import counted, safe_text
 
 _NAMED = 20
@@ -36,18 +47,18 @@ _RANGES = 20
 _CONTENT_S = 120.0
 
 
-def make_plan(session: Session) -> Plan:
-    """Plan the chosen groups with what is on the clusters now.
+def make_plan(session: Session, snapshot: Snapshot | None = None) -> Plan:
+    """Plan the chosen groups with what is on the clusters now, or was when a snapshot was taken.
 
     Raises:
         ConfigError: the pattern of groups matches none.
-        ConnectionFailed, TimedOut, Refused: as for ``create_plan``.
+        ConnectionFailed, TimedOut, Refused: as for ``take_snapshot``.
     """
     # The groups come back to commits from before they left; where they are now decides.
     back = session.drill.kind is DrillKind.FAILBACK
     rewind = Rewind.FOLLOW if back else Rewind.NEVER
     options = plan_options(session.config, rewind=rewind, group=session.chosen)
-    plan, _ = create_plan(session.flow, options, session.files)
+    plan = plan_snapshot(snapshot or take_snapshot(session.flow), options, session.files)
     session.plan = plan
     return plan
 
@@ -100,13 +111,42 @@ def _sum_effect(plan: Plan) -> str:
 
 
 def run_plan(session: Session) -> PhaseResult:
-    """Plan the offsets of every group."""
-    plan = make_plan(session)
-    keep_group_results(session, plan)
+    """Plan the offsets of every group, and compare them with the other program's, if it copies."""
+    auditor = session.flow.open_auditor()
+    if auditor is None:
+        plan = make_plan(session)
+        keep_group_results(session, plan)
+    else:
+        try:
+            auditor.read()
+            snapshot = take_snapshot(session.flow)
+            plan = make_plan(session, snapshot)
+            keep_group_results(session, plan)
+            _keep_checkpoints(session, auditor, snapshot)
+        finally:
+            auditor.close()
     refused = refused_rows(plan)
     groups = counted(len({row.group for row in plan.rows}), "group")
     text = f"{counted(len(plan.rows), 'row')} of {groups}: {_sum_effect(plan)}"
     return PhaseResult(text, tuple(refused))
+
+
+def _keep_checkpoints(session: Session, auditor: GroupAuditor, snapshot: Snapshot) -> None:
+    """Record what each planned group would read again with the other program's checkpoints."""
+    rows = make_group_rows(snapshot)
+    partitions = Counter(row.group for row in rows)
+    audited: dict[str, list[AuditRow]] = defaultdict(list)
+    for row in auditor.audit(rows, time(), ()).rows:
+        audited[row.group].append(row)
+
+    def compare(result: GroupResult) -> GroupResult:
+        found = estimate_by_checkpoints(audited[result.group], partitions[result.group])
+        effect = CheckpointEffect(found.records, found.skipped, found.unknown, found.without)
+        return replace(result, checkpoints=effect)
+
+    session.change_drill(
+        lambda drill: replace(drill, groups=tuple(compare(each) for each in drill.groups))
+    )
 
 
 def run_content(session: Session) -> PhaseResult:

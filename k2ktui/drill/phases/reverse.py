@@ -24,7 +24,12 @@ def run_reverse(session: Session) -> PhaseResult:
     if session.drill.kind is DrillKind.FAILBACK:
         return PhaseResult(f"{session.forward.name} may start again; {run_release(session)}")
     if session.flow.pipeline is None or not session.files:
-        return PhaseResult("k2ktui does not copy here", status=PhaseStatus.SKIPPED)
+        way_back = (
+            "; set up the way back in MirrorMaker 2, or as a pipeline: k2ktui mm2 import"
+            if session.flow.is_mirror
+            else ""
+        )
+        return PhaseResult(f"k2ktui does not copy here{way_back}", status=PhaseStatus.SKIPPED)
     path = reverse_path(session.files)
     name = safe_text(path)
     try:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time
 
+from confluent_kafka.admin import OffsetSpec
+
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.source import find_written
@@ -20,10 +22,13 @@ from k2ktui.engine.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
+from k2ktui.kafka.clients import Partition, TopicDescription
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.cluster_readers import TargetClusterReader
-from k2ktui.text import safe_text
+from k2ktui.sync.flow import CopierObservation
+from k2ktui.sync.mapping_source import NothingCopied
+from k2ktui.text import counted, safe_text
 
 _RESTART = "Start the pipeline again; a start takes over from any other run"
 
@@ -32,10 +37,7 @@ def run_fence_replicator(session: Session) -> PhaseResult:
     """Stop the pipeline's job on this host, and raise the epochs of the driver and of all slots."""
     pipeline = session.flow.pipeline
     if pipeline is None:
-        return PhaseResult(
-            "k2ktui does not copy here",
-            ("Stop the program that copies yourself, before the target is opened.",),
-        )
+        return _await_stopped_copier(session)
     if not pipeline.features.exactly_once:
         return failed(
             "features.exactlyOnce is disabled: a running driver cannot be fenced",
@@ -67,6 +69,59 @@ def run_fence_replicator(session: Session) -> PhaseResult:
     if change.status is not ChangeStatus.MADE:
         session.settle(replace(change, after=json.dumps({"term": term})), ChangeStatus.MADE)
     return PhaseResult(f"no driver of an earlier term than {term} can write any more")
+
+
+def _await_stopped_copier(session: Session) -> PhaseResult:
+    """Wait until the operator has stopped the other program that copies, and prove it."""
+    seen: CopierObservation | None = None
+    copies = 0
+
+    def look() -> tuple[bool, str]:
+        nonlocal seen, copies
+        before = _read_copy_ends(session)
+        seen = session.flow.observe_copier(session.target)
+        after = _read_copy_ends(session)
+        copies = len(after)
+        if seen is None:
+            return True, "k2ktui does not copy here"
+        signs = list(seen.signs)
+        if grown := [at for at, end in after.items() if before.get(at) != end]:
+            names = name_partitions(f"{topic}-{number}" for topic, number in sorted(grown))
+            signs.append(f"records were written to {names}")
+        if signs:
+            return False, f"{seen.name} still copies: {'; '.join(signs)}. {seen.how_to_stop}"
+        return True, seen.evidence
+
+    hint = "Stop the program that copies."
+    evidence = session.wait(DrillPhase.FENCE_REPLICATOR, look, hint=hint)
+    if seen is None:
+        finding = "Stop the program that copies yourself, before the target is opened."
+        return PhaseResult(evidence, (finding,))
+    frozen = f"nothing was written to {counted(copies, 'target partition')}"
+    if seen.unproven:
+        text = f"{frozen}, but it is not proven that {seen.name} is stopped"
+        return PhaseResult(text, (f"{seen.unproven}. {seen.how_to_stop}",))
+    return PhaseResult(f"{seen.name} is stopped: {evidence}; {frozen}")
+
+
+def _read_copy_ends(session: Session) -> dict[Partition, int]:
+    """Return the end offsets of all target partitions that records were copied to."""
+    mappings = session.flow.open_mappings(session.source, session.target)
+    try:
+        positions = mappings.positions().values()
+    except NothingCopied:
+        return {}
+    finally:
+        mappings.close()
+    named = {p.target_topic for p in positions}
+    topics = session.target.describe(sorted(named)).values()
+    where = [
+        (topic.name, number)
+        for topic in topics
+        if isinstance(topic, TopicDescription)
+        for number in range(topic.partitions)
+    ]
+    return session.target.offsets(where, OffsetSpec.latest())
 
 
 def _stop_own_job(session: Session) -> None:
@@ -141,6 +196,9 @@ def run_open_target(session: Session) -> PhaseResult:
 def _find_moved(session: Session) -> list[str]:
     """Return what is no longer as the phases before left it."""
     found = find_unapplied(make_plan(session))
+    seen = session.flow.observe_copier(session.target)
+    if seen is not None and seen.signs:
+        found.append(f"{seen.name} copies again: {'; '.join(seen.signs)}. {seen.how_to_stop}")
     if session.drill.kind.is_switchover:
         logs = SourceLogs(session)
         try:

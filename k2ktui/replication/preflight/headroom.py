@@ -119,7 +119,11 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
             unbounded += retention < 0
             if retention >= 0:
                 timed.append((each, retention / 1000))
-    stamps = _timestamps(source, [each for each, _ in timed])
+    stamps, copied = _timestamps(source, [each for each, _ in timed])
+    waiting = [each for each in waiting if each.source not in copied]
+    timed = [(each, retention) for each, retention in timed if each.source not in copied]
+    if not waiting:
+        return passed_check(NAME, "every record is copied: nothing can be lost")
     if any(each.source not in stamps for each, _ in timed):
         reasons.add("some timestamps could not be read")
     left = [
@@ -153,15 +157,22 @@ def _verdict(
     )
 
 
-def _timestamps(source: Cluster, waiting: list[_Waiting]) -> dict[SourcePartition, float]:
-    """Return the timestamp, in epoch seconds, of each partition's first record to copy."""
+def _timestamps(
+    source: Cluster, waiting: list[_Waiting]
+) -> tuple[dict[SourcePartition, float], set[SourcePartition]]:
+    """Return the time, in epoch seconds, of each partition's first record to copy.
+
+    Returns:
+        The times, and the partitions that have no record to copy, only markers of transactions.
+    """
     peek = RecordTimeReader(source)
     try:
         where = {(w.source.topic, w.source.partition): w.offset for w in waiting}
         times = peek.times(where, _TIMESTAMPS_S)
     finally:
         peek.close()
-    return {SourcePartition(*at): found for at, found in times.items()}
+    found = {SourcePartition(*at): at_s for at, at_s in times.items()}
+    return found, {SourcePartition(*at) for at in peek.exhausted}
 
 
 def format_duration(seconds: float) -> str:
