@@ -180,7 +180,7 @@ def test_the_console_opens_a_strimzi_file_in_a_terminal(site: Site, tmp_path: Pa
         tmux.sees("MM2 re-read")
         tmux.press("q", "8")
         tmux.sees("Drill")
-        tmux.press("Q")
+        tmux.press("q")
         tmux.sees("ENDED 0")
 
 

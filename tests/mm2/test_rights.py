@@ -87,7 +87,7 @@ LACKS = [
     Lack("no-ids", "take", "target", WRITE, TRANSACTIONS, "NAME.", TAKE_OVER, NO_ID),
     Lack("no-copies", "take", "target", READ, TOPIC, "COPY", TAKE_OVER, "may not read it"),
     Lack("no-drills", "drill", "target", WRITE, TRANSACTIONS, "FLOW.", REHEARSE, NO_DRILL),
-    Lack("no-delete", "drill", "target", DELETE, GROUP, "FLOW.drill.", REHEARSE, NO_DELETE),
+    Lack("no-delete", "drill", "target", DELETE, GROUP, "FLOW.drill.", REHEARSE, NO_DELETE, 1),
     Lack("no-publish", "publish", "target", WRITE, TOPIC, "CHECKPOINTS", PUBLISH, NO_WRITE),
 ]
 
@@ -240,9 +240,10 @@ def test_moving(site: Site) -> None:
 
 
 def test_drills(site: Site) -> None:
-    """MirrorMaker 2 is stopped, which is a finding; the shadow groups are tried."""
+    """The shadow groups are tried; that MirrorMaker 2 is stopped is a finding after a while."""
     rehearsed = site.run("drill", *REHEARSE, "--json")
-    assert rehearsed.code == 1 and "authoriz" not in rehearsed.out + rehearsed.err, rehearsed
+    assert rehearsed.code in (0, 1), rehearsed
+    assert "authoriz" not in rehearsed.out + rehearsed.err, rehearsed
     (group,) = rehearsed.json["groups"]
     assert group["compared"] > 0 and group["checkpoints"]["without"] == 0, group
     shadows = [phase for phase in rehearsed.json["phases"] if phase["phase"] == "shadow-groups"]
