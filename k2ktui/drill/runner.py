@@ -117,6 +117,7 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
     failures = [each for each in found if each.failed]
     accepted = session.drill.options.accepted
     stops = [each for each in blocking(failures, session.drill.kind) if each.id not in accepted]
+    failures.sort(key=lambda each: each not in stops)  # first what the operator has to correct
     texts = tuple(f"{each.id} {each.title}: {safe_text(each.evidence)}" for each in failures)
     result = replace(result, findings=(*result.findings, *texts))
     if not stops:

@@ -23,6 +23,11 @@ _SHARE = 0.94  # of the screen's height, as in the style sheet
 _OTHER_LINES = 12
 
 
+def dialog_height(screen_height: int) -> int:
+    """Return the largest height of a dialog in lines."""
+    return int(screen_height * _SHARE)
+
+
 class _SpaceButton(Button, inherit_bindings=False):
     """A button that only the space bar presses; Enter is too often pressed by habit."""
 
@@ -99,7 +104,7 @@ class Confirm(ModalScreen[bool]):
 
     def on_resize(self) -> None:
         """Give the details the lines that the rest of the dialog leaves."""
-        height = int(self.app.size.height * _SHARE) - _OTHER_LINES
+        height = dialog_height(self.app.size.height) - _OTHER_LINES
         self.query_one("#confirm-text").styles.max_height = max(3, height)
 
     def _show(self) -> None:

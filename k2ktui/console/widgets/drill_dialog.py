@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from k2ktui.console.widgets.confirm import dialog_height
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.drill import DrillOptions, Fence
@@ -23,6 +24,9 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.text import safe_text
+
+# Frame, title, groups, keys and the lines between them.
+_OTHER_LINES = 9
 
 Choice = tuple[DrillKind, DrillOptions]
 
@@ -133,13 +137,19 @@ class DrillDialog(ModalScreen[Choice | None]):
         self._show()
 
     def on_resize(self) -> None:
-        """Wrap the text for the new width."""
+        """Wrap the text for the new width, and show as many kinds as there is room for."""
         self._show()
+        room = dialog_height(self.app.size.height) - _OTHER_LINES - _height(self._width)
+        self.query_one(Grid).styles.height = max(3, min(len(_KINDS) + 1, room))
+
+    @property
+    def _width(self) -> int:
+        return max(30, min(86, self.app.size.width - 8))
 
     @on(Grid.Changed)
     def _show(self) -> None:
         chosen: _Kind | None = self.query_one(Grid).current
-        width = max(30, min(86, self.app.size.width - 8))
+        width = self._width
         text = chosen.text if chosen else ""
         lines: list[Line] = [(Cell(part),) for part in textwrap.wrap(text, width)]
         # Of one height, so that the dialog does not jump.
