@@ -19,20 +19,28 @@ class PhaseRow:
         record: the phase.
         is_next: whether it is the first that is not over.
         confirmed: whether the operator must confirm it.
+        is_interrupted: whether it was begun, and no process acts on the drill now.
     """
 
     number: int
     record: PhaseRecord
     is_next: bool = False
     confirmed: bool = False
+    is_interrupted: bool = False
 
 
-def list_phases(drill: Drill) -> list[PhaseRow]:
-    """Return the phases of a drill in order."""
+def list_phases(drill: Drill, *, acting: bool = True) -> list[PhaseRow]:
+    """Return the phases of a drill in order; ``acting`` says whether a process acts on it."""
     following = next_phase(drill)
     fence = drill.options.fence
     return [
-        PhaseRow(number, each, each.phase is following, _must_confirm(each, fence))
+        PhaseRow(
+            number,
+            each,
+            each.phase is following,
+            _must_confirm(each, fence),
+            not acting and each.status is PhaseStatus.RUNNING,
+        )
         for number, each in enumerate(drill.phases, start=1)
     ]
 

@@ -108,6 +108,8 @@ def judge_phase(row: PhaseRow) -> SeverityLabel:
     status = row.record.status
     if status is PhaseStatus.DONE and row.record.findings:
         return SeverityLabel(Severity.WARN, "findings")
+    if row.is_interrupted:
+        return SeverityLabel(Severity.WARN, "stopped")
     return SeverityLabel(_PHASES[status], str(status))
 
 
@@ -139,7 +141,8 @@ def phase_columns(glyphs: Glyphs) -> tuple[Column[PhaseRow], ...]:
 
 def _took(row: PhaseRow) -> Cell:
     if row.record.took_ms is None:
-        return Cell(NOT_YET if row.record.status is PhaseStatus.RUNNING else "")
+        runs = row.record.status is PhaseStatus.RUNNING and not row.is_interrupted
+        return Cell(NOT_YET if runs else "")
     return Cell(duration(row.record.took_ms / 1000, tenths=True), Tone.MUTED)
 
 

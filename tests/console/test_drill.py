@@ -89,6 +89,7 @@ def test_a_drill_without_an_operator_is_resumed_after_the_name_is_typed() -> Non
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)
         await console.sees("No operator acts on it: R resumes it.")
+        assert "▲ stopped" in console.line("3 fence-producers")
         await console.press("O")
         await console.sees("no other operator acts on it")
         await console.press("R")

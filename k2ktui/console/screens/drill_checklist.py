@@ -96,7 +96,7 @@ class DrillChecklist(OperationScreen):
         self.drill = drill
         grid: Grid[Any] = self.query_one(Grid)
         follows = _number(grid.current) in (None, before)
-        grid.show(list_phases(drill))
+        grid.show(list_phases(drill, acting=self._acts))
         if follows and (number := self._next_row()) is not None:
             grid.select(number)
         self.show_state()
@@ -104,6 +104,11 @@ class DrillChecklist(OperationScreen):
     def _next_row(self) -> int | None:
         rows = list_phases(self.drill) if self.drill is not None else []
         return next((row.number for row in rows if row.is_next), None)
+
+    @property
+    def _acts(self) -> bool:
+        """Whether a process acts on the drill, here or elsewhere."""
+        return self.operator is not None or self.other_acts
 
     @property
     def other_acts(self) -> bool:
@@ -134,7 +139,7 @@ class DrillChecklist(OperationScreen):
 
     def _step(self, drill: Drill) -> list[Line]:
         """Return why the drill does not continue, or its next step; at most two lines."""
-        acts = self.operator is not None or self.other_acts
+        acts = self._acts
         stopped, tone = failed_phase(drill), Tone.BAD
         if self._source_is_lost(drill):
             text = "The source does not answer" + (
