@@ -38,7 +38,7 @@ from k2ktui.watch.severity import (
 
 _LOOK_S = 2.0
 # Lines needed by figures, frame and a few problems; lowest and highest useful plot.
-_WITHOUT_PLOTS, _LOWEST_PLOT, _HIGHEST_PLOT = 27, 8, 16
+_WITHOUT_PLOTS, _LOWEST_PLOT, _HIGHEST_PLOT = 25, 8, 16
 
 
 class OverviewScreen(ConsoleScreen):
