@@ -54,9 +54,8 @@ class MirrorFlow(Flow):
     def pipeline(self) -> None:
         """None: MirrorMaker 2 copies."""
 
-    @property
-    def path(self) -> str:
-        """The name of MirrorMaker 2's path."""
+    def path_of(self, topic: str) -> str:
+        """Return the name of MirrorMaker 2's path."""
         return PATH
 
     @property

@@ -80,10 +80,9 @@ class Flow(ABC):
         None if another pipeline or program copies: only its consumer groups may be moved.
         """
 
-    @property
     @abstractmethod
-    def path(self) -> str:
-        """Name of the path that the records take."""
+    def path_of(self, topic: str) -> str:
+        """Return the name of the path that the records of a source topic take."""
 
     @abstractmethod
     def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
@@ -116,13 +115,12 @@ class PipelineFlow(Flow):
         """The pipeline itself."""
         return self.config
 
-    @property
-    def path(self) -> str:
-        """The path of topics without an exception."""
+    def path_of(self, topic: str) -> str:
+        """Return the copy path of a topic, as far as the file decides it."""
         # Imported late, here and below, so that the first screen does not wait for it.
         from k2ktui.replication.routing import choose_path
 
-        return str(choose_path(self.config).path)
+        return str(choose_path(self.config, topic=topic).path)
 
     def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
         """Return the pipeline's own topics as the source."""

@@ -57,7 +57,7 @@ class Assembler:
 
     Args:
         pair: identity of the pipeline.
-        path: name of the path that the pipeline's records take.
+        path_of: from a source topic to the name of the path that its records take.
         addresses: of source and target, shown until the clusters answer.
         target_of: returns where a partition without a position will go: topic and partition, as in
             :class:`~k2ktui.engine.status.PartitionStatus`.
@@ -66,11 +66,11 @@ class Assembler:
     def __init__(
         self,
         pair: PipelinePair,
-        path: str = "",
+        path_of: Callable[[str], str] = lambda topic: "",
         addresses: tuple[str, str] = ("", ""),
         target_of: Callable[[SourcePartition], TargetOf] = lambda at: ("", None),
     ) -> None:
-        self._pair, self._path = pair, path
+        self._pair, self._path_of = pair, path_of
         self._target_of = target_of
         self._addresses = addresses
         self._read_at: float | None = None
@@ -174,7 +174,7 @@ class Assembler:
             topic=at.topic,
             partition=at.partition,
             state=state,
-            path=self._path,
+            path=self._path_of(at.topic),
             source_start=start,
             source_end=end,
             position=position.offset if position else None,

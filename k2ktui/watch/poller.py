@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
@@ -294,7 +295,10 @@ def make_assembler(flow: Flow) -> Assembler:
     sides = (config.source, config.target)
     source, target = (side.kafka.common.get("bootstrap.servers", "") for side in sides)
     return Assembler(
-        describe_pair(flow), flow.path, (source, target), lambda at: _planned_target(config, at)
+        describe_pair(flow),
+        cache(flow.path_of),
+        (source, target),
+        lambda at: _planned_target(config, at),
     )
 
 

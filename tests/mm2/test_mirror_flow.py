@@ -28,7 +28,7 @@ def mirror() -> MirrorFlow:
 def test_a_mirror_flow_is_no_pipeline(mirror: MirrorFlow) -> None:
     assert mirror.pipeline is None
     assert not isinstance(mirror, PipelineConfig)
-    assert (mirror.path, mirror.config.name) == (PATH, "A->B")
+    assert (mirror.path_of("t"), mirror.config.name) == (PATH, "A->B")
     assert mirror.config.topics.matches("orders")
     assert describe_pair(mirror).mirror
     assert "a:1" not in repr(mirror)
@@ -37,7 +37,7 @@ def test_a_mirror_flow_is_no_pipeline(mirror: MirrorFlow) -> None:
 def test_a_pipeline_is_its_own_flow(mirror: MirrorFlow) -> None:
     flow = PipelineFlow(mirror.config)
     assert flow.pipeline is mirror.config
-    assert flow.path == "verbatim"
+    assert flow.path_of("t") == "verbatim"
     assert flow.open_auditor() is None
     assert not describe_pair(flow).mirror
 

@@ -23,7 +23,7 @@ def test_coverage_is_of_single_offsets() -> None:
     target = TargetFacts(1.0, ClusterView(), {AT: position}, {("A.t", 0): 900}, notes=("beat",))
     groups = GroupFacts(1.0, mapped={AT: MappedSummary(10, 0, exact=20)})
     known = {PartName.SOURCE: source, PartName.TARGET: target, PartName.GROUPS: groups}
-    view = Assembler(PipelinePair("A->B"), PATH).view(
+    view = Assembler(PipelinePair("A->B"), lambda topic: PATH).view(
         1.0, known, {name: Part(1.0) for name in known}
     )
     (row,) = view.partitions

@@ -66,7 +66,9 @@ class Made:
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
-        self._assembler = Assembler(self.pair, "verbatim", addresses=("src:9092", "dst:9092"))
+        self._assembler = Assembler(
+            self.pair, lambda topic: "verbatim", addresses=("src:9092", "dst:9092")
+        )
 
     def partition(
         self, topic: str, partition: int, *, end: int, lag: int = 0, start: int = 0
