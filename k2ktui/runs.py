@@ -42,8 +42,9 @@ from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
+from k2ktui.replication.stages.job import named_transforms
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
-from k2ktui.runtime.spark_extra import require_pyspark
+from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
@@ -83,6 +84,8 @@ def run_pipeline(
         K2kError: the pipeline could not start, or had to stop.
     """
     require_pyspark("running a pipeline")
+    if config.replication.transform:
+        require_transform_packages("replication.transform")
     if config.features.check_kafka_connection_on_startup:
         # Fail early: starting Spark takes seconds.
         for label, side in _sides(config):
@@ -203,6 +206,7 @@ class PipelineRun:
                 if read_exporter_names(os.environ, wanted=self._telemetry):
                     self._rehearsals.start()
                 starting.result()
+                self._spark.check_transforms(named_transforms(self._config.replication.transform))
                 slots = self._slots()
                 self._spark.warm_up(slots)
                 self._driver = self._make_driver(source, target, control, observe)

@@ -38,6 +38,7 @@ _VERBS = {
     "start": "Run a pipeline.",
     "status": "Show positions, lag and coverage; works while no job is running.",
     "sync": "Translate and commit group offsets continuously.",
+    "transform": "Show what transforms do to records, without writing anything.",
     "translate": "Translate offsets stored outside Kafka.",
     "undo": "Undo an applied plan: restore the previous offsets.",
     "verify": "Compare record contents to verify translated offsets.",

@@ -22,7 +22,8 @@ from pydantic import (
 from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
 from k2ktui.config.clusters import ClusterConfig, Section
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
-from k2ktui.config.replication import NamesOrPattern, Pattern, Replication
+from k2ktui.config.patterns import NamesOrPattern, Pattern
+from k2ktui.config.replication import Replication
 from k2ktui.config.scalars import (
     Duration,
     FailOrIgnore,

@@ -14,34 +14,13 @@ from pydantic import (
 )
 
 from k2ktui.config.clusters import Section
+from k2ktui.config.patterns import NamesOrPattern, Pattern, checked_pattern
 from k2ktui.config.scalars import JavaText, Name, parse_text
 from k2ktui.config.topics import TopicMapping
+from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.header_names import HeaderNames, check_replacement
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
-
-
-def _checked_pattern(pattern: str) -> str:
-    compile_pattern(pattern)
-    return pattern
-
-
-def _names_or_pattern(value: Any) -> str | tuple[str, ...]:
-    if isinstance(value, (list, tuple)):
-        return tuple(parse_text(name) for name in value)
-    try:
-        return _checked_pattern(parse_text(value))
-    except ValueError as error:
-        raise ValueError(_PATTERN_OR_LIST if str(error) == "a string" else str(error)) from None
-
-
-_PATTERN_OR_LIST = "one regular expression, or a list of exact names"
-
-Pattern = Annotated[Name, AfterValidator(_checked_pattern)]
-NamesOrPattern = Annotated[
-    str | tuple[str, ...],
-    BeforeValidator(_names_or_pattern),
-    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
-]
+from k2ktui.engine.transforms import Transform
 
 
 def _topic_mapping(value: Any) -> TopicMapping:
@@ -68,7 +47,7 @@ def _rules(value: Any) -> tuple[tuple[str, str], ...]:
     if not tables or not all(isinstance(table, Mapping) for table in tables):
         raise ValueError("a mapping {source pattern: target topic}, or a list of such mappings")
     pairs = [pair for table in tables for pair in table.items()]
-    return tuple((_checked_pattern(parse_text(a)), parse_text(b)) for a, b in pairs)
+    return tuple((checked_pattern(parse_text(a)), parse_text(b)) for a, b in pairs)
 
 
 def _mapping_yaml(mapping: TopicMapping) -> str | dict[str, Any]:
@@ -169,9 +148,10 @@ def _selection(chosen: str | tuple[str, ...] | None) -> NameSelection | None:
 
 
 class Replication(Section):
-    """What is replicated. In the file it is a list: a source, header rules if any, and a sink."""
+    """What is replicated. In the file it is a list: a source, stages if any, and a sink."""
 
     source: ReplicationSource = ReplicationSource()
+    transform: tuple[TransformRule, ...] = ()
     headers: tuple[HeaderRule, ...] = ()
     sink: ReplicationSink = ReplicationSink()
 
@@ -179,3 +159,9 @@ class Replication(Section):
         """Return the first rule for the headers of a source topic, or None."""
         matching = (r for r in self.headers if compile_pattern(r.topics).fullmatch(topic))
         return next(matching, None)
+
+    def transform_for(self, topic: str) -> Transform | None:
+        """Return what the first matching rule does to the records of a source topic, or None."""
+        matching = (r for r in self.transform if compile_pattern(r.topics).fullmatch(topic))
+        rule = next(matching, None)
+        return rule.transform if rule is not None else None

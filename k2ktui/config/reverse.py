@@ -214,5 +214,9 @@ def _notes(config: PipelineConfig, given: _Table) -> Iterator[str]:
     for section in ("start", "mm2"):
         if section in given:
             yield f"{section} was left out"
-    if config.replication.headers:
-        yield "replication.headers was left out: its rules are for records of this direction"
+    for entry, rules in (
+        ("transform", config.replication.transform),
+        ("headers", config.replication.headers),
+    ):
+        if rules:
+            yield f"replication.{entry} was left out: its rules are for records of this direction"

@@ -32,8 +32,8 @@ def effective(loaded: Loaded) -> dict[str, Any]:
     # The source is only read: the model rejects this key there.
     del shown["source"]["kafka"]["topicPropsExclusionList"]
     replication = shown["replication"]
-    entries = ("source", "headers", "sink") if replication["headers"] else ("source", "sink")
-    shown["replication"] = [{key: replication[key]} for key in entries]
+    entries = ("source", "transform", "headers", "sink")
+    shown["replication"] = [{key: replication[key]} for key in entries if replication[key]]
     return shown
 
 
@@ -75,6 +75,7 @@ def json_schema() -> dict[str, Any]:
             "type": "object",
             "properties": {
                 "source": {"$ref": "#/$defs/ReplicationSource"},
+                "transform": {"type": "array", "items": {"$ref": "#/$defs/TransformRule"}},
                 "headers": {"type": "array", "items": {"$ref": "#/$defs/HeaderRule"}},
                 "sink": {"$ref": "#/$defs/ReplicationSink"},
             },

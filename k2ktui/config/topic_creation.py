@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from k2ktui.config.clusters import Properties, Section
-from k2ktui.config.replication import Pattern
+from k2ktui.config.patterns import Pattern
 from k2ktui.engine.java_patterns import compile_pattern
 
 ControlTopic = Literal["assignment", "commit", "metrics", "offset_mapping", "state"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,53 @@ def forget_java() -> None:
     from pyspark import SparkContext
 
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def try_eval(column: Any) -> Any:
+    """Return a column that is null where the evaluation of ``column`` fails."""
+    from pyspark.sql.classic.column import Column
+
+    jvm = _jvm()
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(column._jc))
+    return Column(utils.column(tried))
+
+
+def executed_plan(frame: Any) -> Any:
+    """Return the physical plan of a DataFrame."""
+    return frame._jdf.queryExecution().executedPlan()
+
+
+def unstable_expression(frame: Any, names: Sequence[str]) -> str:
+    """Return the first expression that may differ between evaluations; "" if there is none.
+
+    Args:
+        frame: the DataFrame.
+        names: class names of expressions that Spark counts as deterministic within one query.
+    """
+
+    def find(expression: Any) -> str:
+        children = expression.children()
+        for at in range(children.size()):
+            found = find(children.apply(at))
+            if found:
+                return found
+        unstable = expression.getClass().getSimpleName() in names
+        return str(expression.sql()) if unstable or not expression.deterministic() else ""
+
+    def walk(plan: Any) -> str:
+        expressions = plan.expressions()
+        for at in range(expressions.size()):
+            found = find(expressions.apply(at))
+            if found:
+                return found
+        children = plan.children()
+        return next(filter(None, (walk(children.apply(at)) for at in range(children.size()))), "")
+
+    return walk(frame._jdf.queryExecution().analyzed())
+
+
+def _jvm() -> Any:
+    from pyspark import SparkContext
+
+    return SparkContext._jvm

@@ -26,9 +26,9 @@ from k2ktui.replication.isolation import UnfinishedTransactions
 from k2ktui.replication.laps import LapPlanner
 from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.pipeline_fencing import describe_malformed
-from k2ktui.replication.progress import ProgressReporter, ThrottledNotifier
+from k2ktui.replication.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
-from k2ktui.replication.slots import SlotState, choose_slot
+from k2ktui.replication.slots import SlotState, choose_slot_of, in_turn
 from k2ktui.replication.spark import SparkEnded, SparkRuntime
 from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.runtime.stop_flag import StopFlag
@@ -37,6 +37,7 @@ from k2ktui.text import duration
 _TICK_S = 0.2
 _DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
+_PROGRESS_S = 5.0  # where laps are micro-batches
 _TAKE_OVER_RETRY_S = 1.0
 _DISCOVERY = "looking for new topics"
 _TAKE_OVER = "taking over"
@@ -83,11 +84,14 @@ class Driver:
         self._topics = TopicSnapshot()
         self._reported_notes: set[str] = set()
         self._slots: list[SlotState] = []
-        self._progress_reporter = ProgressReporter(report, self._began_at)
+        self._progress_reporter = ProgressReporter(
+            report, self._began_at, _PROGRESS_S if config.replication.transform else 0.0
+        )
         self._notifier = ThrottledNotifier(report)
         self._loss = LossRecorder(fencer, report, self._notifier)
         self._laps = LapPlanner(config, fencer, mapping_partitions)
         self._held_back = HeldBackWatch(report)
+        self._skipped = SkippedReporter(report)
         self._unfinished = UnfinishedTransactions(fencer, self._laps, self._stopped, report)
 
     def stop(self) -> None:
@@ -198,11 +202,11 @@ class Driver:
             self._write_start_positions({**new, **recreated})
         known = {source for slot in self._slots for source in slot.sources}
         known |= self._unfinished.sources
-        for source in sorted(snapshot.routes.keys() - known):
-            loads = [len(slot.sources) for slot in self._slots]
-            at = choose_slot(loads, snapshot.routes[source].path, spread=bool(self._config.slots))
-            slot, position = self._slots[at], self._positions.get(source)
-            if self._unfinished.admit(slot, source, snapshot.routes[source], position):
+        routes, spread = snapshot.routes, bool(self._config.slots)
+        for source in in_turn(snapshot.routes.keys() - known, routes):
+            slot = choose_slot_of(self._slots, source, routes, spread=spread)
+            position = self._positions.get(source)
+            if self._unfinished.admit(slot, source, routes[source], position):
                 slot.sources.append(source)
         for fault in self._held_back.look(snapshot.held_back, self._positions, self._until):
             self._stopped.stop(fault)
@@ -230,7 +234,7 @@ class Driver:
             if slot.broken:
                 self._restore_from_target(slot)
                 return
-            task = self._laps.make_task(slot, tuple(assignments))
+            task = self._laps.make_task(slot, *slot.take_turn(assignments))
         except Contested:
             slot.broken = True  # read its positions before its next lap
             return
@@ -263,6 +267,7 @@ class Driver:
         if result is not None and result.outcome is LapOutcome.DONE:
             self._positions.update(result.positions)
             slot.failures = 0
+            self._skipped.add(result.skipped)
             self._notifier.over(slot.name)
             again = {fault.source for fault in result.faults}
             self._stopped.report_resumed(result.positions.keys() - again)

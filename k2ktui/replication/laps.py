@@ -18,6 +18,7 @@ from k2ktui.replication.slots import SlotState
 
 # A worker first connects to both clusters, each within 15 s.
 _START_S = 30.0
+_SHARED_LAP_S = 0.5
 
 
 class LapPlanner:
@@ -46,16 +47,25 @@ class LapPlanner:
         """
         return _START_S + self._config.spark.lap_s + self._fencer.longest_commit_s
 
-    def make_task(self, slot: SlotState, assignments: tuple[Assignment, ...]) -> SlotTask:
-        """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``."""
+    def make_task(
+        self, slot: SlotState, assignments: tuple[Assignment, ...], is_shared: bool = False
+    ) -> SlotTask:
+        """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``.
+
+        Args:
+            slot: the slot.
+            assignments: the partitions of the lap.
+            is_shared: other partitions of the slot wait for the next lap.
+        """
         config = self._config
+        lap_s = min(config.spark.lap_s, _SHARED_LAP_S) if is_shared else config.spark.lap_s
         return SlotTask(
             slot=slot.number,
             producer=self._fencer.renew(slot.identity),
             transactional=config.features.exactly_once,
             state_topics=self._state_topics(slot),
             policy=CommitPolicy(
-                lap_s=config.spark.lap_s,
+                lap_s=lap_s,
                 batch_timeout_s=config.coordination.commit.batch_timeout_s,
                 batch_size=config.coordination.commit.batch_size,
             ),

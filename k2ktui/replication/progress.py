@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
 from k2ktui.replication.events import Event, FirstRecord, Note, Progress, SlotLap
-from k2ktui.replication.slot_task import SlotResult, SlotStats
-from k2ktui.text import duration
+from k2ktui.replication.slot_task import SkippedRecords, SlotResult, SlotStats
+from k2ktui.text import counted, duration
 
 _FIRST_PAUSE_S = 10.0
 _LONGEST_PAUSE_S = 600.0
@@ -21,10 +21,14 @@ class ProgressReporter:
     Args:
         report: called with every event.
         began_at: epoch seconds at which the run was requested.
+        interval_s: minimum seconds between two progress reports.
     """
 
-    def __init__(self, report: Callable[[Event], None], began_at: float) -> None:
+    def __init__(
+        self, report: Callable[[Event], None], began_at: float, interval_s: float = 0.0
+    ) -> None:
         self._report = report
+        self._interval_s = interval_s
         self._began_at = began_at
         self._lap = 0
         self._lap_began = monotonic()
@@ -57,6 +61,8 @@ class ProgressReporter:
 
     def all_ended(self, running: Collection[int]) -> bool:
         """Return whether every running slot has ended a lap since the last progress report."""
+        if monotonic() - self._lap_began < self._interval_s:
+            return False
         return bool(self._ended) and self._ended.issuperset(running)
 
     @property
@@ -131,3 +137,32 @@ class ThrottledNotifier:
         lasted = self._clock() - self._began.pop(subject, self._clock())
         if self._reported.pop(subject, None) and lasted >= _WORTH_AN_END_S:
             self._report(Note(f"{subject}: recovered after {duration(lasted)}"))
+
+
+class SkippedReporter:
+    """Reports records that transforms skip: the first one of a topic, then whenever twice as many.
+
+    Args:
+        report: called with every note.
+    """
+
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        self._report = report
+        self._totals: dict[str, tuple[int, int]] = {}
+
+    def add(self, skipped: Iterable[SkippedRecords]) -> None:
+        """Count skipped records, and report them if it is time."""
+        for each in skipped:
+            topic = each.source.topic
+            total, limit = self._totals.get(topic, (0, 1))
+            total += each.count
+            if total >= limit:
+                self._report(
+                    Note(
+                        f"transform of {topic}: {counted(total, 'record')} skipped "
+                        f"(onError: skip), the last at {each.source} offset {each.last}: "
+                        f"{each.step} failed"
+                    )
+                )
+                limit = 2 * total
+            self._totals[topic] = total, limit

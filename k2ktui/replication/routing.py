@@ -8,6 +8,7 @@ Batches are copied whole (verbatim) unless the records or their partition must c
 | ``replication.sink.partition: producer`` | record: the key determines the partition |
 | ``features.headerReplication: disabled`` | record: headers are dropped |
 | ``features.tracingHeaders`` | record: headers are added |
+| ``replication.transform`` | record: Spark SQL changes the records, by topic |
 | ``replication.headers`` | record: headers are dropped, renamed or added, by topic |
 | ``bidirectional.mode: pipeline`` or ``cluster`` | record: a header marks the origin |
 | ``features.keepRecordCreationTimestamp: disabled`` | record: new timestamps; verbatim where the \
@@ -57,6 +58,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
             partitions=target.partitions,
             headers=HeaderRules() if verbatim else header_rules(config, topic.name),
             codec=None if verbatim else compression_codec(config),
+            transform=config.replication.transform_for(topic.name),
             now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
         )
         for number in range(topic.partitions)
@@ -121,6 +123,9 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
     if rules.added:
         added = ", ".join(what for what, _ in rules.added)
         why.append(f"tracingHeaders adds headers ({added})")
+    transform = config.replication.transform_for(topic) if topic is not None else None
+    if transform is not None:
+        why.append(f"replication.transform {transform.words}")
     own = header_rules(config, topic)
     if own != rules:
         why.append(f"replication.headers {_header_words(own, len(rules.added))}")

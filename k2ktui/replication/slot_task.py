@@ -8,6 +8,7 @@ from zlib import crc32
 
 from k2ktui.engine.header_names import EVERY_HEADER, HeaderNames
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
+from k2ktui.engine.transforms import Transform
 from k2ktui.kafka.producer_id import Producer
 
 
@@ -49,6 +50,7 @@ class Route:
         headers: what the record path does to headers.
         now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
         codec: compression of the record path's batches; None keeps the source's.
+        transform: what Spark SQL does to the records; None for nothing.
     """
 
     path: CopyPath
@@ -59,6 +61,7 @@ class Route:
     headers: HeaderRules = HeaderRules()
     now_timestamps: bool = False
     codec: int | None = None
+    transform: Transform | None = None
 
     @property
     def targets(self) -> tuple[tuple[str, int], ...]:
@@ -203,6 +206,11 @@ class SlotTask:
     opposite: OppositePipeline | None = None
     origin: OriginHeader | None = None
 
+    @property
+    def transform(self) -> Transform | None:
+        """What Spark SQL does to the records of all partitions; None for nothing."""
+        return self.assignments[0].route.transform
+
 
 class FaultKind(StrEnum):
     """Kinds of faults that stop a partition."""
@@ -218,6 +226,7 @@ class FaultKind(StrEnum):
     UNAVAILABLE = "unavailable"
     CORRUPT = "corrupt"
     HELD_BACK = "held-back"
+    TRANSFORM = "transform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +290,23 @@ class SourceLogBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedRecords:
+    """Records of a partition that a transform left out because a step failed.
+
+    Attributes:
+        source: the partition.
+        count: their number.
+        last: source offset of the last one.
+        step: the step that failed for the last one.
+    """
+
+    source: SourcePartition
+    count: int
+    last: int
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class SlotResult:
     """A slot's report at the end of a lap.
 
@@ -299,3 +325,4 @@ class SlotResult:
     ended_at: float = 0.0
     first_commit_at: float = 0.0
     log_bounds: dict[SourcePartition, SourceLogBounds] = field(default_factory=dict)
+    skipped: tuple[SkippedRecords, ...] = ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic
 
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.replication.slot_task import CopyPath, SlotResult
+from k2ktui.engine.transforms import Transform
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route, SlotResult
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # A produce request holds one batch of each partition, and its cost to the broker and the worker is
@@ -31,6 +33,7 @@ class SlotState:
         lost: a task that may have its current transactional id has not reported its end.
         broken: the slot must be fenced and its positions read from the target again.
         not_before: monotonic seconds; end of the back-off after a failure.
+        turns: number of laps, where partitions with different transforms take turns.
     """
 
     number: int
@@ -42,6 +45,7 @@ class SlotState:
     lost: bool = False
     broken: bool = False
     not_before: float = 0.0
+    turns: int = 0
 
     @property
     def name(self) -> str:
@@ -52,10 +56,62 @@ class SlotState:
         """Return the offsets of the slot's partitions that have a position."""
         return [positions[source].offset for source in self.sources if source in positions]
 
+    def take_turn(self, assignments: Sequence[Assignment]) -> tuple[tuple[Assignment, ...], bool]:
+        """Return the assignments of the next lap, and whether others wait for the one after it.
+
+        A lap has one transform, or none. Slots have partitions of several only if there are fewer
+        slots than transforms.
+        """
+        kinds = list(dict.fromkeys(each.route.transform for each in assignments))
+        if len(kinds) < 2:
+            return tuple(assignments), False
+        kind = kinds[self.turns % len(kinds)]
+        self.turns += 1
+        return tuple(each for each in assignments if each.route.transform == kind), True
+
     def back_off(self) -> None:
         """Count a failure and back off; the delay grows with each consecutive failure."""
         self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
         self.failures += 1
+
+
+def choose_slot_of(
+    slots: Sequence[SlotState],
+    source: SourcePartition,
+    routes: Mapping[SourcePartition, Route],
+    *,
+    spread: bool,
+) -> SlotState:
+    """Return the slot for a partition: one whose partitions have the same transform, if possible.
+
+    Args:
+        slots: the slots with their partitions so far.
+        source: the partition.
+        routes: routes of all partitions.
+        spread: as for ``choose_slot``.
+    """
+    route = routes[source]
+    alike = [
+        slot
+        for slot in slots
+        if all(routes[at].transform == route.transform for at in slot.sources if at in routes)
+    ]
+    found = alike or slots
+    loads = [len(slot.sources) for slot in found]
+    return found[choose_slot(loads, route.path, spread=spread)]
+
+
+def in_turn(
+    sources: Collection[SourcePartition], routes: Mapping[SourcePartition, Route]
+) -> list[SourcePartition]:
+    """Return partitions in the order in which they are assigned: first one of each transform."""
+    ranks = Counter[Transform | None]()
+    ordered = []
+    for source in sorted(sources):
+        transform = routes[source].transform
+        ordered.append((min(1, ranks[transform]), source))
+        ranks[transform] += 1
+    return [source for _, source in sorted(ordered)]
 
 
 def choose_slot(loads: Sequence[int], path: CopyPath, *, spread: bool) -> int:

@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from k2ktui.config.model import SparkSettings
+from k2ktui.engine.transforms import Transform
 from k2ktui.errors import K2kError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.worker import open_connections, run_slot
@@ -32,6 +33,7 @@ from k2ktui.replication.spark_settings import (
     set_environment,
     spark_properties,
 )
+from k2ktui.replication.stages.job import TransformJobs
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.text import safe_text
@@ -92,6 +94,7 @@ class SparkRuntime:
         self._numbers = count()
         self._context: Any = None
         self._gateway: Any = None
+        self._transforms: TransformJobs | None = None
         self._private: Scratch | None = None
         self._changing = threading.Lock()
         self._over = False
@@ -127,6 +130,7 @@ class SparkRuntime:
         self._gateway = _pyspark.launch_java(settings, self._private.path / _LOG)
         self._context = SparkContext(gateway=self._gateway)
         _pyspark.silence_lost_java(self._context)
+        self._transforms = TransformJobs(self._context, *self._options)
         settings.unlink()
 
     def _write_settings(self, directory: Path, java_options: Sequence[str]) -> Path:
@@ -173,6 +177,16 @@ class SparkRuntime:
         finally:
             self.stop()
         _pyspark.await_java_end(gateway, timeout)
+
+    @property
+    def transforms(self) -> TransformJobs:
+        """The jobs of transforms in this session, which must have been started."""
+        assert self._transforms is not None
+        return self._transforms
+
+    def check_transforms(self, transforms: Iterable[tuple[str, Transform]]) -> None:
+        """Check the plans of transforms, each with its name in the file; raises ConfigError."""
+        self.transforms.check(transforms)
 
     def warm_up(self, tasks: int) -> Future[None]:
         """Start the workers and their connections while the driver is still preparing."""
@@ -245,6 +259,7 @@ class SparkRuntime:
     def _run(self, tokens: tuple[SlotTask, ...], group: str) -> list[SlotResult]:
         context = self._living()
         source, target = self._options
+        transforms = self._transforms
 
         def task(indexes: Iterator[int]) -> Iterator[SlotResult]:
             from pyspark import TaskContext
@@ -258,6 +273,9 @@ class SparkRuntime:
         count = len(tokens)
         try:
             context.setJobGroup(group, self._name, interruptOnCancel=True)
+            if tokens[0].transform is not None:
+                assert transforms is not None
+                return [transforms.run(token) for token in tokens]
             found: list[SlotResult] = (
                 context.parallelize(range(count), count).mapPartitions(task).collect()
             )

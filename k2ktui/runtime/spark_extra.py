@@ -14,11 +14,12 @@ from k2ktui.errors import NotInstalled
 
 _PYSPARK = "pyspark"
 _JGO = "jgo"
+_ARROW = ("pandas", "pyarrow")
 
 
-def install_command() -> str:
+def install_command(extra: str = "spark") -> str:
     """Return the shell command that installs the packages for the running Python."""
-    return f"{shlex.quote(sys.executable)} -m pip install 'k2ktui[spark]'"
+    return f"{shlex.quote(sys.executable)} -m pip install 'k2ktui[{extra}]'"
 
 
 def require_pyspark(doing: str) -> None:
@@ -33,6 +34,18 @@ def require_pyspark(doing: str) -> None:
     _require(doing, _PYSPARK)
 
 
+def require_transform_packages(doing: str) -> None:
+    """Require what runs transforms, beside PySpark.
+
+    Args:
+        doing: what needs it, the subject of the message.
+
+    Raises:
+        NotInstalled: PySpark, or a package of its Arrow interface, is missing.
+    """
+    _require(doing, _PYSPARK, *_ARROW, extra="spark,transform")
+
+
 def require_demo_packages(doing: str) -> None:
     """Require what runs a pipeline and starts Kafka clusters.
 
@@ -45,12 +58,12 @@ def require_demo_packages(doing: str) -> None:
     _require(doing, _PYSPARK, _JGO)
 
 
-def _require(doing: str, *packages: str) -> None:
+def _require(doing: str, *packages: str, extra: str = "spark") -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise NotInstalled(
             f"{doing} needs packages that are not installed: {', '.join(missing)}",
             unchanged="Nothing was started or stopped.",
-            hint=f"Install them with: {install_command()}\n"
+            hint=f"Install them with: {install_command(extra)}\n"
             "For a host without internet, see docs/deployment.md.",
         )

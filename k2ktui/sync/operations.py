@@ -31,6 +31,7 @@ from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
 from k2ktui.sync.apply import Applied, Applier, judge_entry, read_results, refuse_other_pipeline
+from k2ktui.sync.changed_records import ignored_parts, skip_left_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.entry_files import remember
 from k2ktui.sync.flow import Flow
@@ -38,7 +39,7 @@ from k2ktui.sync.plans import make_pipeline_plan
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
 from k2ktui.sync.verification import GroupPosition, Verification
-from k2ktui.sync.verify import ignored_parts, open_verification, pair_positions, verify
+from k2ktui.sync.verify import open_verification, pair_positions, verify
 from k2ktui.text import counted, duration, safe_text
 
 _UNCHANGED = "Nothing was changed."
@@ -301,11 +302,11 @@ def verify_content(
     require_match(group, set(names), "group")
     if plan is not None:
         asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
-        asked = pair_positions(snapshot, asked)
+        asked = skip_left_out(flow.config, snapshot, pair_positions(snapshot, asked))
     else:
         found = [row for row in make_group_rows(snapshot) if group(row.group)]
         asked, unasked = _positions(snapshot, found, translated=translated)
-        asked = pair_positions(snapshot, asked)
+        asked = skip_left_out(flow.config, snapshot, pair_positions(snapshot, asked))
         reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
     result = verify(
         source,

@@ -14,7 +14,6 @@ from time import monotonic
 
 import numpy as np
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.opposite_copy import find_pair
 from k2ktui.engine.replica import Replica, TargetPartition
@@ -30,7 +29,6 @@ from k2ktui.log.content import (
     compare_content,
     content_digest,
 )
-from k2ktui.log.record import RecordPart
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.record_comparison import (
     Compaction,
@@ -329,20 +327,6 @@ def open_verification(
     """
     sides = source_cluster(flow.config), target_cluster(flow.config)
     return take_snapshot(flow, offsets), *sides
-
-
-def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
-    """Return the parts of a source topic's records that the pipeline changes on purpose."""
-    from k2ktui.replication.routing import header_rules
-    from k2ktui.replication.slot_task import HeaderRules
-
-    found = set()
-    marked = config.bidirectional_mode in ("pipeline", "cluster")
-    if marked or header_rules(config, topic) != HeaderRules():
-        found.add(RecordPart.HEADERS)
-    if not config.features.keep_record_creation_timestamp:
-        found.add(RecordPart.TIMESTAMP)
-    return frozenset(found)
 
 
 def pair_positions(snapshot: Snapshot, rows: Sequence[GroupPosition]) -> list[GroupPosition]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.replication.slot_task import CopyPath
-from k2ktui.replication.slots import choose_slot
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.transforms import Transform
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route
+from k2ktui.replication.slots import SlotState, choose_slot, choose_slot_of, in_turn
 
 
 def placed(partitions: int, slots: int, path: CopyPath, *, spread: bool) -> list[int]:
@@ -38,3 +40,50 @@ def test_no_slot_has_much_more_than_another(
 
     assert sum(loads) == partitions
     assert max(loads) <= max(4, -(-partitions // slots))
+
+
+ONE, TWO = Transform(filter="true"), Transform(filter="false")
+
+
+def kinds(*found: Transform | None) -> dict[SourcePartition, Route]:
+    """Routes of a topic per transform, named in order, with two partitions each."""
+    return {
+        SourcePartition(f"t{number}", partition): Route(
+            CopyPath.RECORD if transform else CopyPath.VERBATIM,
+            "t",
+            partition,
+            2,
+            transform=transform,
+        )
+        for number, transform in enumerate(found)
+        for partition in (0, 1)
+    }
+
+
+def assigned(routes: dict[SourcePartition, Route], slots: int) -> list[SlotState]:
+    found = [SlotState(number, number) for number in range(slots)]
+    for source in in_turn(routes.keys(), routes):
+        choose_slot_of(found, source, routes, spread=False).sources.append(source)
+    return found
+
+
+def test_transforms_have_slots_of_their_own_if_there_are_enough() -> None:
+    routes = kinds(None, ONE, TWO)
+    for slots in (3, 4, 8):
+        for slot in assigned(routes, slots):
+            assert len({routes[source].transform for source in slot.sources}) <= 1
+    assert sum(len(slot.sources) for slot in assigned(routes, 2)) == 6
+
+
+def test_transforms_that_share_a_slot_take_turns() -> None:
+    routes = kinds(None, ONE)
+    (slot,) = assigned(routes, 1)
+    position = Position(0, 0, -1, "", 1, 0, "t", 0)
+    every = [Assignment(source, position, routes[source]) for source in slot.sources]
+    first, second, third = (slot.take_turn(every) for _ in range(3))
+    assert [{each.route.transform for each in turn[0]} for turn in (first, second)] in (
+        [{None}, {ONE}],
+        [{ONE}, {None}],
+    )
+    assert third == first and first[1] and second[1]
+    assert slot.take_turn(every[:1]) == ((every[0],), False)

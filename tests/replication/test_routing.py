@@ -17,7 +17,8 @@ from k2ktui.replication.explain import Explanation, explain
 from k2ktui.replication.routing import choose_path, routes_for
 from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
 from k2ktui.replication.targets import TargetPlan, TargetTopic
-from k2ktui.sync.verify import ignored_parts
+from k2ktui.sync.changed_records import ignored_parts
+from k2ktui.sync.flow import PipelineFlow
 
 CLUSTER = {"kafka": {"common": {"bootstrap.servers": "localhost:1"}}}
 
@@ -130,6 +131,11 @@ def test_the_reason_says_what_a_header_rule_does() -> None:
     plans = [TargetPlan(name, (topic(name),), found=topic(name)) for name in ("plain", "z")]
     rows = explain(config, [topic("plain"), topic("z")], plans, {}, {})
     assert [row.path for row in rows] == [CopyPath.VERBATIM, CopyPath.RECORD]
+
+
+def test_views_show_the_path_of_each_topic() -> None:
+    flow = PipelineFlow(pipeline(replication={**sink(), "headers": RULES}))
+    assert (flow.path_of("plain"), flow.path_of("orders")) == ("verbatim", "record")
 
 
 def test_verification_ignores_the_headers_of_topics_with_a_rule_only() -> None:

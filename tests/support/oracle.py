@@ -34,6 +34,7 @@ class Expected:
         start: partition to the first offset that is copied; 0 for those not named.
         partition: target partition of a source record; None for the same number.
         headers: headers on the target of a source record; None for the same.
+        value: value on the target of a source record; None for the same.
         timestamps: whether timestamps are kept.
         archived: records that were on the source once and were deleted there.
         mapped: whether offset mapping is on.
@@ -46,6 +47,7 @@ class Expected:
     start: Mapping[int, int] = field(default_factory=dict)
     partition: Callable[[Got], int] | None = None
     headers: Callable[[Got], Headers] | None = None
+    value: Callable[[Got], bytes | None] | None = None
     timestamps: bool = True
     archived: Iterable[Got] = ()
     mapped: bool = True
@@ -325,7 +327,7 @@ def _sent(source: KafkaNode, each: Expected) -> dict[tuple[int, int], Got]:
 def _difference(sent: Got, got: Got, each: Expected) -> str:
     if sent.key != got.key:
         return f"key {sent.key!r} became {got.key!r}"
-    if sent.value != got.value:
+    if (each.value(sent) if each.value else sent.value) != got.value:
         return f"value {_short(sent.value)} became {_short(got.value)}"
     headers = each.headers(sent) if each.headers else sent.headers
     if headers != got.headers:

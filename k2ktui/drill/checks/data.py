@@ -28,8 +28,8 @@ from k2ktui.log.content import (
     RecordRange,
     content_digest,
 )
+from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.record_comparison import Compaction
-from k2ktui.sync.verify import ignored_parts
 
 # Offsets read for each record that is compared, at most: gaps in the log cost reading time too.
 _OFFSETS_PER_RECORD = 5
@@ -118,6 +118,7 @@ def read_samples(context: CheckContext) -> Sequence[CopySample]:
                 ignored_parts(context.config, stretch.source.topic),
                 compacted,
                 down.message if down else "",
+                only_mapped=leaves_records_out(context.config, stretch.source.topic),
             )
             for stretch, left, right in zip(chosen, here, there, strict=True)
         ]
@@ -155,16 +156,21 @@ def _sample(
     ignore: Collection[RecordPart],
     compacted: Sequence[Compaction],
     down: str,
+    *,
+    only_mapped: bool,
 ) -> CopySample:
     start = here.bounds.start if here is not None else 0
     # Records that the source's retention has deleted meanwhile are not compared.
     pairs = {offset: at for offset, at in stretch.pairs.items() if offset >= start}
     names = (stretch.target[0], stretch.source.topic)
+    records = here.records if here is not None else {}
+    if only_mapped:
+        records = {offset: record for offset, record in records.items() if offset in pairs}
     return CopySample(
         source=stretch.source,
         target=stretch.target,
         pairs=pairs,
-        here=_digests(here.records, ignore) if here is not None else {},
+        here=_digests(records, ignore),
         aborted=frozenset(here.aborted) if here is not None else frozenset(),
         there=_digests(there.records, ignore),
         foreign=_foreign(stretch, there, replicas),

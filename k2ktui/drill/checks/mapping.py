@@ -13,9 +13,10 @@ from k2ktui.engine.translate import Basis
 from k2ktui.errors import ConnectionFailed
 from k2ktui.log.content import AbsenceReason, ContentReader
 from k2ktui.replication.preflight.checks import first_names
+from k2ktui.sync.changed_records import ignored_parts
 from k2ktui.sync.record_comparison import Compaction
 from k2ktui.sync.verification import Verification
-from k2ktui.sync.verify import ignored_parts, sample_ranges, verify
+from k2ktui.sync.verify import sample_ranges, verify
 from k2ktui.text import counted, duration, safe_text
 
 _SEED = 0

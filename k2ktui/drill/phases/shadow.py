@@ -37,9 +37,9 @@ from k2ktui.log.content import ContentReader
 from k2ktui.log.record import KafkaRecord, compare_content
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.apply import Applier
+from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.store import StateStore
-from k2ktui.sync.verify import ignored_parts
 from k2ktui.text import counted, safe_text
 
 _CONSUMERS = 8
@@ -104,7 +104,10 @@ def _choose(session: Session) -> tuple[list[ShadowRow], list[str]]:
     exact = [
         ShadowRow(row, source, offset)
         for row, source, offset in planned_sources(plan.rows)
-        if row.proposed is not None and row.basis in (Basis.EXACT, Basis.END)
+        if row.proposed is not None
+        and row.basis in (Basis.EXACT, Basis.END)
+        # The next record on the source may have no copy.
+        and not leaves_records_out(session.config, source.topic)
     ]
     names = sorted({each.row.group for each in exact})
     chosen = set(names[: session.drill.options.shadow_groups])

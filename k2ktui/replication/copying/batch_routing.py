@@ -12,6 +12,7 @@ from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch, find_defect
 from k2ktui.log.rebuild import BuiltBatch, build_batches
 from k2ktui.log.records import (
     I64,
+    U8,
     Decoded,
     Records,
     concatenate,
@@ -114,16 +115,26 @@ def _by_record(
                 raise
             break
         reader.take()
-        chosen.append(_partitions(decoded, rules, reader.source)[rows])
+        chosen.append(
+            choose_partitions(
+                decoded.data, decoded.key_starts, decoded.key_lengths, rules, reader.source
+            )[rows]
+        )
         if len(rows) < len(decoded.records):
             reader.leave_out(np.delete(decoded.records.offsets, rows))
         size += max(len(batch.view), decoded.size)
-    found = concatenate(taken)
+    yield from spread(reader, concatenate(taken), np.concatenate(chosen), codec)
+
+
+def spread(
+    reader: PartitionReader, found: Records, partitions: I64, codec: int
+) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
+    """Route records on the record path to these target partitions, as ``route_next`` does."""
+    rules = reader.assignment.route
     if not len(found):
         return
     if rules.now_timestamps:
         found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
-    partitions = np.concatenate(chosen)
     for partition in np.unique(partitions).tolist():
         share = found.take(np.nonzero(partitions == partition)[0])
         for built in build_batches(share, codec, rules.batch_limit or _REBUILT_BYTES):
@@ -135,12 +146,21 @@ def _outgoing(built: BuiltBatch, reader: PartitionReader) -> OutgoingBatch:
     return OutgoingBatch(memoryview(built.data), built.count, first, built.sources, reader)
 
 
-def _partitions(decoded: Decoded, rules: Route, source: SourcePartition) -> I64:
+def choose_partitions(
+    data: U8, starts: I64, lengths: I64, rules: Route, source: SourcePartition
+) -> I64:
+    """Return the target partition of each record.
+
+    Args:
+        data: bytes that contain the keys.
+        starts: where each key begins.
+        lengths: length of each key; -1 for none.
+        rules: the route of the records' partition.
+        source: that partition.
+    """
     if rules.partition is not None:
-        return np.full(len(decoded.records), rules.partition, dtype=np.int64)
+        return np.full(len(lengths), rules.partition, dtype=np.int64)
     # The Java producer spreads records without a key, which would lose their order; a fixed
     # target partition per source partition preserves it.
     keyless = source.partition % rules.partitions
-    return partitions_for_keys(
-        decoded.data, decoded.key_starts, decoded.key_lengths, rules.partitions, keyless
-    )
+    return partitions_for_keys(data, starts, lengths, rules.partitions, keyless)

@@ -23,6 +23,19 @@ class Loss:
     go_on_at: int
 
 
+def transform_fault(source: SourcePartition, step: str, offset: int) -> Fault:
+    """A record cannot be transformed, and ``onError`` is ``fail``."""
+    return Fault(
+        source,
+        FaultKind.TRANSFORM,
+        f"{source} on the source: replication.transform fails at the record at offset {offset} "
+        f"({step}); no record from offset {offset} on is copied",
+        "See the record with k2ktui transform preview. Correct the rule, set onError: skip, or "
+        "skip the record with k2ktui offsets set; then start again.",
+        offset,
+    )
+
+
 def describe_loss(reader: PartitionReader, start: int, end: int, diverged_at: int) -> Loss | None:
     """Return what a log that now extends from ``start`` to ``end`` has lost.
 

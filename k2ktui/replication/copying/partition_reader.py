@@ -43,6 +43,25 @@ class FetchPosition:
     jumps: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """How far a partition was read, for the process that writes its records.
+
+    Attributes:
+        handed: everything before this offset was read, or needs no copying.
+        epoch: leader epoch of the last batch before it, -1 if unknown.
+        gaps: lost source offsets that were skipped.
+        left_out: offsets of the opposite pipeline's records.
+        fault: why the partition stopped, if it did.
+    """
+
+    handed: int
+    epoch: int
+    gaps: tuple[Gap, ...]
+    left_out: tuple[_Span, ...]
+    fault: Fault | None = None
+
+
 class PartitionReader:
     """The state of one assignment.
 
@@ -164,6 +183,19 @@ class PartitionReader:
         breaks = np.nonzero(np.diff(offsets) != 1)[0] + 1
         for some in np.split(offsets, breaks):
             self._left_out.append((int(some[0]), int(some[-1]) + 1))
+
+    @property
+    def state(self) -> ReaderState:
+        """How far the partition was read, for another process's ``restore``."""
+        return ReaderState(
+            self.handed, self._handed_epoch, self.gaps, tuple(self._left_out), self.fault
+        )
+
+    def restore(self, state: ReaderState) -> None:
+        """Continue from the state of another process's reader of the same assignment."""
+        self.fetched = self.handed = state.handed
+        self.leader_epoch = self._handed_epoch = state.epoch
+        self.gaps, self._left_out, self.fault = state.gaps, list(state.left_out), state.fault
 
     def corrupt(self, error: CorruptBatch, offset: int) -> None:
         """Stop the partition before a batch that cannot be read."""

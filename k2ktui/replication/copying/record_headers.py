@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -12,6 +12,8 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.records import I64, Records, encode_varint, read_varint
 from k2ktui.replication.slot_task import HeaderRules, OriginHeader
+
+_NO_KEY_NO_VALUE = b"\x01\x01"
 
 
 def native_rows(found: Records, origin: OriginHeader | None) -> I64:
@@ -73,6 +75,20 @@ def change_headers(
     except IndexError as error:
         raise CorruptBatch("the headers of a record are missing or damaged") from error
     return Records(found.offsets, found.timestamps, tails)
+
+
+def set_headers(encoded: bytes, assigned: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Return the encoded headers of a record with others in place of those of these names.
+
+    A header with the value None is removed.
+
+    Raises:
+        CorruptBatch: the headers cannot be read.
+    """
+    names = {name.encode() for name, _ in assigned}
+    kept = [each for each in _headers(_NO_KEY_NO_VALUE + encoded) if each[0] not in names]
+    kept += [(name.encode(), value) for name, value in assigned if value is not None]
+    return encode_varint(len(kept)) + b"".join(_header_bytes(*each) for each in kept)
 
 
 def _renamer(

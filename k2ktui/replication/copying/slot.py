@@ -43,7 +43,14 @@ from k2ktui.replication.copying.writer import (
     SlotFailed,
     Writer,
 )
-from k2ktui.replication.slot_task import Fault, LapOutcome, SlotResult, SlotStats, SlotTask
+from k2ktui.replication.slot_task import (
+    Fault,
+    LapOutcome,
+    SlotResult,
+    SlotStats,
+    SlotTask,
+    SourceLogBounds,
+)
 
 _QUEUE_LIMIT = 3
 _STATE_LIMIT = 512 << 10
@@ -139,8 +146,12 @@ class SlotCopier:
             began_at=began_at,
             ended_at=time.time(),
             first_commit_at=self._first_commit_at,
-            log_bounds=self._fetcher.bounds(),
+            log_bounds=self._bounds(),
         )
+
+    def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
+        """Return the bounds of the source logs that were read."""
+        return self._fetcher.bounds()
 
     def _unavailable_faults(self, failed: PartitionsUnavailable) -> list[Fault]:
         """Return the faults of all partitions that wait for an unavailable target partition."""

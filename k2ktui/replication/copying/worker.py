@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
@@ -16,6 +16,7 @@ from k2ktui.replication.copying.slot import SlotCopier
 from k2ktui.replication.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
 
 _CONNECT_TIMEOUT_S = 15.0
+_T = TypeVar("_T")
 
 
 class _Connections:
@@ -52,13 +53,23 @@ def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, An
 
     ``source`` and ``target`` are connection options from ``k2ktui.kafka.properties.wire``.
     """
+    origins = known_origins(token, source, target)
+    return run_copier(
+        token, source, target, lambda left, right: SlotCopier(token, left, right, origins)
+    )
+
+
+def run_copier(
+    token: SlotTask,
+    source: Mapping[str, Any],
+    target: Mapping[str, Any],
+    make: Callable[[Wire, Wire], SlotCopier],
+) -> SlotResult:
+    """Run what ``make`` returns for connections to both clusters, as ``run_slot`` does."""
     try:
         connections = _connections(source, target)
-        result: SlotResult = connections.loop.run(
-            SlotCopier(
-                token, connections.source, connections.target, _origins(token, source, target)
-            ).run
-        )
+        copier = make(connections.source, connections.target)
+        result: SlotResult = connections.loop.run(copier.run)
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
         result = SlotResult(token.slot, LapOutcome.FAILED, {}, error=str(error))
     except Exception as error:  # report it to the driver; Spark would only print a traceback
@@ -66,14 +77,37 @@ def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, An
             token.slot, LapOutcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
         )
     if result.outcome is not LapOutcome.DONE:
-        # After a failure these sockets may still carry requests or responses in flight.
-        kept = _kept.pop(_name(source, target), None)
-        if kept is not None:
-            kept.close()
+        _disconnect(source, target)
     return result
 
 
-def _origins(
+def run_connected(
+    source: Mapping[str, Any],
+    target: Mapping[str, Any],
+    work: Callable[[Wire, Wire], Coroutine[Any, Any, _T]],
+) -> _T:
+    """Return the result of a coroutine that uses connections to both clusters.
+
+    Raises:
+        ConnectionFailed, NotSent, OutcomeUnknown: a cluster did not answer.
+    """
+    try:
+        connections = _connections(source, target)
+        found: _T = connections.loop.run(lambda: work(connections.source, connections.target))
+    except BaseException:
+        _disconnect(source, target)
+        raise
+    return found
+
+
+def _disconnect(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """Close sockets that may still carry requests or responses in flight after a failure."""
+    kept = _kept.pop(_name(source, target), None)
+    if kept is not None:
+        kept.close()
+
+
+def known_origins(
     task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]
 ) -> BatchOrigins | None:
     """Return what is known about producer ids; kept, as reading all registrations takes time."""

@@ -1,0 +1,167 @@
+"""``k2ktui transform``: what transforms do to records; nothing is written."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from k2ktui.cli.notes import print_notes
+from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.tables import print_table
+from k2ktui.log.record import KafkaRecord
+from k2ktui.present.columns import Column, text_column
+from k2ktui.replication.transform_preview import (
+    Preview,
+    PreviewOutcome,
+    infer_schema,
+    mask_preview,
+    preview_transform,
+)
+from k2ktui.runtime.spark_extra import require_transform_packages
+from k2ktui.text import counted, safe_text
+
+_LONGEST = 120
+
+topic_option = click.option("--topic", required=True, metavar="TOPIC", help="Source topic to read.")
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    metavar="COUNT",
+    help="Number of records to read, the newest ones.",
+)
+
+
+@click.group(help="Show what transforms do to records, without writing anything.")
+def command() -> None:
+    """Docs: ``docs/transforms.md``."""
+
+
+@command.command("preview", help="Show records of a topic before and after its transform.")
+@file_option
+@topic_option
+@limit_option
+@click.option("--mask", is_flag=True, help="Replace letters and digits of keys and values.")
+@json_option
+def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json: bool) -> None:
+    """Read the source, transform on this host, and print."""
+    require_transform_packages("k2ktui transform preview")
+    found = preview_transform(load_pipeline(files), topic, limit)
+    if mask:
+        found = mask_preview(found)
+    if as_json:
+        click.echo(json.dumps(_plain(found), indent=2))
+        return
+    if not found.rows:
+        click.echo(f"{safe_text(topic)} has no records.")
+        return
+    title = f"{safe_text(found.topic)} to {safe_text(found.target)}: {safe_text(found.does)}"
+    print_table(title, _COLUMNS, list(_lines(found)))
+    counts = [
+        f"{sum(row.outcome is outcome for row in found.rows)} {outcome}"
+        for outcome in PreviewOutcome
+        if any(row.outcome is outcome for row in found.rows)
+    ]
+    click.echo(f"{counted(len(found.rows), 'record')}: {', '.join(counts)}. Nothing was written.")
+
+
+@command.command("schema", help="Print a JSON schema for decode, inferred from newest values.")
+@file_option
+@topic_option
+@limit_option
+def schema(files: tuple[str, ...], topic: str, limit: int) -> None:
+    """Read the source, infer the schema on this host, and print it as YAML."""
+    require_transform_packages("k2ktui transform schema")
+    ddl, count = infer_schema(load_pipeline(files), topic, limit)
+    print_notes([f"inferred from {counted(count, 'value')}; fields that none of them has are lost"])
+    click.echo(f"decode: {{value: {{json: {{schema: {json.dumps(ddl)}}}}}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    record: str
+    part: str
+    before: str
+    after: str
+
+
+def _lines(found: Preview) -> Iterator[_Line]:
+    for row in found.rows:
+        before = _parts(row.before)
+        after = _parts(row.after) if row.after is not None else {}
+        place = f"{row.source} {row.before.offset}"
+        reason = f"({row.outcome}: {row.step})" if row.step else ""
+        for part, text in before.items():
+            if part == "headers" and not text and not after.get(part):
+                continue
+            yield _Line(safe_text(place), part, text, after.get(part, "") or reason)
+            place = reason = ""
+
+
+def _parts(record: KafkaRecord) -> dict[str, str]:
+    headers = ", ".join(f"{name}={_text(value)}" for name, value in record.headers)
+    return {
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": safe_text(headers, _LONGEST),
+    }
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    try:
+        return safe_text(data.decode(), _LONGEST)
+    except UnicodeDecodeError:
+        return f"{len(data)} bytes: {data[:16].hex()}"
+
+
+def _plain(found: Preview) -> dict[str, Any]:
+    return {
+        "topic": found.topic,
+        "target": found.target,
+        "transform": found.does,
+        "records": [
+            {
+                "partition": row.source.partition,
+                "offset": row.before.offset,
+                "outcome": str(row.outcome),
+                "step": row.step,
+                "before": _plain_record(row.before),
+                "after": _plain_record(row.after) if row.after is not None else None,
+            }
+            for row in found.rows
+        ],
+    }
+
+
+def _plain_record(record: KafkaRecord) -> dict[str, Any]:
+    return {
+        "key": _plain_bytes(record.key),
+        "value": _plain_bytes(record.value),
+        "headers": [[name, _plain_bytes(value)] for name, value in record.headers],
+        "timestamp": record.timestamp_ms,
+    }
+
+
+def _plain_bytes(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+_COLUMNS: tuple[Column[_Line], ...] = (
+    text_column("record", lambda line: line.record, left=True),
+    text_column("part", lambda line: line.part, left=True),
+    text_column("before", lambda line: line.before, left=True),
+    text_column("after", lambda line: line.after, left=True),
+)

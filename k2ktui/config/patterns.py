@@ -1,0 +1,35 @@
+"""Regular expressions and lists of names as values of the pipeline file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+
+from k2ktui.config.scalars import Name, parse_text
+from k2ktui.engine.java_patterns import compile_pattern
+
+
+def checked_pattern(pattern: str) -> str:
+    """Return the pattern; ValueError if it is not valid."""
+    compile_pattern(pattern)
+    return pattern
+
+
+def _names_or_pattern(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, (list, tuple)):
+        return tuple(parse_text(name) for name in value)
+    try:
+        return checked_pattern(parse_text(value))
+    except ValueError as error:
+        raise ValueError(_PATTERN_OR_LIST if str(error) == "a string" else str(error)) from None
+
+
+_PATTERN_OR_LIST = "one regular expression, or a list of exact names"
+
+Pattern = Annotated[Name, AfterValidator(checked_pattern)]
+NamesOrPattern = Annotated[
+    str | tuple[str, ...],
+    BeforeValidator(_names_or_pattern),
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
+]

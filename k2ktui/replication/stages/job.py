@@ -1,0 +1,185 @@
+"""Runs micro-batches of transforms as Spark jobs of one stage.
+
+::
+
+    task of the driver ─► read_rows ─► SQL ─► write_rows ─► result
+    (a property of the job)   Arrow      Arrow
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.transforms import Transform
+from k2ktui.log.records import Records
+from k2ktui.replication.slot_task import SlotResult, SlotTask
+from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.plan import TransformPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TASK = "k2ktui.slot.task"
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # An error must not become a null.
+    "spark.sql.ansi.enabled": "true",
+    # A common subexpression would be evaluated outside of the TryEval that catches its error.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+Options = Mapping[str, Any]
+
+
+class TransformJobs:
+    """The DataFrames of a session's transforms; each is planned once per slot, and run per lap.
+
+    Args:
+        context: the Spark context.
+        source: connection options of the source cluster, for the tasks.
+        target: connection options of the target cluster, for the tasks.
+    """
+
+    def __init__(self, context: Any, source: Options, target: Options) -> None:
+        self._context = context
+        self._options = (dict(source), dict(target))
+        self._planned: dict[tuple[int, Transform], Any] = {}
+        self._lock = threading.Lock()
+        self._session: Any = None
+
+    def run(self, task: SlotTask) -> SlotResult:
+        """Run one micro-batch of a slot; the caller has set the job group of this thread."""
+        assert task.transform is not None
+        with self._lock:
+            at = (task.slot, task.transform)
+            frame = self._planned.get(at)
+            if frame is None:
+                frame = self._planned[at] = self._plan(task.transform)
+        # The task has no secrets; the clusters' options, which have some, are in the closures.
+        text = base64.b64encode(pickle.dumps(task)).decode()
+        self._context.setLocalProperty(_TASK, text)
+        try:
+            (row,) = frame.collect()
+        finally:
+            self._context.setLocalProperty(_TASK, None)
+        result: SlotResult = pickle.loads(row[0])  # noqa: S301 - our own task wrote it
+        return result
+
+    def check(self, transforms: Iterable[tuple[str, Transform]]) -> None:
+        """Plan transforms without running them.
+
+        Args:
+            transforms: each with its name in the file.
+
+        Raises:
+            ConfigError: Spark rejects an expression, or it needs more than one stage.
+        """
+        for name, transform in transforms:
+            self.apply(transform, lambda _: iter(()), name)
+
+    def apply(
+        self,
+        transform: Transform,
+        read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        name: str = "replication.transform",
+    ) -> Any:
+        """Return a DataFrame with the transformed rows that ``read`` yields in one task.
+
+        Raises:
+            ConfigError: as for ``check``.
+        """
+        records = self._open().range(0, 1, 1, 1).mapInArrow(read, rows.INPUT)
+        return TransformPlan(transform, name).apply(records)
+
+    def preview(
+        self, transform: Transform, found: Sequence[tuple[SourcePartition, Records]]
+    ) -> dict[int, rows.Transformed]:
+        """Return what a transform makes of records, by their index in ``found``; writes nothing.
+
+        Raises:
+            ConfigError: as for ``check``.
+        """
+        with_headers = transform.mentions("headers")
+
+        def read(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number, (source, records) in enumerate(found):
+                yield from rows.input_batches(number, source, records, with_headers=with_headers)
+            yield rows.facts_batch(b"-")
+
+        def collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            result, _ = rows.collect(batches)
+            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
+
+        (row,) = self.apply(transform, read).mapInArrow(collect, "result BINARY").collect()
+        result: dict[int, rows.Transformed] = pickle.loads(row[0])  # noqa: S301 - our own task
+        return result
+
+    def infer_schema(self, texts: Sequence[str]) -> str:
+        """Return the schema (DDL) that Spark infers from JSON texts."""
+        lines = self._context.parallelize(texts, 1)
+        return str(self._open().read.json(lines).schema.toDDL())
+
+    def _plan(self, transform: Transform) -> Any:
+        source, target = self._options
+
+        def read(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from k2ktui.replication.stages.read import read_rows
+
+            for _batch in _:
+                yield from read_rows(_current_task(), source, target)
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            from k2ktui.replication.stages.write import write_rows
+
+            result = write_rows(_current_task(), batches, source, target)
+            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
+
+        return self.apply(transform, read).mapInArrow(write, "result BINARY")
+
+    def _open(self) -> Any:
+        if self._session is None:
+            from pyspark.sql import SparkSession
+
+            self._session = SparkSession(self._context)
+            for key, value in _SETTINGS.items():
+                self._session.conf.set(key, value)
+        return self._session
+
+
+def _current_task() -> SlotTask:
+    """Return the slot's task of the running Spark task.
+
+    Raises:
+        RuntimeError: Spark repeats the task; its epoch is valid for one attempt only.
+    """
+    from pyspark import TaskContext
+
+    running = TaskContext.get()
+    assert running is not None
+    if running.attemptNumber() > 0:
+        raise RuntimeError("a slot task is valid for one attempt only")
+    text = running.getLocalProperty(_TASK)
+    assert text is not None
+    task: SlotTask = pickle.loads(base64.b64decode(text))  # noqa: S301 - the driver wrote it
+    return task
+
+
+def named_transforms(rules: Sequence[Any]) -> list[tuple[str, Transform]]:
+    """Return the transforms of the file's rules, each with its name in error messages."""
+    return [
+        (f"replication.transform[{number}]", rule.transform)
+        for number, rule in enumerate(rules)
+        if rule.transform is not None
+    ]

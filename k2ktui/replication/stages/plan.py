@@ -1,0 +1,217 @@
+"""The Spark plan of a transform: columns of SQL, and the check that they need one stage only.
+
+Every expression is evaluated in a ``TryEval`` of its own, which returns null instead of an error.
+So one record's error does not fail the job, and the row says which step failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from k2ktui.engine.transforms import Encoding, Format, Transform
+from k2ktui.errors import ConfigError
+from k2ktui.replication import _pyspark
+from k2ktui.replication.stages import rows
+from k2ktui.text import safe_text
+
+# Operators that handle each row by itself, in order.
+_NARROW = frozenset(
+    {"MapInArrow", "Project", "Filter", "InputAdapter", "Range", "Scan ExistingRDD"}
+)
+_CODEGEN = "WholeStageCodegen"
+# Spark's errors for operators that cannot be part of an expression here.
+_WIDE_ERRORS = {
+    "MISSING_GROUP_BY": "Aggregate",
+    "MISSING_AGGREGATION": "Aggregate",
+    "UNSUPPORTED_GENERATOR": "Generate",
+    "UNSUPPORTED_EXPR_FOR_OPERATOR": "Aggregate",
+}
+_UNSTABLE = ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp")
+
+
+def plan_steps(transform: Transform) -> tuple[str, ...]:
+    """Return the steps of a transform that may fail, as the file spells them."""
+    steps = []
+    for part, how in (("key", transform.decode_key), ("value", transform.decode_value)):
+        if how.kind != "bytes":
+            steps.append(f"decode.{part}")
+    if transform.filter:
+        steps.append("filter")
+    steps += [f"set {path}" for path, _ in transform.assignments]
+    for part, kind in (("key", transform.encode_key), ("value", transform.encode_value)):
+        if kind != "bytes":
+            steps.append(f"encode.{part}")
+    return tuple(steps)
+
+
+class TransformPlan:
+    """Applies a transform to a DataFrame with the columns of ``rows.INPUT``."""
+
+    def __init__(self, transform: Transform, name: str) -> None:
+        self._transform = transform
+        self._name = name
+        self._tried: list[tuple[Any, str]] = []
+
+    def apply(self, records: Any) -> Any:
+        """Return a DataFrame with the columns of ``rows.OUTPUT``.
+
+        Raises:
+            ConfigError: Spark rejects an expression, or it needs more than one stage.
+        """
+        from pyspark.errors import PySparkException
+
+        # Spark's errors are reported once, in our words.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        try:
+            found = self._build(records)
+            self._check(found)
+        except PySparkException as error:
+            raise self._rejected(error) from None
+        return found
+
+    def _build(self, records: Any) -> Any:
+        from pyspark.sql import functions as f
+
+        transform = self._transform
+        found = records
+        for part, how in (("key", transform.decode_key), ("value", transform.decode_value)):
+            if how.kind != "bytes":
+                found = self._decode(found, part, how)
+        kept = f.lit(True)
+        if transform.filter:
+            found, column = self._try(found, f.expr(transform.filter))
+            self._require(found, column, "boolean", "filter must be a predicate (BOOLEAN)")
+            kept = f.coalesce(column, f.lit(False))
+        found = found.withColumn(rows.KEPT, kept)
+        headers = []
+        for path, text in transform.assignments:
+            found, column = self._try(found, f.when(f.col(rows.KEPT), f.expr(text)))
+            part, _, name = path.partition(".")
+            if part == "headers":
+                headers.append(column.cast("binary"))
+            else:
+                value = f.col(part).withField(_quote(name), column) if name else column
+                found = found.withColumn(part, value)
+        for path in transform.drop:
+            part, _, name = path.partition(".")
+            found = found.withColumn(part, f.col(part).dropFields(_quote(name)))
+        for part, kind in (("key", transform.encode_key), ("value", transform.encode_value)):
+            found = self._encode(found, part, kind)
+        failed = f.lit(None).cast("int")
+        for number, (condition, _) in reversed(list(enumerate(self._tried))):
+            failed = f.when(condition, f.lit(number)).otherwise(failed)
+        assigned = f.array(*headers) if headers else f.lit(None)
+        return found.select(
+            rows.FACTS,
+            rows.READER,
+            rows.TIME,
+            rows.HEADERS,
+            *(f.when(f.col(rows.KEPT), f.col(part)).alias(part) for part in ("key", "value")),
+            "offset",
+            rows.KEPT,
+            failed.alias(rows.FAILED),
+            assigned.cast("array<binary>").alias(rows.ASSIGNED),
+        )
+
+    def _try(self, found: Any, expression: Any, *, also: Any = None) -> tuple[Any, Any]:
+        """Add a column with the expression's value, or null where it fails.
+
+        Args:
+            found: the DataFrame.
+            expression: what to evaluate.
+            also: from the column to a further condition under which the step failed.
+        """
+        from pyspark.sql import functions as f
+
+        name = f"__k2k_try_{len(self._tried)}"
+        step = plan_steps(self._transform)[len(self._tried)]
+        found = found.withColumn(name, _pyspark.try_eval(f.struct(expression.alias("v"))))
+        column = f.col(name)["v"]
+        failed = f.col(name).isNull()
+        self._tried.append((failed if also is None else failed | also(column), step))
+        return found, column
+
+    def _decode(self, found: Any, part: str, how: Format) -> Any:
+        from pyspark.sql import functions as f
+
+        raw = f"__k2k_raw_{part}"
+        found = found.withColumn(raw, f.col(part))
+        text = f.validate_utf8(f.col(raw).cast("string"))
+        if how.kind == "string":
+            found, column = self._try(found, text)
+        else:
+            parsed = f.from_json(text, how.schema, {"mode": "FAILFAST"})
+            # Some texts, such as an empty one, are null instead of an error.
+            found, column = self._try(
+                found, parsed, also=lambda value: value.isNull() & f.col(raw).isNotNull()
+            )
+        return found.withColumn(part, column)
+
+    def _encode(self, found: Any, part: str, kind: Encoding) -> Any:
+        from pyspark.sql import functions as f
+
+        if kind == "bytes":
+            self._require(found, f.col(part), "binary", f"encode.{part}: bytes needs a BINARY")
+            return found
+        value = f.col(part)
+        text = f.to_json(value) if kind == "json" else value.cast("string")
+        found, column = self._try(
+            found, f.when(f.col(rows.KEPT) & value.isNotNull(), text.cast("binary"))
+        )
+        return found.withColumn(part, column)
+
+    def _require(self, found: Any, column: Any, kind: str, message: str) -> None:
+        actual = found.select(column).schema[0].dataType.simpleString()
+        if actual != kind:
+            raise self._refused(f"{message}, and is {actual.upper()}")
+
+    def _check(self, found: Any) -> None:
+        unstable = _pyspark.unstable_expression(found, _UNSTABLE)
+        for name in _operators(_pyspark.executed_plan(found)):
+            if name not in _NARROW and not name.startswith(_CODEGEN):
+                raise self._refused(
+                    f"its plan has the operator {name}, which needs more than the record itself"
+                )
+        if unstable:
+            raise self._refused(
+                f"{unstable} has another value each time: a record that is copied again after a "
+                "failure would differ"
+            )
+
+    def _rejected(self, error: Any) -> ConfigError:
+        condition = str(error.getCondition() or "")
+        for begin, operator in _WIDE_ERRORS.items():
+            if condition.startswith(begin):
+                return self._refused(
+                    f"its plan has the operator {operator}, which needs more than the record itself"
+                )
+        text = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
+        return self._refused(f"Spark rejects it: {safe_text(text, 400)}")
+
+    def _refused(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self._name}: {why}",
+            unchanged="Nothing was copied.",
+            hint="Correct the rule; k2ktui transform preview shows what it does to records. "
+            "docs/transforms.md lists what is allowed.",
+        )
+
+
+def _quote(path: str) -> str:
+    return ".".join(f"`{name}`" for name in path.split("."))
+
+
+def _operators(plan: Any) -> Iterator[str]:
+    """Yield the names of a plan's operators, those of subqueries included."""
+    name = plan.nodeName()
+    if name == "AdaptiveSparkPlan":
+        yield from _operators(plan.initialPlan())
+        return
+    yield name
+    if plan.subqueries().size():
+        yield "Subquery"
+    children = plan.children()
+    for at in range(children.size()):
+        yield from _operators(children.apply(at))

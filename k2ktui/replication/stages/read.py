@@ -1,0 +1,193 @@
+"""Reads a micro-batch: what the source has for the partitions of a slot, up to a limit."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Wire
+from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch
+from k2ktui.log.records import Records, concatenate, decode_records
+from k2ktui.replication.copying.batch_origins import BatchOrigins
+from k2ktui.replication.copying.origin_decisions import OriginDecisions
+from k2ktui.replication.copying.partition_reader import PartitionReader, ReaderState
+from k2ktui.replication.copying.record_headers import native_rows
+from k2ktui.replication.copying.source_fetcher import SourceFetcher
+from k2ktui.replication.copying.worker import known_origins, run_connected
+from k2ktui.replication.slot_task import SlotTask, SourceLogBounds
+from k2ktui.replication.stages import rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A micro-batch ends when it has so many fetched bytes, or so long after its first data.
+_BYTES = 8 << 20
+_DECODED_BYTES = 32 << 20
+_GATHER_S = 0.05
+_LONGEST_WAIT_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFacts:
+    """What the task that writes needs beside the records.
+
+    Attributes:
+        states: how far each partition was read, in the order of the slot's task.
+        bounds: bounds of the source logs.
+        codecs: compression of the first batch of each partition.
+        began_at: epoch seconds.
+        cpu_s: CPU time of reading.
+        error: why nothing could be read; then nothing is written.
+    """
+
+    states: tuple[ReaderState, ...] = ()
+    bounds: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
+    codecs: tuple[int, ...] = ()
+    began_at: float = 0.0
+    cpu_s: float = 0.0
+    error: str = ""
+
+
+def read_rows(
+    task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a micro-batch, and last a row with its ``ReadFacts``."""
+    assert task.transform is not None
+    with_headers = task.transform.mentions("headers")
+    cpu, began_at = time.process_time(), time.time()
+    facts = ReadFacts(began_at=began_at)
+    try:
+        origins = known_origins(task, source, target)
+        read = run_connected(
+            source, target, lambda wire, _: MicroBatchReader(task, wire, origins).run()
+        )
+    except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
+        facts = ReadFacts(began_at=began_at, error=str(error))
+    else:
+        for number, found in enumerate(read.records):
+            if found is not None:
+                at = task.assignments[number].source
+                yield from rows.input_batches(number, at, found, with_headers=with_headers)
+        spent = time.process_time() - cpu
+        facts = ReadFacts(read.states, read.bounds, read.codecs, began_at, spent)
+    yield rows.facts_batch(pickle.dumps(facts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    records: tuple[Records | None, ...]
+    codecs: tuple[int, ...]
+    states: tuple[ReaderState, ...]
+    bounds: Mapping[SourcePartition, SourceLogBounds]
+
+
+class MicroBatchReader:
+    """Reads one micro-batch of a slot's partitions.
+
+    Args:
+        task: the slot's task; ``policy.lap_s`` is how long it waits for data.
+        source: connection to the source cluster.
+        origins: what is known about the opposite pipeline's producer ids.
+    """
+
+    def __init__(self, task: SlotTask, source: Wire, origins: BatchOrigins | None) -> None:
+        self._task = task
+        self._readers = [PartitionReader(each, origins) for each in task.assignments]
+        signal = Signal(source.loop)
+        self._signal = signal
+        self._decisions = OriginDecisions(source, origins, signal)
+        self._fetcher = SourceFetcher(
+            source,
+            self._readers,
+            signal,
+            continue_on_loss=task.continue_on_loss,
+            # A broker answers requests of a connection in order: the next micro-batch must not wait
+            # for a fetch of this one.
+            settings=replace(task.fetch, max_wait_ms=min(task.fetch.max_wait_ms, _LONGEST_WAIT_MS)),
+        )
+
+    async def run(self) -> _Read:
+        """Read until there is enough, or the time is over."""
+        try:
+            await self._fetch()
+            codecs = tuple(_codec(reader) for reader in self._readers)
+            return _Read(
+                self._take_all(),
+                codecs,
+                tuple(reader.state for reader in self._readers),
+                self._fetcher.bounds(),
+            )
+        finally:
+            self._fetcher.close()
+            self._decisions.close()
+
+    async def _fetch(self) -> None:
+        end = monotonic() + self._task.policy.lap_s
+        first = 0.0
+        active: set[PartitionReader] = set()
+        while True:
+            now = monotonic()
+            active |= self._fetcher.take_updated()
+            self._fetcher.release(self._decisions.settle(active))
+            ready = sum(reader.ready_bytes for reader in active if not reader.undecided)
+            # A position that only moves over markers is worth a commit, too.
+            first = first or (now if ready or any(reader.dirty for reader in active) else 0.0)
+            if first:
+                end = min(end, first + _GATHER_S)
+            if now >= end or ready >= _BYTES or all(self._is_done(r) for r in self._readers):
+                return
+            due = self._fetcher.pump(end)
+            await self._signal.wait(min(due, max(0.001, end - now)))
+
+    def _is_done(self, reader: PartitionReader) -> bool:
+        until = reader.assignment.until
+        return reader.fault is not None or (until is not None and reader.fetched >= until)
+
+    def _take_all(self) -> tuple[Records | None, ...]:
+        """Return the records of each partition, batch by batch in turn, up to a size.
+
+        What does not fit is read again by the next micro-batch.
+        """
+        taken: list[list[Records]] = [[] for _ in self._readers]
+        size = 0
+        waiting = list(range(len(self._readers)))
+        while waiting and size < _DECODED_BYTES:
+            for number in tuple(waiting):
+                found = self._take(self._readers[number])
+                if found is None:
+                    waiting.remove(number)
+                    continue
+                taken[number].append(found)
+                size += sum(map(len, found.tails))
+        return tuple(concatenate(parts) if parts else None for parts in taken)
+
+    def _take(self, reader: PartitionReader) -> Records | None:
+        """Return the next batch's records, without those of the opposite pipeline."""
+        if not reader.ready or reader.undecided:
+            return None
+        try:
+            found = decode_records(reader.ready[0], reader.handed)
+            native = native_rows(found, self._task.origin)
+            rows.split_records(found)
+        except CorruptBatch as error:
+            reader.corrupt(error, reader.handed)
+            reader.drop_from(reader.handed)
+            return None
+        reader.take()
+        if len(native) < len(found):
+            reader.leave_out(np.delete(found.offsets, native))
+            found = found.take(native)
+        return found
+
+
+def _codec(reader: PartitionReader) -> int:
+    first = reader.ready[0] if reader.ready else None
+    return first.attributes & COMPRESSION_MASK if first is not None and first.magic == 2 else 0

@@ -1,0 +1,202 @@
+"""Writes a micro-batch: transformed records, their mapping and positions, in one transaction."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.transforms import Transform
+from k2ktui.kafka.wire import Wire
+from k2ktui.log.batch import CorruptBatch
+from k2ktui.log.records import Records
+from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.batch_routing import choose_partitions, spread
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.record_headers import change_headers, set_headers
+from k2ktui.replication.copying.slot import SlotCopier
+from k2ktui.replication.copying.worker import run_copier
+from k2ktui.replication.copying.writer import GONE_AFTER_S
+from k2ktui.replication.slot_task import (
+    LapOutcome,
+    SkippedRecords,
+    SlotResult,
+    SlotTask,
+    SourceLogBounds,
+)
+from k2ktui.replication.stages.plan import plan_steps
+from k2ktui.replication.stages.read import ReadFacts
+from k2ktui.replication.stages.rows import Transformed, collect, join_record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LEADER_RETRY_S = 0.2
+
+
+def write_rows(
+    task: SlotTask,
+    batches: Iterable[pa.RecordBatch],
+    source: Mapping[str, Any],
+    target: Mapping[str, Any],
+) -> SlotResult:
+    """Write the transformed records of a micro-batch; the result is that of the slot's lap.
+
+    Nothing is written before the last row has arrived, so that a failure of the SQL leaves no
+    transaction open.
+    """
+    found, encoded = collect(batches)
+    facts: ReadFacts = pickle.loads(encoded)  # noqa: S301 - the other task of this job wrote it
+    if facts.error:
+        return SlotResult(task.slot, LapOutcome.FAILED, {}, error=facts.error)
+    copiers: list[TransformCopier] = []
+
+    def make(source_wire: Wire, target_wire: Wire) -> SlotCopier:
+        copiers.append(TransformCopier(task, source_wire, target_wire, found, facts))
+        return copiers[-1]
+
+    result = run_copier(task, source, target, make)
+    skipped = copiers[-1].skipped if copiers and result.outcome is LapOutcome.DONE else ()
+    stats = replace(result.stats, cpu_s=result.stats.cpu_s + facts.cpu_s)
+    return replace(result, skipped=skipped, stats=stats, began_at=facts.began_at)
+
+
+class TransformCopier(SlotCopier):
+    """Writes the records of one micro-batch.
+
+    Args:
+        task: the slot's task.
+        source: connection to the source cluster, which is not used.
+        target: connection to the target cluster.
+        found: transformed records by partition index.
+        facts: how far each partition was read.
+    """
+
+    def __init__(
+        self,
+        task: SlotTask,
+        source: Wire,
+        target: Wire,
+        found: Mapping[int, Transformed],
+        facts: ReadFacts,
+    ) -> None:
+        super().__init__(task, source, target)
+        assert task.transform is not None
+        self._transform: Transform = task.transform
+        self._found = found
+        self._facts = facts
+        self.skipped: tuple[SkippedRecords, ...] = ()
+
+    def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
+        return dict(self._facts.bounds)
+
+    async def _copy(self) -> None:
+        missing = await self._without_leader()
+        routed: list[tuple[TargetPartition, OutgoingBatch, bool]] = []
+        for number, reader in enumerate(self._readers):
+            if reader in missing:
+                continue
+            reader.restore(self._facts.states[number])
+            found = self._found.get(number)
+            if found is not None:
+                self._handle_failures(reader, found)
+                routed += self._route(reader, found, self._facts.codecs[number])
+            if reader.dirty:
+                self._active.add(reader)
+        for reader, target in missing.items():
+            self._waiting_for_leader[reader] = 0.0
+            self._stop_waiting(reader, target)
+        if not self._dirty():
+            return
+        targets = {target for target, _, _ in routed}
+        for reader in self._active:
+            targets |= self._state_targets(reader)
+        await self._join(targets)
+        for target, outgoing, _ in routed:
+            self._targets_in_flight[outgoing] = target
+            self._writer.offer(target, outgoing)
+        self._count([(outgoing.count, rebuilt) for _, outgoing, rebuilt in routed])
+        await self._writer.drain()  # the mapping follows from the acknowledgments
+        await self._commit()
+
+    async def _without_leader(self) -> dict[PartitionReader, TargetPartition]:
+        """Return the partitions whose target has no leader, after waiting for it."""
+        readers = [reader for n, reader in enumerate(self._readers) if n in self._found]
+        targets = {target for reader in readers for target in self._route_targets[reader]}
+        if not targets:
+            return {}
+        until = monotonic() + min(GONE_AFTER_S, self._task.policy.lap_s / 2)
+        while True:
+            await self._writer.locate(targets)
+            missing = {
+                reader: target
+                for reader in readers
+                for target in self._route_targets[reader]
+                if not self._writer.has_leader(target)
+            }
+            if not missing or monotonic() > until:
+                return missing
+            await self._signal.wait(_LEADER_RETRY_S)
+
+    def _handle_failures(self, reader: PartitionReader, found: Transformed) -> None:
+        """Stop the partition before the first record that failed, or count what is skipped."""
+        if not found.failures:
+            return
+        steps = plan_steps(self._transform)
+        if self._transform.skips_errors:
+            last = found.failures[-1]
+            skipped = SkippedRecords(
+                reader.source, len(found.failures), last.offset, steps[last.step]
+            )
+            self.skipped = (*self.skipped, skipped)
+            return
+        first = found.failures[0]
+        self._stop_before(reader, found, first.offset)
+        fault = partition_faults.transform_fault(reader.source, steps[first.step], first.offset)
+        reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+
+    def _stop_before(self, reader: PartitionReader, found: Transformed, offset: int) -> None:
+        found.cut(offset)
+        # The epoch of the last record before it is not known here.
+        reader.restore(replace(reader.state, handed=offset, epoch=-1, fault=None))
+
+    def _route(
+        self, reader: PartitionReader, found: Transformed, codec: int
+    ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
+        task, rules = self._task, reader.assignment.route
+        names = self._transform.assigned_headers
+        headers: Sequence[bytes] = found.headers
+        pipeline = task.state_topics.pipeline
+        try:
+            if names:
+                headers = [
+                    set_headers(encoded, list(zip(names, values, strict=True)))
+                    for encoded, values in zip(found.headers, found.assigned, strict=True)
+                ]
+            parts = zip(found.keys, found.values, headers, strict=True)
+            records = Records(
+                np.array(found.offsets, dtype=np.int64),
+                np.array(found.timestamps, dtype=np.int64),
+                [join_record(*each) for each in parts],
+            )
+            records = change_headers(records, rules.headers, reader.source, pipeline, task.origin)
+        except CorruptBatch as error:
+            first = found.offsets[0]
+            self._stop_before(reader, found, first)
+            reader.corrupt(error, first)
+            return
+        lengths = np.array([-1 if k is None else len(k) for k in found.keys], dtype=np.int64)
+        ends = np.cumsum(np.maximum(lengths, 0))
+        data = np.frombuffer(b"".join(key or b"" for key in found.keys), dtype=np.uint8)
+        partitions = choose_partitions(
+            data, ends - np.maximum(lengths, 0), lengths, rules, reader.source
+        )
+        yield from spread(
+            reader, records, partitions, codec if rules.codec is None else rules.codec
+        )

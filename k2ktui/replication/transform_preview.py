@@ -1,0 +1,255 @@
+"""What a transform does to records of the source; nothing is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig, SparkSettings
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.transforms import Transform
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
+from k2ktui.log.content import ContentReader
+from k2ktui.log.record import KafkaRecord, TimestampType, record_at
+from k2ktui.log.records import Records
+from k2ktui.replication.copying.record_headers import change_headers, set_headers
+from k2ktui.replication.naming import target_name
+from k2ktui.replication.routing import header_rules
+from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.stages.plan import plan_steps
+from k2ktui.replication.stages.rows import Transformed, join_record, join_records
+from k2ktui.text import safe_text
+
+_READ_S = 30.0
+
+
+class PreviewOutcome(StrEnum):
+    """What happens to a record."""
+
+    COPIED = "copied"
+    LEFT_OUT = "left out"
+    SKIPPED = "skipped"
+    STOPS = "stops the partition"
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """A record before and after; ``after`` is None if it is not copied, because of ``step``."""
+
+    source: SourcePartition
+    before: KafkaRecord
+    after: KafkaRecord | None
+    outcome: PreviewOutcome
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The newest records of a topic, before and after."""
+
+    topic: str
+    target: str
+    does: str
+    rows: tuple[PreviewRow, ...]
+
+
+def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview:
+    """Read the newest records of a source topic and transform them on Spark, on this host.
+
+    Raises:
+        Refused: no rule is for the topic, or it does not exist.
+        ConfigError: Spark rejects an expression.
+        ConnectionFailed, TimedOut: the source did not answer.
+    """
+    transform = config.replication.transform_for(topic)
+    if transform is None:
+        raise Refused(
+            f"no rule of replication.transform changes the records of {safe_text(topic)}",
+            unchanged="Nothing was read.",
+            hint="Name a topic that a rule's pattern matches; k2ktui explain lists the topics.",
+        )
+    target = target_name(config, topic)
+    newest = read_newest(source_cluster(config), topic, limit)
+    found = [(source, join_records(records)) for source, records in newest]
+    spark = SparkRuntime(SparkSettings(master="local[1]"), f"k2ktui {config.name}", {}, {})
+    try:
+        spark.start()
+        made = spark.transforms.preview(transform, found)
+    finally:
+        spark.stop()
+    steps = plan_steps(transform)
+    shown: list[PreviewRow] = []
+    for number, (source, records) in enumerate(newest):
+        result = made.get(number, Transformed())
+        after = _after(config, transform, source, result)
+        failed = {each.offset: steps[each.step] for each in result.failures}
+        for record in records:
+            shown.append(_row(source, record, after.get(record.offset), failed, transform))
+    shown.sort(key=lambda row: (row.before.timestamp_ms, row.source, row.before.offset))
+    return Preview(topic, target, transform.words, tuple(shown[-limit:]))
+
+
+def infer_schema(config: PipelineConfig, topic: str, limit: int) -> tuple[str, int]:
+    """Return the schema (DDL) of the newest values of a topic, and how many were read.
+
+    Raises:
+        Refused: the topic does not exist, or has no value that is a JSON object.
+        ConnectionFailed, TimedOut: the source did not answer.
+    """
+    newest = read_newest(source_cluster(config), topic, limit)
+    values = [record.value for _, records in newest for record in records if record.value]
+    texts = [text for value in values if (text := _json_object(value))]
+    if not texts:
+        raise Refused(
+            f"none of {len(values)} values of {safe_text(topic)} is a JSON object",
+            unchanged="Nothing was written.",
+            hint="Read more with --limit, or write the schema by hand.",
+        )
+    spark = SparkRuntime(SparkSettings(master="local[1]"), f"k2ktui {config.name}", {}, {})
+    try:
+        spark.start()
+        return spark.transforms.infer_schema(texts), len(texts)
+    finally:
+        spark.stop()
+
+
+def _json_object(value: bytes) -> str:
+    try:
+        text = value.decode()
+        return text if isinstance(json.loads(text), dict) else ""
+    except ValueError:
+        return ""
+
+
+def read_newest(
+    cluster: Cluster, topic: str, limit: int
+) -> list[tuple[SourcePartition, list[KafkaRecord]]]:
+    """Return the newest committed records of each partition, at most ``limit`` per partition.
+
+    Raises:
+        Refused: the topic does not exist.
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    described = cluster.describe([topic])[topic]
+    if not isinstance(described, TopicDescription):
+        raise Refused(
+            f"topic {safe_text(topic)} cannot be described on the source: "
+            f"{safe_text(described.str())}",
+            unchanged="Nothing was read.",
+            hint="Check the name of the topic, and the right to describe it.",
+        )
+    where = [(topic, number) for number in range(described.partitions)]
+    starts = cluster.offsets(where, OffsetSpec.earliest())
+    ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    asked = {
+        at: max(starts.get(at, 0), end - limit)
+        for at, end in ends.items()
+        if starts.get(at, 0) < end
+    }
+    spans = [((*at, first), ends[at] - first) for at, first in asked.items()]
+    with ContentReader(cluster) as reader:
+        stretches = reader.stretches(spans, _READ_S)
+    unread = next((each.unread for each in stretches if each.unread), "")
+    if unread:
+        raise K2kError(
+            f"{safe_text(topic)} cannot be read: {safe_text(unread)}",
+            unchanged="Nothing was written.",
+            hint="Check the source cluster and the right to read the topic.",
+        )
+    return [
+        (SourcePartition(*at), [record for _, record in sorted(each.records.items())])
+        for at, each in zip(asked, stretches, strict=True)
+    ]
+
+
+def _row(
+    source: SourcePartition,
+    record: KafkaRecord,
+    after: KafkaRecord | None,
+    failed: dict[int, str],
+    transform: Transform,
+) -> PreviewRow:
+    step = failed.get(record.offset, "")
+    if step:
+        skips = transform.skips_errors
+        outcome = PreviewOutcome.SKIPPED if skips else PreviewOutcome.STOPS
+        return PreviewRow(source, record, None, outcome, step)
+    if after is None:
+        return PreviewRow(source, record, None, PreviewOutcome.LEFT_OUT, "filter")
+    return PreviewRow(source, record, after, PreviewOutcome.COPIED)
+
+
+def _after(
+    config: PipelineConfig, transform: Transform, source: SourcePartition, found: Transformed
+) -> dict[int, KafkaRecord]:
+    """Return the records as they would be written, by source offset."""
+    names = transform.assigned_headers
+    tails = []
+    for row, headers in enumerate(found.headers):
+        if names:
+            headers = set_headers(headers, list(zip(names, found.assigned[row], strict=True)))
+        tails.append(join_record(found.keys[row], found.values[row], headers))
+    records = Records(
+        np.array(found.offsets, dtype=np.int64), np.array(found.timestamps, dtype=np.int64), tails
+    )
+    changed = change_headers(records, header_rules(config, source.topic), source, config.name)
+    made = [record_at(changed, row, TimestampType.CREATE) for row in range(len(changed))]
+    return {record.offset: record for record in made}
+
+
+def mask_record(record: KafkaRecord) -> KafkaRecord:
+    """Return a record whose letters and digits are replaced, except the names of JSON fields."""
+    headers = tuple((name, _mask(value)) for name, value in record.headers)
+    return replace(record, key=_mask(record.key), value=_mask(record.value), headers=headers)
+
+
+def _mask(data: bytes | None) -> bytes | None:
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return b"?" * len(data)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return _mask_text(text).encode()
+    if isinstance(found, (dict, list)):
+        return json.dumps(_mask_json(found), separators=(",", ":")).encode()
+    return _mask_text(text).encode()
+
+
+def _mask_json(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {key: _mask_json(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_mask_json(value) for value in found]
+    if found is None or isinstance(found, bool):
+        return found
+    return _mask_text(str(found))
+
+
+def _mask_text(text: str) -> str:
+    return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "9", text))
+
+
+def mask_preview(preview: Preview) -> Preview:
+    """Return a preview with masked records."""
+    rows: Sequence[PreviewRow] = [
+        replace(
+            row,
+            before=mask_record(row.before),
+            after=mask_record(row.after) if row.after is not None else None,
+        )
+        for row in preview.rows
+    ]
+    return replace(preview, rows=tuple(rows))

@@ -1,0 +1,68 @@
+"""What a pipeline changes in records, or leaves out: comparisons of contents must expect it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.groups import Snapshot
+from k2ktui.engine.ranges import NOT_FOUND
+from k2ktui.engine.replica import Replica
+from k2ktui.log.record import RecordPart
+from k2ktui.sync.verification import GroupPosition
+
+
+def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
+    """Return the parts of a source topic's records that the pipeline changes on purpose."""
+    from k2ktui.replication.routing import header_rules
+    from k2ktui.replication.slot_task import HeaderRules
+
+    found = set()
+    transform = config.replication.transform_for(topic)
+    for part in (RecordPart.KEY, RecordPart.VALUE, RecordPart.HEADERS):
+        if transform is not None and transform.changes(part.value):
+            found.add(part)
+    marked = config.bidirectional_mode in ("pipeline", "cluster")
+    if marked or header_rules(config, topic) != HeaderRules():
+        found.add(RecordPart.HEADERS)
+    if not config.features.keep_record_creation_timestamp:
+        found.add(RecordPart.TIMESTAMP)
+    return frozenset(found)
+
+
+def leaves_records_out(config: PipelineConfig, topic: str) -> bool:
+    """Return whether some records of a source topic may have no copy."""
+    transform = config.replication.transform_for(topic)
+    return transform is not None and transform.leaves_records_out
+
+
+def skip_left_out(
+    config: PipelineConfig, snapshot: Snapshot, rows: Sequence[GroupPosition]
+) -> list[GroupPosition]:
+    """Return the positions, moved on the source over records that a transform leaves out.
+
+    The first unread record on the target is the copy of the first mapped one.
+    """
+    found = []
+    for row in rows:
+        replica = snapshot.replicas.get(row.source)
+        if replica is not None and leaves_records_out(config, row.source.topic):
+            row = replace(row, source_offset=_first_mapped(replica, row))
+        found.append(row)
+    return found
+
+
+def _first_mapped(replica: Replica, row: GroupPosition) -> int:
+    """Return the offset of the first mapped record at or after a position, if it is known."""
+    ranges = replica.target_ranges.get(row.target)
+    if ranges is None or replica.unusable_reason or replica.known_from > row.source_offset:
+        return row.source_offset
+    offsets = np.array([row.source_offset], dtype=np.int64)
+    (first,) = ranges.first_at_or_after(offsets).tolist()
+    if first != NOT_FOUND:
+        return int(first)
+    copied = replica.position.offset if replica.position is not None else 0
+    return max(row.source_offset, copied)

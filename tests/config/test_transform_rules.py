@@ -1,0 +1,100 @@
+"""``replication.transform``: what is read, what is refused and where."""
+
+from __future__ import annotations
+
+import pytest
+
+from k2ktui.config.reverse import reverse_file
+from k2ktui.config.show import json_schema, to_yaml
+from k2ktui.config.transform_rules import TransformRule
+from k2ktui.engine.transforms import Format, Transform
+from tests.config.files import MINIMAL, Files
+
+JSON = '{value: {json: {schema: "id BIGINT"}}}'
+RULE = f"""
+      - topics: "pay.*"
+        decode: {JSON}
+        filter: "value.id > 2"
+        set: {{value.id: "value.id + 1", headers.a.b: "topic"}}
+        drop: [value.id]
+        onError: skip
+"""
+
+
+def with_rules(rules: str) -> str:
+    start = 'replication:\n  - source: {topic: ".*"}\n'
+    return f"{start}  - transform: {rules}\n  - sink: {{topic: source}}\n"
+
+
+def test_rules_are_read_and_shown(files: Files) -> None:
+    loaded = files.over_minimal(with_rules(f"{RULE}      - {{}}\n"))
+    replication = loaded.config.replication
+    assert replication.transform_for("pay-1") == Transform(
+        decode_value=Format("json", "id BIGINT"),
+        filter="value.id > 2",
+        assignments=(("value.id", "value.id + 1"), ("headers.a.b", "topic")),
+        drop=("value.id",),
+        encode_value="json",
+        skips_errors=True,
+    )
+    assert replication.transform_for("other") is None
+    shown = to_yaml(loaded, with_sources=True)
+    assert files.load(shown).config.replication == replication
+    line = next(line for line in shown.splitlines() if "value.id > 2" in line)
+    assert line.endswith("b.yaml:6")
+    assert "TransformRule" in json_schema()["$defs"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [
+        ("decode: {value: avro}", "decode.value: expected bytes, string or {json: {schema"),
+        ("decode: {value: {avro: {schema: x}}}", "avro and protobuf are not supported yet"),
+        ("encode: {value: protobuf}", "json; avro and protobuf are not supported yet"),
+        ("decode: {value: json}", "decode.value: expected bytes, string or {json: {schema"),
+        ('decode: {value: {json: {schema: ""}}}', "decode.value: expected bytes, string or"),
+        ("encode: {value: json}", "expected decode.value: {json: …} for encode.value: json"),
+        ('set: {value.a: "1"}', "expected decode.value: {json: …} for the field value.a"),
+        ("drop: [key.a]", "expected decode.key: {json: …} for the field key.a"),
+        ('set: {offset: "1"}', "set: expected key, value, key.FIELD, value.FIELD or headers.NAME"),
+        ('set: {"value.a-b": "1"}', "set: expected key, value, key.FIELD, value.FIELD or"),
+        ('set: {value: " "}', "set: expected a Spark SQL expression for value"),
+        ("drop: [headers.a]", "drop: expected a list of key.FIELD and value.FIELD"),
+        ("drop: [value]", "drop: expected a list of key.FIELD and value.FIELD"),
+        ('filter: ""', "filter: expected a Spark SQL predicate"),
+        ("onError: deadLetter", 'onError: expected fail or skip, found "deadLetter"'),
+        ("sql: SELECT 1", "sql: unknown key"),
+        ("explode: value.a", "explode: unknown key"),
+        ('topics: "["', "topics: expected a valid regular expression"),
+    ],
+)
+def test_what_is_refused(files: Files, rule: str, error: str) -> None:
+    (found, *_) = files.errors(MINIMAL, with_rules(f"[{{{rule}}}]"))
+    assert found.startswith("b.yaml:3: replication[1].transform[0]") and error in found
+
+
+def test_a_rule_changes_what_its_steps_change() -> None:
+    def changed(**keys: object) -> set[str]:
+        found = TransformRule.model_validate(keys).transform
+        assert found is not None
+        return {part for part in ("key", "value", "headers") if found.changes(part)}
+
+    assert changed(filter="true") == set()
+    assert changed(set={"headers.a": "topic"}) == {"headers"}
+    assert changed(decode={"key": "string"}) == {"key"}
+    assert changed(set={"value": "key"}) == {"value"}
+    assert TransformRule().transform is None
+    assert TransformRule.model_validate({"onError": "skip"}).transform is None
+
+
+def test_records_are_left_out_by_filters_and_skipped_errors() -> None:
+    assert Transform(filter="true").leaves_records_out
+    assert Transform(drop=("value.a",), skips_errors=True).leaves_records_out
+    assert not Transform(drop=("value.a",)).leaves_records_out
+
+
+def test_the_opposite_pipeline_has_no_such_rules(files: Files) -> None:
+    paths = files.write({"a.yaml": MINIMAL, "b.yaml": with_rules(RULE)})
+    found = reverse_file(paths)
+    assert "transform" not in found.text
+    assert any("replication.transform was left out" in note for note in found.notes)

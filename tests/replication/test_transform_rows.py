@@ -1,0 +1,148 @@
+"""Records become Arrow rows and come back; failed and left-out records are distinguished."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.transforms import Format, Transform
+from k2ktui.log.batch import CorruptBatch
+from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
+from k2ktui.log.records import Records
+from k2ktui.replication.copying.record_headers import set_headers
+from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.plan import plan_steps
+from k2ktui.replication.stages.rows import encode_headers, join_records, split_records
+
+pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
+SOURCE = SourcePartition("pay", 1)
+BYTES = st.none() | st.binary(max_size=5)
+HEADERS = st.lists(st.tuples(st.text(max_size=2), BYTES), max_size=3).map(tuple)
+RECORDS = st.lists(st.tuples(BYTES, BYTES, HEADERS, st.integers(-1, 1 << 42)), max_size=5)
+
+
+def records(given_: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]]) -> Records:
+    return join_records(
+        [KafkaRecord(7 + n, key, value, h, at) for n, (key, value, h, at) in enumerate(given_)]
+    )
+
+
+@given(RECORDS)
+def test_records_are_split_and_joined(
+    sent: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]],
+) -> None:
+    found = records(sent)
+    fields = split_records(found)
+    assert list(zip(fields.keys, fields.values, strict=True)) == [(k, v) for k, v, _, _ in sent]
+    for row, (key, value, headers, at) in enumerate(sent):
+        again = record_at(found, row, TimestampType.CREATE)
+        assert (again.key, again.value, again.headers, again.timestamp_ms) == (
+            key,
+            value,
+            headers,
+            at,
+        )
+        assert rows.join_record(key, value, fields.headers[row]) == found.tails[row]
+
+
+@given(RECORDS, st.booleans())
+def test_arrow_rows_have_what_sql_sees(
+    sent: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]], with_headers: bool
+) -> None:
+    found = list(rows.input_batches(3, SOURCE, records(sent), with_headers=with_headers))
+    table = [row for batch in found for row in batch.to_pylist()]
+    assert [row["offset"] for row in table] == list(range(7, 7 + len(sent)))
+    for row, (key, value, headers, at) in zip(table, sent, strict=True):
+        assert (row[rows.READER], row["topic"], row["partition"]) == (3, "pay", 1)
+        assert (row["key"], row["value"], row[rows.TIME]) == (key, value, at)
+        visible = [{"key": name, "value": content} for name, content in headers]
+        assert row["headers"] == (visible if with_headers else None)
+        assert row["timestamp"].timestamp() == at / 1000
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_a_damaged_record_is_corrupt(size: int) -> None:
+    (tail,) = records([(b"key", b"value", (), 1)]).tails
+    at = np.array([1], dtype=np.int64)
+    with pytest.raises(CorruptBatch):
+        split_records(Records(at, at, [tail[:size]]))
+
+
+def out(*found: tuple[int, int, bool, int | None], facts: bytes | None = b"f") -> pa.RecordBatch:
+    """Rows as the plan makes them: partition, offset, kept, failed step."""
+    count = len(found)
+    columns = {
+        rows.FACTS: pa.array([None] * count, pa.binary()),
+        rows.READER: pa.array([row[0] for row in found], pa.int32()),
+        rows.TIME: pa.array([5] * count, pa.int64()),
+        rows.HEADERS: pa.array([b"\x00"] * count, pa.binary()),
+        "key": pa.array([b"k"] * count, pa.binary()),
+        "value": pa.array([None] * count, pa.binary()),
+        "offset": pa.array([row[1] for row in found], pa.int64()),
+        rows.KEPT: pa.array([row[2] for row in found], pa.bool_()),
+        rows.FAILED: pa.array([row[3] for row in found], pa.int32()),
+        rows.ASSIGNED: pa.array([None] * count, pa.list_(pa.binary())),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    if facts is None:
+        return batch
+    last = pa.RecordBatch.from_pydict(
+        {
+            name: pa.array([facts if name == rows.FACTS else None], column.type)
+            for name, column in columns.items()
+        }
+    )
+    return pa.Table.from_batches([batch, last]).combine_chunks().to_batches()[0]
+
+
+def test_rows_are_collected_by_partition() -> None:
+    found, facts = rows.collect(
+        [out((0, 1, True, None), (0, 2, False, None), (0, 4, False, 1), (1, 1, True, None))]
+    )
+    assert facts == b"f"
+    assert (found[0].offsets, found[1].offsets) == ([1], [1])
+    assert found[0].failures == [rows.Failure(4, 1)]
+    assert (found[0].keys, found[0].values, found[0].timestamps) == ([b"k"], [None], [5])
+
+
+def test_records_are_cut_off_at_an_offset() -> None:
+    found, _ = rows.collect([out(*((0, n, True, None) for n in (1, 5, 9)))])
+    found[0].cut(5)
+    assert (found[0].offsets, len(found[0].headers)) == ([1], 1)
+
+
+def test_another_order_and_a_missing_end_are_errors() -> None:
+    with pytest.raises(ValueError, match="changed the order"):
+        rows.collect([out((0, 5, True, None), (0, 4, True, None))])
+    with pytest.raises(ValueError, match="without its last row"):
+        rows.collect([out((0, 5, True, None), facts=None)])
+
+
+def test_headers_are_replaced_and_removed() -> None:
+    encoded = encode_headers([("a", b"1"), ("b", None), ("a", b"2")])
+    assert set_headers(encoded, [("a", b"3"), ("c", b"")]) == encode_headers(
+        [("b", None), ("a", b"3"), ("c", b"")]
+    )
+    assert set_headers(encoded, [("a", None)]) == encode_headers([("b", None)])
+
+
+def test_steps_have_the_names_of_the_file() -> None:
+    transform = Transform(
+        Format("string"),
+        Format("json", "a INT"),
+        "true",
+        (("value.a", "1"),),
+        ("value.b",),
+        "bytes",
+        "json",
+    )
+    assert plan_steps(transform) == (
+        "decode.key",
+        "decode.value",
+        "filter",
+        "set value.a",
+        "encode.value",
+    )
