@@ -3,7 +3,8 @@
 ``--check`` compares them with the files and fails where one differs; ``--take RECORDING`` makes
 ``demo.k2k`` of a longer recording (``k2ktui -f FILE --record RECORDING`` while a demo runs), with
 ``--as mirrormaker.k2k`` that of a demo with MirrorMaker 2 (``--compare mm2.properties`` too);
-``--plan PLAN`` makes ``plan.json`` of a plan of the same demo (``k2ktui plan -f FILE -o PLAN``).
+``--plan PLAN`` makes ``plan.json`` of a plan of the same demo (``k2ktui plan -f FILE -o PLAN``);
+``--drill RECORDS`` makes ``drill.jsonl`` of the records of a drill, read each second while it runs.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ import argparse
 import asyncio
 import re
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import drill_frames
+from textual.pilot import Pilot
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console import header
@@ -29,6 +35,7 @@ from k2ktui.watch.recording import Recorder, Recording
 
 HERE = Path(__file__).parent
 DEMO, MIRRORMAKER, PLAN = "demo.k2k", "mirrormaker.k2k", "plan.json"
+DRILL = "drill.jsonl"
 KEPT = 60
 SOMEBODY = ("ops", "bastion1")
 # Web fonts would be fetched from elsewhere by whoever looks at a picture.
@@ -69,17 +76,58 @@ PICTURES = (
 )
 
 
+class _Live:
+    """A recording as if it was read now, because what acts is off in a recording."""
+
+    replay = paused = False
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._player, name)
+
+
 async def drawn(picture: Picture) -> str:
     """Return a picture as SVG."""
+
+    async def opens(app: ConsoleApp, pilot: Pilot[int]) -> list[str]:
+        for key in picture.keys:
+            await pilot.press(key)
+            await pilot.pause()
+        if picture.plan:
+            await app.push_screen(_plan_screen(picture.plan, app.session.feed.now()))
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        return [app.export_screenshot(title="k2ktui", simplify=True)]
+
+    return (await _open(picture, opens))[0]
+
+
+async def drawn_drill() -> dict[str, str]:
+    """Return the pictures of a drill, one of them moving, by name."""
+
+    async def opens(app: ConsoleApp, pilot: Pilot[int]) -> list[str]:
+        drills = drill_frames.read(HERE / DRILL, int(app.session.feed.now() * 1000))
+        return await drill_frames.draw(app, pilot, drills)
+
+    frames = await _open(Picture("drill", size=(80, 24), plan=PLAN), opens)
+    return {"drill": frames[drill_frames.STILL], "drill-moving": drill_frames.animate(frames)}
+
+
+async def _open(
+    picture: Picture, opens: Callable[[ConsoleApp, Pilot[int]], Awaitable[list[str]]]
+) -> list[str]:
+    """Open the console on a recording, and return what ``opens`` has drawn."""
     player = Player(HERE / picture.recording, paused=True)
     player.number = len(player.times) - 1
     player.refresh()
     options = Options(
         theme=picture.theme, ascii=picture.ascii, themes=(shipped_directory(),), keys=HERE / "none"
     )
-    session = Session(player, player.pair, files=("pipeline.yaml",), options=options)
+    feed = _Live(player) if picture.plan else player
+    session = Session(feed, player.pair, files=("pipeline.yaml",), options=options)
     if picture.plan:
-        player.replay = False  # what acts is off in a recording
         config = PipelineConfig.model_construct(name=player.pair.pipeline)
         session.flow = PipelineFlow(config)
     app = ConsoleApp(session)
@@ -87,17 +135,10 @@ async def drawn(picture: Picture) -> str:
         async with app.run_test(size=picture.size) as pilot:
             while app.view is None or app.view.taken_at < player.times[-1]:
                 await pilot.pause(0.05)
-            for key in picture.keys:
-                await pilot.press(key)
-                await pilot.pause()
-            if picture.plan:
-                await app.push_screen(_plan_screen(picture.plan, player.times[-1]))
-            await app.workers.wait_for_complete()
-            await pilot.pause()
-            text = app.export_screenshot(title="k2ktui", simplify=True)
+            pictures = await opens(app, pilot)
     finally:
         player.close()
-    return _IDS.sub("terminal-", _FONTS.sub("", text))
+    return [_IDS.sub("terminal-", _FONTS.sub("", text)) for text in pictures]
 
 
 def _plan_screen(name: str, now: float) -> PlanScreen:
@@ -148,16 +189,21 @@ def main() -> int:
     parser.add_argument("--take", type=Path, metavar="RECORDING")
     parser.add_argument("--end", type=int, default=sys.maxsize, metavar="NUMBER")
     parser.add_argument("--plan", type=Path, metavar="PLAN")
+    parser.add_argument("--drill", type=Path, metavar="RECORDS")
     parser.add_argument("--as", dest="name", default=DEMO, choices=(DEMO, MIRRORMAKER))
     options = parser.parse_args()
     if options.take:
         take(options.take, options.end, options.name)
     if options.plan:
         take_plan(options.plan)
+    if options.drill:
+        drill_frames.keep(options.drill, HERE / DRILL, "@".join(SOMEBODY))
     header.who = lambda: "@".join(SOMEBODY)
     different = []
-    for picture in PICTURES:
-        path, text = HERE / f"{picture.name}.svg", asyncio.run(drawn(picture))
+    found = {picture.name: asyncio.run(drawn(picture)) for picture in PICTURES}
+    found |= asyncio.run(drawn_drill())
+    for name, text in found.items():
+        path = HERE / f"{name}.svg"
         if options.check and (not path.exists() or path.read_text() != text):
             different.append(path.name)
         elif not options.check:
