@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Protocol
-
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.codes import LEADER_MOVED, TOPIC_GONE, Code, code_name
 from k2ktui.kafka.properties import wire
+from k2ktui.kafka.read_requests import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    fetch_request,
+    list_offsets_request,
+)
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
 from k2ktui.log.batch import AbortedTransactions, Batch, CorruptBatch, split_batches
 from k2ktui.text import counted
@@ -27,9 +33,6 @@ NEAR_BYTES = 64 << 10
 FAR_BYTES = 1 << 20
 _RESPONSE_BYTES = 16 << 20
 _PARTITIONS_A_REQUEST = 128
-_READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
-_NO_SESSION = -1
-_EARLIEST, _LATEST = -2, -1
 _PAUSE_S = 0.05
 # A broker that hangs must not use up the time of the others.
 _REQUEST_S = 10.0
@@ -283,32 +286,11 @@ class _Reading:
         return seen
 
     def _fetch(self, asked: Mapping[Partition, int]) -> Any:
-        topics: dict[str, list[Any]] = defaultdict(list)
-        for (topic, number), offset in asked.items():
-            size = FAR_BYTES if (topic, number) in self._starved else self._bytes
-            topics[topic].append(
-                FetchRequest.FetchTopic.FetchPartition(
-                    partition=number,
-                    current_leader_epoch=-1,
-                    fetch_offset=offset,
-                    last_fetched_epoch=-1,
-                    log_start_offset=-1,
-                    partition_max_bytes=size,
-                )
-            )
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_RESPONSE_BYTES,
-            isolation_level=_READ_COMMITTED,
-            session_id=0,
-            session_epoch=_NO_SESSION,
-            topics=[FetchRequest.FetchTopic(topic=n, partitions=p) for n, p in topics.items()],
-            forgotten_topics_data=[],
-            rack_id="",
-            max_version=12,
-        )
+        wanted = {
+            at: (offset, FAR_BYTES if at in self._starved else self._bytes)
+            for at, offset in asked.items()
+        }
+        return fetch_request(wanted, isolation=READ_COMMITTED, max_bytes=_RESPONSE_BYTES)
 
     async def _measure(self, connection: Wire, node: int) -> set[Partition]:
         """Query the bounds of logs for which the fetch offset was out of range.
@@ -321,11 +303,11 @@ class _Reading:
             return set()
         found = []
         for which, isolation in (
-            (_EARLIEST, _READ_UNCOMMITTED),
-            (_LATEST, _READ_COMMITTED),
-            (_LATEST, _READ_UNCOMMITTED),
+            (EARLIEST, READ_UNCOMMITTED),
+            (LATEST, READ_COMMITTED),
+            (LATEST, READ_UNCOMMITTED),
         ):
-            request = _list_offsets(asked, which, isolation)
+            request = list_offsets_request(asked, which, isolation)
             found.append(_offsets(await connection.send(request, node, self._patience())))
         starts, stables, highs = found
         known = [at for at in asked if at in starts and at in stables and at in highs]
@@ -340,25 +322,6 @@ class _Reading:
         if request.next_offset() is None:
             del self._left[at]
         return True
-
-
-def _list_offsets(asked: Sequence[Partition], which: int, isolation: int) -> Any:
-    topics: dict[str, list[Any]] = defaultdict(list)
-    for topic, number in asked:
-        topics[topic].append(
-            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                partition_index=number, current_leader_epoch=-1, timestamp=which
-            )
-        )
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
-        ],
-        max_version=6,
-    )
 
 
 def _offsets(response: Any) -> dict[Partition, int]:

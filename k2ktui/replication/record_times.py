@@ -13,18 +13,15 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any
 
-from kafka.protocol.consumer import FetchRequest
-
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.codes import Code
 from k2ktui.kafka.properties import wire
+from k2ktui.kafka.read_requests import READ_COMMITTED, fetch_request
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.log.batch import AbortedTransactions, CorruptBatch, split_batches
 from k2ktui.log.records import decode_records
 
-_READ_COMMITTED = 1
-_NO_SESSION = -1
 _WAIT_MS = 100
 _RESPONSE_BYTES = 4 << 20
 # A broker sends a batch larger than this only for the first partition of a request.
@@ -132,30 +129,12 @@ class _Search:
                 return
 
     def _request(self, partitions: Iterable[Partition]) -> Any:
-        topics: dict[str, list[Any]] = defaultdict(list)
-        for topic, number in partitions:
-            topics[topic].append(
-                FetchRequest.FetchTopic.FetchPartition(
-                    partition=number,
-                    current_leader_epoch=-1,
-                    fetch_offset=self._offsets[topic, number],
-                    last_fetched_epoch=-1,
-                    log_start_offset=-1,
-                    partition_max_bytes=_PARTITION_BYTES,
-                )
-            )
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=_WAIT_MS,
-            min_bytes=1,
+        return fetch_request(
+            {at: (self._offsets[at], _PARTITION_BYTES) for at in partitions},
+            isolation=READ_COMMITTED,
             max_bytes=_RESPONSE_BYTES,
-            isolation_level=_READ_COMMITTED,
-            session_id=0,
-            session_epoch=_NO_SESSION,
-            topics=[FetchRequest.FetchTopic(topic=n, partitions=p) for n, p in topics.items()],
-            forgotten_topics_data=[],
-            rack_id="",
-            max_version=12,
+            min_bytes=1,
+            max_wait_ms=_WAIT_MS,
         )
 
     def _take(self, at: Partition, part: Any) -> None:

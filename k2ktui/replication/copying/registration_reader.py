@@ -7,8 +7,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-
 from k2ktui.engine.producer_registration import (
     REGISTRATION_MARK,
     ProducerRegistration,
@@ -18,15 +16,19 @@ from k2ktui.engine.run_record import RUN_MARK, Run, read_run
 from k2ktui.engine.state import Position, read_commit_record
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.kafka.codes import TOPIC_GONE, Code, code_name
+from k2ktui.kafka.read_requests import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    fetch_request,
+    list_offsets_request,
+)
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, TopicInfo, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, split_batches
 from k2ktui.log.record import record_at, timestamp_type
 from k2ktui.log.records import decode_records
 from k2ktui.text import safe_text
 
-_EARLIEST, _LATEST = -2, -1
-_READ_UNCOMMITTED = 0
-_NO_SESSION = -1
 _FETCH_BYTES = 4 << 20
 _RETRY_S = 0.1
 # A broker of a ZooKeeper cluster answers requests before its controller has sent it the topics.
@@ -127,10 +129,10 @@ class RegistrationReader:
         node = info.partitions[partition].node
         if node < 0:
             raise _Retry(f"partition {partition} has no leader")
-        end = await self._offset(wire, node, partition, _LATEST)
+        end = await self._offset(wire, node, partition, LATEST)
         at = self._next.get(partition, -1)
         if at < 0 or at > end:
-            at = await self._offset(wire, node, partition, _EARLIEST)
+            at = await self._offset(wire, node, partition, EARLIEST)
         while at < end:
             if monotonic() > until:
                 raise _Retry(f"partition {partition} was not read in time")
@@ -148,43 +150,14 @@ class RegistrationReader:
         self._next[partition] = max(at, self._next.get(partition, 0))
 
     async def _offset(self, wire: Wire, node: int, partition: int, which: int) -> int:
-        topic = ListOffsetsRequest.ListOffsetsTopic
-        wanted = topic.ListOffsetsPartition(
-            partition_index=partition, current_leader_epoch=-1, timestamp=which
-        )
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=_READ_UNCOMMITTED,
-            topics=[topic(name=self._topic, partitions=[wanted])],
-            max_version=6,
-        )
+        request = list_offsets_request([(self._topic, partition)], which, READ_UNCOMMITTED)
         part = (await wire.send(request, node)).topics[0].partitions[0]
         self._check_code(part.error_code)
         return int(part.offset)
 
     def _fetch(self, partition: int, offset: int) -> Any:
-        topic = FetchRequest.FetchTopic
-        wanted = topic.FetchPartition(
-            partition=partition,
-            current_leader_epoch=-1,
-            fetch_offset=offset,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=_FETCH_BYTES,
-        )
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_FETCH_BYTES,
-            isolation_level=_READ_UNCOMMITTED,
-            session_id=0,
-            session_epoch=_NO_SESSION,
-            topics=[topic(topic=self._topic, partitions=[wanted])],
-            forgotten_topics_data=[],
-            rack_id="",
-            max_version=12,
-        )
+        wanted = {(self._topic, partition): (offset, _FETCH_BYTES)}
+        return fetch_request(wanted, isolation=READ_UNCOMMITTED, max_bytes=_FETCH_BYTES)
 
     def _result(self, response: Any, partition: int) -> Any:
         if response.error_code:

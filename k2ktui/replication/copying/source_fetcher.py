@@ -17,14 +17,14 @@ from kafka.protocol.consumer import FetchRequest
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
-from k2ktui.replication.copying import partition_faults
-from k2ktui.replication.copying.list_offset import (
+from k2ktui.kafka.read_requests import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
-    list_offset_request,
+    list_offsets_request,
 )
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
+from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
 from k2ktui.replication.slot_task import FetchSettings, SourceLogBounds
 
@@ -338,7 +338,9 @@ class SourceFetcher:
             self._lost(reader, start, end, diverged_at)
 
     async def _list_offset(self, node: int, reader: PartitionReader, which: int) -> int:
-        response = await self._wire.send(list_offset_request(reader.source, which), node)
+        where = [(reader.source.topic, reader.source.partition)]
+        request = list_offsets_request(where, which, READ_COMMITTED)
+        response = await self._wire.send(request, node)
         part = response.topics[0].partitions[0]
         return int(part.offset) if part.error_code == Code.NONE else -1
 
