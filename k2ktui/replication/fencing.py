@@ -72,6 +72,7 @@ class TransactionFencer:
         sync_timeout: seconds to wait for open transactions and for reading the topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
         bidirectional: the mode in which it leaves out what came from the target; "" if it does not.
+        guard: called after each take-over; what it raises keeps the pipeline from copying.
 
     Attributes:
         run: the run that this driver has begun.
@@ -92,8 +93,9 @@ class TransactionFencer:
         sync_timeout: float,
         pair: ClusterPair | None = None,
         bidirectional: str = "",
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
-        self._target = target
+        self._target, self._guard = target, guard
         self._name, self._pair, self._bidirectional = name, pair, bidirectional
         self.topic = topic
         self._transactional, self._timeout_ms = transactional, timeout_ms
@@ -102,9 +104,7 @@ class TransactionFencer:
         self._wire = Wire(self._loop, options, "target")
         self._epochs = ProducerEpochs(self._wire, topic.group, timeout_ms)
         self._own_runs: set[Run] = set()
-        self._connected = False
-        self._owned = False
-        self._began = False
+        self._connected = self._owned = self._began = False
         self.run = Run(0, 0)
         self.unfinished: dict[int, TransactionState] = {}
         self.retired: frozenset[int] = frozenset()
@@ -117,6 +117,7 @@ class TransactionFencer:
             Superseded: another driver has started in the meantime.
             TransactionUnfinished: a task of an earlier driver may still write.
             ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
+            Exception: what the guard raises.
         """
         if not self._connected:
             self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
@@ -139,6 +140,7 @@ class TransactionFencer:
             raise
         self._began = True
         failpoint("begun")
+        self._guard()
         return state
 
     @property
@@ -315,7 +317,6 @@ class TransactionFencer:
             return
         producer = self.recover(STATE)
         where = [(self.topic.name, p) for p in partitions or (self.topic.partition(DRIVER),)]
-
         try:
             self._loop.run(
                 lambda: write_records(
@@ -357,10 +358,8 @@ class TransactionFencer:
                 self.renew(slot)
 
     def _anonymous(self) -> Producer:
-        timeout = self._renew_s
-        return self._run(
-            lambda: init_producer(self._wire, Producer(None), self._timeout_ms, timeout)
-        )
+        none, timeout = Producer(None), self._renew_s
+        return self._run(lambda: init_producer(self._wire, none, self._timeout_ms, timeout))
 
     def _run(self, request: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run epoch requests and translate their errors for operators."""

@@ -17,18 +17,6 @@ from k2ktui.text import counted, safe_text
 _TRANSACTION_TIMEOUT_MS = 60_000
 
 
-class GuardedFencer(TransactionFencer):
-    """A fencer that asks, after each take-over, whether the pipeline may copy at all."""
-
-    guard: Callable[[], None] = staticmethod(lambda: None)
-
-    def take_over(self, slots: int) -> CommitState:
-        """Take over as a :class:`TransactionFencer`; also raises what the guard raises."""
-        state = super().take_over(slots)
-        self.guard()
-        return state
-
-
 def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
     """Return how this pipeline uses the commit topic."""
     return CommitTopic(
@@ -94,7 +82,7 @@ def make_fencer(
     timeout_ms = int(timeout or _TRANSACTION_TIMEOUT_MS)
     if not exactly_once:
         timeout_ms = int(produce_settings(config).delivery_timeout_s * 1000)
-    fencer = GuardedFencer(
+    return TransactionFencer(
         target,
         options,
         name=config.name,
@@ -104,6 +92,5 @@ def make_fencer(
         sync_timeout=config.coordination.commit.sync_timeout_s,
         pair=pair,
         bidirectional=config.bidirectional_mode,
+        guard=guard,
     )
-    fencer.guard = guard
-    return fencer

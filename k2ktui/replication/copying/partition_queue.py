@@ -8,7 +8,7 @@ from time import monotonic
 
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 
-_IN_FLIGHT = 5
+IN_FLIGHT = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ class PartitionQueue:
         Until the first batch of an epoch is acknowledged, only one is in flight: a broker without
         state for the producer accepts any sequence number, so a second could overtake the first.
         """
-        limit = _IN_FLIGHT if self.proven else 1
+        limit = IN_FLIGHT if self.proven else 1
         return (
             bool(self.waiting)
             and not self.broken

@@ -28,11 +28,10 @@ from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, 
 from k2ktui.log.batch import next_sequence, stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
-from k2ktui.replication.copying.partition_queue import PartitionQueue
+from k2ktui.replication.copying.partition_queue import IN_FLIGHT, PartitionQueue
 from k2ktui.replication.slot_task import ProduceSettings
 
 _DEFAULTS = ProduceSettings()
-IN_FLIGHT = 5
 UNAVAILABLE_AFTER_S = 20.0
 """Seconds without an acknowledgment after which a partition stops alone: longer than the election
 of a leader after its broker died (``broker.session.timeout.ms``, 9 s by default)."""
