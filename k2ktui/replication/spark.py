@@ -208,14 +208,14 @@ class SparkRuntime:
         """Number of tasks that run at once."""
         return int(self._context.defaultParallelism)
 
-    def submit(self, tokens: Sequence[SlotTask]) -> Future[list[SlotResult]]:
+    def submit(self, tasks: Sequence[SlotTask]) -> Future[list[SlotResult]]:
         """Run a job with one Spark task per slot task.
 
         The future fails with LapLost if Spark lost a task or ended, and with SparkEnded if Spark
         had already ended and could not be restarted.
         """
         group = f"{_JOB_GROUP}-{next(self._numbers)}"
-        lap = self._pool().submit(self._run, tuple(tokens), group)
+        lap = self._pool().submit(self._run, tuple(tasks), group)
         self._groups[lap] = group
         lap.add_done_callback(lambda done: self._groups.pop(done, None))
         return lap
@@ -256,7 +256,7 @@ class SparkRuntime:
             self._jobs = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="lap")
         return self._jobs
 
-    def _run(self, tokens: tuple[SlotTask, ...], group: str) -> list[SlotResult]:
+    def _run(self, tasks: tuple[SlotTask, ...], group: str) -> list[SlotResult]:
         context = self._living()
         source, target = self._options
         transforms = self._transforms
@@ -268,9 +268,9 @@ class SparkRuntime:
             if attempt is not None and attempt.attemptNumber() > 0:
                 raise RuntimeError("a slot task is valid for one attempt only")
             for index in indexes:
-                yield run_slot(tokens[index], source, target)
+                yield run_slot(tasks[index], source, target)
 
-        count = len(tokens)
+        count = len(tasks)
         try:
             context.setJobGroup(group, self._name, interruptOnCancel=True)
             if tokens[0].transform is not None:

@@ -107,20 +107,21 @@ def _by_record(
         batch = reader.ready[0]
         try:
             decoded = decode_with_keys(batch, reader.handed)
-            rows = native_rows(decoded.records, origin)
-            records = decoded.records.take(rows) if origin else decoded.records
+            records, rows = decoded.records, None
+            if origin is not None:
+                rows = native_rows(records, origin)
+                records = records.take(rows)
             taken.append(change_headers(records, rules.headers, reader.source, pipeline, origin))
         except CorruptBatch:
             if not taken:
                 raise
             break
         reader.take()
-        chosen.append(
-            choose_partitions(
-                decoded.data, decoded.key_starts, decoded.key_lengths, rules, reader.source
-            )[rows]
+        partitions = choose_partitions(
+            decoded.data, decoded.key_starts, decoded.key_lengths, rules, reader.source
         )
-        if len(rows) < len(decoded.records):
+        chosen.append(partitions if rows is None else partitions[rows])
+        if rows is not None and len(rows) < len(decoded.records):
             reader.leave_out(np.delete(decoded.records.offsets, rows))
         size += max(len(batch.view), decoded.size)
     yield from spread(reader, concatenate(taken), np.concatenate(chosen), codec)

@@ -125,7 +125,10 @@ class PartitionReader:
             raise CorruptBatch(f"the batch at offset {batch.base_offset} has a wrong checksum")
         dropped = filter_.drops(batch) or batch.count == 0
         if self._origins is not None and batch.is_transactional:
-            dropped = self._is_left_out(self._origins, batch, after, dropped)
+            if dropped:
+                self._extend_left_out(after)  # its marker
+            else:
+                dropped = self._is_left_out(self._origins, batch, after)
         self.fetched = after
         if batch.leader_epoch >= 0:
             self.leader_epoch = batch.leader_epoch
@@ -135,21 +138,21 @@ class PartitionReader:
         elif not self.ready:
             self.handed, self._handed_epoch = after, self.leader_epoch
 
-    def _is_left_out(self, origins: BatchOrigins, batch: Batch, after: int, dropped: bool) -> bool:
-        """Return whether a batch is dropped, also because the opposite pipeline wrote it."""
-        if dropped:
-            if self._left_out and self._left_out[-1][1] == self.fetched:
-                self._left_out[-1] = (self._left_out[-1][0], after)  # its marker
-            return True
+    def _is_left_out(self, origins: BatchOrigins, batch: Batch, after: int) -> bool:
+        """Return whether the opposite pipeline wrote a batch, as far as that is known."""
         origin = origins.origin(batch.producer_id)
         if origin is Origin.UNDECIDED:
             self.undecided.add(batch.producer_id)
-        elif origin is Origin.OPPOSITE:
-            if self._left_out and self._left_out[-1][1] == self.fetched:
-                self._left_out[-1] = (self._left_out[-1][0], after)
-            else:
-                self._left_out.append((max(batch.base_offset, self.fetched), after))
+        elif origin is Origin.OPPOSITE and not self._extend_left_out(after):
+            self._left_out.append((max(batch.base_offset, self.fetched), after))
         return origin is Origin.OPPOSITE
+
+    def _extend_left_out(self, after: int) -> bool:
+        """Extend the last offsets left out if they end at the fetch position; return whether so."""
+        if not self._left_out or self._left_out[-1][1] != self.fetched:
+            return False
+        self._left_out[-1] = (self._left_out[-1][0], after)
+        return True
 
     def apply_origins(self) -> int:
         """Drop the waiting batches that the opposite pipeline wrote, as far as that is known.

@@ -16,14 +16,12 @@ from k2ktui.replication.slot_task import HeaderRules, OriginHeader
 _NO_KEY_NO_VALUE = b"\x01\x01"
 
 
-def native_rows(found: Records, origin: OriginHeader | None) -> I64:
+def native_rows(found: Records, origin: OriginHeader) -> I64:
     """Return the rows of the records that the opposite pipeline did not write, by their headers.
 
     Raises:
         CorruptBatch: the headers of a record cannot be read.
     """
-    if origin is None:
-        return np.arange(len(found), dtype=np.int64)
     name, value = origin.name.encode(), origin.left_out.encode()
     rows = [
         row

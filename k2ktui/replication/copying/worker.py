@@ -48,19 +48,19 @@ def open_connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> No
         _connections(source, target)
 
 
-def run_slot(token: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
+def run_slot(task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
     """Run one lap of one slot; never raises, as the result has the outcome.
 
     ``source`` and ``target`` are connection options from ``k2ktui.kafka.properties.wire``.
     """
-    origins = known_origins(token, source, target)
+    origins = known_origins(task, source, target)
     return run_copier(
-        token, source, target, lambda left, right: SlotCopier(token, left, right, origins)
+        task, source, target, lambda left, right: SlotCopier(task, left, right, origins)
     )
 
 
 def run_copier(
-    token: SlotTask,
+    task: SlotTask,
     source: Mapping[str, Any],
     target: Mapping[str, Any],
     make: Callable[[Wire, Wire], SlotCopier],
@@ -71,10 +71,10 @@ def run_copier(
         copier = make(connections.source, connections.target)
         result: SlotResult = connections.loop.run(copier.run)
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
-        result = SlotResult(token.slot, LapOutcome.FAILED, {}, error=str(error))
+        result = SlotResult(task.slot, LapOutcome.FAILED, {}, error=str(error))
     except Exception as error:  # report it to the driver; Spark would only print a traceback
         result = SlotResult(
-            token.slot, LapOutcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
+            task.slot, LapOutcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
         )
     if result.outcome is not LapOutcome.DONE:
         _disconnect(source, target)
