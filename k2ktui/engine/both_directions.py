@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from k2ktui.engine.offset_intervals import FOREVER, Span
-from k2ktui.engine.opposite_copy import Commits, OppositeCopy, TailKind, ask_one, lookup_one
-from k2ktui.engine.ranges import MappingRanges
+from k2ktui.engine.opposite_copy import Commits, OppositeCopy, TailKind
+from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation, translate
@@ -211,17 +211,15 @@ class _Joined:
         ranges = replica.target_ranges.get(self.row.target)
         if ranges is None:
             return None
-        first = lookup_one(ranges.back(ask_one(self.log.start)))
-        return (
-            None if first is None else lookup_one(ranges.translate(ask_one(max(first, committed))))
-        )
+        first = find_one(ranges.back, self.log.start)
+        return None if first is None else find_one(ranges.translate, max(first, committed))
 
     def _returned(self) -> Iterator[int]:
         """Yield the first unread record that came from the target, per partition there."""
         for _, committed, ranges in self._copied_back():
-            first = lookup_one(ranges.back(ask_one(committed)))
+            first = find_one(ranges.back, committed)
             if first is not None:
-                retained = lookup_one(ranges.first_at_or_after(ask_one(max(first, self.log.start))))
+                retained = find_one(ranges.first_at_or_after, max(first, self.log.start))
                 if retained is not None:
                     yield retained
 
@@ -282,7 +280,7 @@ class _Joined:
             return _Read.UNKNOWN  # never copied
         copies = list(self._copied_back())
         every = len(copies) == len(self.opposite.replica.target_ranges) > 0
-        following = [lookup_one(ranges.translate(ask_one(end))) for _, _, ranges in copies]
+        following = [find_one(ranges.translate, end) for _, _, ranges in copies]
         if every and all(
             at is not None and at <= committed
             for at, (_, committed, _) in zip(following, copies, strict=True)

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from k2ktui.engine.offset_intervals import FOREVER, Span
-from k2ktui.engine.ranges import I64, NOT_FOUND, MappingRanges
+from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import SourcePartition
 
@@ -65,14 +65,15 @@ class OppositeCopy:
 def find_uncopied(copies: Iterable[MappingRanges], low: int, high: int) -> list[Span]:
     """Return the target offsets in ``[low, high)`` where no range has a record, lowest first."""
     columns = [ranges.columns(low) for ranges in copies]
-    first = np.concatenate([ask_one(low), *(each.target for each in columns)])
-    end = np.concatenate([ask_one(low), *(each.target + each.count for each in columns)])
+    begin = np.array([low], dtype=np.int64)
+    first = np.concatenate([begin, *(each.target for each in columns)])
+    end = np.concatenate([begin, *(each.target + each.count for each in columns)])
     order = np.argsort(first, kind="stable")
     reached = np.maximum.accumulate(end[order])
     following = np.append(first[order][1:], high)
-    begin, finish = np.maximum(reached, low), np.minimum(following, high)
-    rows = begin < finish
-    return list(zip(begin[rows].tolist(), finish[rows].tolist(), strict=True))
+    start, finish = np.maximum(reached, low), np.minimum(following, high)
+    rows = start < finish
+    return list(zip(start[rows].tolist(), finish[rows].tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +98,16 @@ def find_pair(
     found = []
     for source, replica in replicas.items():
         ranges = replica.target_ranges.get(target)
-        first = None if ranges is None else lookup_one(ranges.back(ask_one(offset)))
+        first = None if ranges is None else find_one(ranges.back, offset)
         if ranges is not None and first is not None:
-            landed = lookup_one(ranges.translate(ask_one(first)))
+            landed = find_one(ranges.translate, first)
             found += [] if landed is None else [RecordPair(source, first, landed)]
     for where, ranges in opposite.replica.target_ranges.items():
-        first = lookup_one(ranges.first_at_or_after(ask_one(offset)))
+        first = find_one(ranges.first_at_or_after, offset)
         if first is not None:
-            landed = lookup_one(ranges.translate(ask_one(first)))
+            landed = find_one(ranges.translate, first)
             found += [] if landed is None else [RecordPair(SourcePartition(*where), landed, first)]
     lowest = min(found, key=lambda pair: pair.target_offset, default=None)
     if lowest is None or (lowest.target_offset > offset and opposite.tail < lowest.target_offset):
         return None
     return lowest
-
-
-def ask_one(offset: int) -> I64:
-    """Return the argument of a lookup of one offset."""
-    return np.array([offset], dtype=np.int64)
-
-
-def lookup_one(found: I64) -> int | None:
-    """Return the result of a lookup of one offset; None if nothing was found."""
-    return None if found[0] == NOT_FOUND else int(found[0])

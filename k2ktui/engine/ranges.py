@@ -7,7 +7,7 @@ translation of offset ``g`` is the target offset of the first mapped record with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -363,6 +363,12 @@ def sort_columns(columns: RangeColumns) -> RangeColumns:
         return columns
     order = np.argsort(columns.source, kind="stable")
     return RangeColumns(columns.source[order], columns.target[order], columns.count[order])
+
+
+def find_one(lookup: Callable[[I64], I64], offset: int) -> int | None:
+    """Return the result of a ``MappingRanges`` lookup for one offset; None if nothing was found."""
+    found = int(lookup(np.array([offset], dtype=np.int64))[0])
+    return None if found == NOT_FOUND else found
 
 
 def has_overlap(columns: RangeColumns) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from k2ktui.engine.opposite_copy import OppositeCopy
-from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation
@@ -171,8 +171,8 @@ def _is_mapping_complete(replica: Replica, target: TargetPartition, low: int, hi
     begin = ranges.begins_before(low + 1)
     if begin is None and replica.held_from > 0:
         return False  # older ranges are not in memory
-    first = int(ranges.back(np.array([high], dtype=np.int64))[0])
-    if first != NOT_FOUND:
+    first = find_one(ranges.back, high)
+    if first is not None:
         before = first
     elif high <= (ranges.target_end or 0):
         before = ranges.end or 0

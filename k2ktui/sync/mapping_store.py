@@ -14,7 +14,6 @@ from functools import partial
 from time import monotonic
 from zlib import crc32
 
-import numpy as np
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
@@ -22,7 +21,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.copy_extent import Overlap
 from k2ktui.engine.mapping_log import MappingLog
 from k2ktui.engine.offset_intervals import FOREVER
-from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import MappingGaps, TargetPartition, find_mapping_gaps
 from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.engine.state import Position, SourcePartition, mapping_key
@@ -223,8 +222,8 @@ class MappingStore:
             self.find_gaps(source).complete_from or position.start
         ):
             return 0  # stands for the start of the target's log
-        found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
-        return ranges.target_end or 0 if found == NOT_FOUND else found
+        found = find_one(ranges.translate, offset)
+        return ranges.target_end or 0 if found is None else found
 
     def republish(
         self, needed: Mapping[SourcePartition, int], timeout: float = _REREAD_S

@@ -12,12 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-import numpy as np
-
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.offset_intervals import Span
 from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_uncopied
-from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
@@ -121,8 +119,8 @@ class OppositeMappings:
                 low.append(max([position.start, *(each.end or 0 for each in ranges.values())]))
             for there, each in ranges.items():
                 if there in self._lowest:
-                    first = int(each.back(np.array([self._lowest[there]], dtype=np.int64))[0])
-                    low += [first] if first != NOT_FOUND else []
+                    first = find_one(each.back, self._lowest[there])
+                    low += [] if first is None else [first]
             found[where] = min(low)
         return found
 
@@ -172,8 +170,8 @@ class OppositeMappings:
             if replica is None or not offsets:
                 continue
             for target, ranges in replica.target_ranges.items():
-                first = int(ranges.translate(np.array([min(offsets)], dtype=np.int64))[0])
-                if first != NOT_FOUND and target in low:
+                first = find_one(ranges.translate, min(offsets))
+                if first is not None and target in low:
                     low[target] = min(low[target], first)
         needed = {SourcePartition(*at): {offset} for at, offset in low.items()}
         needed = {at: each for at, each in needed.items() if at in self._positions}

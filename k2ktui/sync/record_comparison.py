@@ -11,9 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
-from k2ktui.engine.ranges import NOT_FOUND
+from k2ktui.engine.ranges import find_one
 from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
@@ -186,8 +184,7 @@ class RecordComparator:
         ranges = self._replicas[pair.source].target_ranges.get(pair.target)
         if ranges is None:
             return None
-        found = int(ranges.translate(np.array([offset], dtype=np.int64))[0])
-        return None if found == NOT_FOUND else found
+        return find_one(ranges.translate, offset)
 
     def _without_mapping(
         self,
