@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,12 +44,19 @@ def _strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each comment with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
 def _old_words(source: str, name: str) -> list[str]:
     """Return the old words in a module's text, and its functions with old names."""
     tree = ast.parse(source)
     found = [
         f"k2ktui/{name}:{line + text.count(chr(10), 0, hit.start())}: {hit[0]!r}"
-        for line, text in _strings(tree)
+        for line, text in (*_strings(tree), *_comments(source))
         for hit in WORDS.finditer(text)
         if (name, hit[0]) not in ALLOWED
     ]
@@ -100,6 +109,7 @@ def test_tests_and_benchmarks_are_plain(path: Path) -> None:
         ('def read():\n    """Return it.\n\n    It goes on.\n    """', "k2ktui/a.py:4: 'goes on'"),
         ('x = f"{name} is created anew"', "k2ktui/a.py:1: 'anew'"),
         ("def _told():\n    pass", "k2ktui/a.py:1: def _told"),
+        ("x = 1  # nobody reads it", "k2ktui/a.py:1: 'nobody'"),
         ("def _matched():\n    pass", "k2ktui/a.py:1: def _matched"),
     ],
 )

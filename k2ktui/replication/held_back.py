@@ -141,7 +141,7 @@ class HeldBackWatch:
 
     def __init__(self, report: Callable[[Event], None]) -> None:
         self._report = report
-        self._told_until: dict[SourcePartition, float] = {}
+        self._next_report_age: dict[SourcePartition, float] = {}
 
     def look(
         self,
@@ -157,8 +157,8 @@ class HeldBackWatch:
             until: end offset of each partition in a run that ends when caught up; otherwise empty.
         """
         late = {source: held for source, held in held_back.items() if held.too_long}
-        for source in self._told_until.keys() - late.keys():
-            del self._told_until[source]
+        for source in self._next_report_age.keys() - late.keys():
+            del self._next_report_age[source]
             self._report(Note(f"{source}: the transaction that held back records has ended"))
         stopped = []
         for source, held in late.items():
@@ -167,8 +167,8 @@ class HeldBackWatch:
             # Only the observed time stops a partition: a producer may write old timestamps.
             if waits and held.observed_s >= HELD_BACK_S:
                 stopped.append(_fault(source, held))
-            elif held.age_s >= self._told_until.get(source, 0.0):
-                self._told_until[source] = 2 * held.age_s
+            elif held.age_s >= self._next_report_age.get(source, 0.0):
+                self._next_report_age[source] = 2 * held.age_s
                 self._report(Note(f"{source}: {held.text()}"))
         return stopped
 

@@ -76,12 +76,12 @@ class SyncLoop:
         config = flow.config
         self._config = config
         self._snapshots = SnapshotReader(flow)
-        self._keeper = CommitSnapshotWriter(self._snapshots.store)
+        self._commit_writer = CommitSnapshotWriter(self._snapshots.store)
         self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
         self._rewind = rewind
         self._on_active = config.error_handling.on_active_consumer_group_commit
         self.stopped: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._was_down = False
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class SyncLoop:
                 f"the journal of written offsets cannot be updated on the target: {error.message}"
             )
         try:
-            self._keeper.keep(view, lambda topic: True)
+            self._commit_writer.keep(view, lambda topic: True)
         except K2kError as error:
             notes.append(
                 f"snapshots of the source's commits are not written to the target: {error.message}"
@@ -210,8 +210,8 @@ class SyncLoop:
     def _new(self, notes: list[str]) -> list[str]:
         """Return notes that the previous turn did not have; a recurring note counts as new."""
         now = set(notes)
-        new = [note for note in dict.fromkeys(notes) if note not in self._told]
-        self._told = now
+        new = [note for note in dict.fromkeys(notes) if note not in self._reported]
+        self._reported = now
         return new
 
 

@@ -86,9 +86,9 @@ class MappingSorter:
         self._pipelines = frozenset(pipelines)
         self._only = only
         self._parser = MappingParser()
-        self._owners: dict[bytes | None, _Owner | None] = {}
+        self._owners_by_key: dict[bytes | None, _Owner | None] = {}
         self._extents: dict[_Owner, CopyExtent] = {}
-        # Other pipelines' records of source partitions that nobody used yet are not decoded.
+        # Other pipelines with records of a source partition that were not decoded: it had no owner.
         self._passed_over: dict[SourcePartition, set[str]] = {}
 
     def sort(self, messages: Sequence[Message]) -> list[tuple[SourcePartition, list[MappingChunk]]]:
@@ -170,11 +170,11 @@ class MappingSorter:
     def _owner(self, message: Message) -> _Owner | None:
         """Return the owner of a record; None if its key is damaged."""
         key = message.key()
-        if key not in self._owners:
-            if len(self._owners) > _KEYS:  # bounds the memory that garbage keys can take
-                self._owners.clear()
-            self._owners[key] = _read_owner(key)
-        owner = self._owners[key]
+        if key not in self._owners_by_key:
+            if len(self._owners_by_key) > _KEYS:  # bounds the memory that garbage keys can take
+                self._owners_by_key.clear()
+            self._owners_by_key[key] = _read_owner(key)
+        owner = self._owners_by_key[key]
         if owner is None:
             self._complain(message, "the key is damaged or not k2ktui's")
         return owner

@@ -26,7 +26,7 @@ class SyncMetrics:
         self._turns = self._committed = self._failed = 0
 
     @property
-    def catalogue(self) -> tuple[Metric, ...]:
+    def catalog(self) -> tuple[Metric, ...]:
         """The metric definitions of the sync application."""
         return CATALOG
 

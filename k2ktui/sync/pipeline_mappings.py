@@ -116,7 +116,7 @@ class PipelineMappings:
 
     def _is_running(self, group: str) -> bool:
         """Whether a pipeline runs, or its heartbeats cannot be read."""
-        # Each is read again and again by one store, which tells a silent run from a wrong clock.
+        # One store per group: only repeated reads distinguish a silent run from a wrong clock.
         if group not in self._states_of:
             self._states_of[group] = StateStore(self._config, self._target, READ_S, group)
         try:

@@ -172,7 +172,7 @@ class DrillScreen(DrillChecklist):
         self.operator = self._following = None
         self._take_newest()
         if self.drill is not None:
-            # This process acts no more, although its last record says so.
+            # This process acts no more, although its last record names it.
             self.show_drill(replace(self.drill, session=""))
         if self.question is not None:
             self.question.answer(False)

@@ -319,7 +319,7 @@ class PlanScreen(OperationScreen):
         self.session.feed.refresh()
 
     def _show_failure(self, error: K2kError) -> None:
-        # If no row was reported, nothing was begun unless the error says so.
+        # If no row was reported, nothing was begun unless the error is PartlyApplied.
         self._begun = bool(self._arriving) or isinstance(error, PartlyApplied)
         if isinstance(error, OffsetsChanged):
             error.hint = "Press n to plan again."

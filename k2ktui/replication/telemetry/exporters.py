@@ -101,7 +101,7 @@ class ExporterGuard:
         self._clock = clock
         self._failures = 0
         self._not_before = 0.0
-        self._told = False
+        self._reported = False
         self.closing = False
 
     def __call__(self, export: Callable[[], None]) -> None:
@@ -120,8 +120,8 @@ class ExporterGuard:
         pause = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
         self._failures += 1
         self._not_before = self._clock() + pause
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             with suppress(Exception):  # the listener may be closed
                 self._note(
                     f"metrics: the {self._name} exporter failed: {safe_text(why, 300)}; the "
@@ -166,7 +166,7 @@ class Exporters:
             shutdown_on_exit=False,
         )
         meter = provider.get_meter("k2ktui", __version__)
-        for metric in figures.catalogue:
+        for metric in figures.catalog:
             _instrument(meter, metric, self._prefixes, figures)
 
     def close(self) -> None:

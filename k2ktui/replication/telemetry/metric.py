@@ -16,7 +16,7 @@ class MetricSource(Protocol):
     """Figures and the metrics that read them."""
 
     @property
-    def catalogue(self) -> tuple[Metric, ...]:
+    def catalog(self) -> tuple[Metric, ...]:
         """The metrics that read these figures."""
 
 

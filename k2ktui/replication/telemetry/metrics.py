@@ -85,7 +85,7 @@ class PipelineMetrics:
         self._alive_at = clock()
 
     @property
-    def catalogue(self) -> tuple[Metric, ...]:
+    def catalog(self) -> tuple[Metric, ...]:
         """The metrics of a replicating pipeline."""
         return CATALOG
 

@@ -130,7 +130,7 @@ def exporters_for(
         ConfigError: the exporters cannot be set up from the environment, or a metric's name is not
             valid.
     """
-    _check_names(config.metrics.prefix, figures.catalogue)
+    _check_names(config.metrics.prefix, figures.catalog)
     from k2ktui.replication.telemetry.exporters import make_exporters
 
     return make_exporters(config, names, env, note)
@@ -167,8 +167,8 @@ class Telemetry:
         self.exporters.close()
 
 
-def _check_names(prefixes: MetricPrefixes, catalogue: tuple[Metric, ...]) -> None:
-    for metric in catalogue:
+def _check_names(prefixes: MetricPrefixes, catalog: tuple[Metric, ...]) -> None:
+    for metric in catalog:
         name = full_name(prefixes, metric.prefix, metric.name)
         if not _NAME.fullmatch(name):
             key = MetricPrefixes.model_fields[metric.prefix].alias or metric.prefix
