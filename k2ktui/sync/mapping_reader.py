@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.client_errors import OFFSET_RESET, PARTITION_END
-from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control_reader import consume_batch
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.control_reader import consume_batch, require_offsets
 from k2ktui.text import safe_text
 
 # Limits per consume call: large enough to amortize the conversion, small enough for memory.
@@ -31,7 +32,7 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class TopicReader:
-    """A consumer of some partitions of one topic that joins no group.
+    """Reads one topic: its bounds, and with a consumer that joins no group, its records.
 
     Attributes:
         next: offset to read next, per partition.
@@ -43,6 +44,40 @@ class TopicReader:
         self._consumer: Consumer | None = None
         self._chunk = 1_000
         self.next: dict[int, int] = {}
+
+    def describe(self) -> TopicDescription | None:
+        """Return the topic as it is now; None if it does not exist.
+
+        Raises:
+            Refused: the principal may not describe it.
+        """
+        found = self._cluster.describe([self._topic])[self._topic]
+        if isinstance(found, TopicDescription):
+            return found
+        if found.code() == found.UNKNOWN_TOPIC_OR_PART:
+            return None
+        label = self._cluster.label
+        raise Refused(
+            f"topic {safe_text(self._topic)} cannot be described on the {label} cluster: "
+            f"{safe_text(found.str())}",
+            hint=f"Grant the {label} principal Describe and Read on it.",
+        )
+
+    def offsets(
+        self,
+        numbers: Iterable[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
+        """Return an offset of each of these partitions.
+
+        Raises:
+            TimedOut: of a partition it is unavailable; without it, the partition would count as
+                fully read.
+        """
+        where = [(self._topic, number) for number in numbers]
+        found = require_offsets(self._cluster, where, spec, isolation)
+        return {number: offset for (_, number), offset in found.items()}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Assign exactly these partitions and read from these offsets."""

@@ -8,7 +8,7 @@ from the topic. Its answers are a function of the topic's content: what the topi
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -25,9 +25,8 @@ from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import MappingGaps, TargetPartition, find_mapping_gaps
 from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.engine.state import Position, SourcePartition, mapping_key
-from k2ktui.errors import Refused, TimedOut
-from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control_reader import require_offsets
+from k2ktui.errors import TimedOut
+from k2ktui.kafka.clients import Cluster
 from k2ktui.sync import mapping_republish
 from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_reload import Wanted, reload_ranges, walk_back
@@ -272,15 +271,9 @@ class MappingStore:
         """Return the number of partitions, 0 if there is no mapping topic."""
         if not self._config.features.offset_mapping:
             return 0
-        found = self._target.describe([self._topic])[self._topic]
-        if not isinstance(found, TopicDescription):
-            if found.code() == found.UNKNOWN_TOPIC_OR_PART:
-                return 0
-            raise Refused(
-                f"topic {safe_text(self._topic)} cannot be described on the target cluster: "
-                f"{safe_text(found.str())}",
-                hint="Grant the target principal Describe and Read on it.",
-            )
+        found = self._reader.describe()
+        if found is None:
+            return 0
         if found.topic_id != self._topic_id:
             self._topic_id = found.topic_id
             self._start_over()
@@ -289,8 +282,8 @@ class MappingStore:
     def _adjust(self, partitions: int) -> None:
         """Determine where to continue; start over if what was read is no longer valid."""
         numbers = range(partitions)
-        starts = self._offsets(numbers, OffsetSpec.earliest())
-        written = self._offsets(numbers, OffsetSpec.latest())
+        starts = self._reader.offsets(numbers, OffsetSpec.earliest())
+        written = self._reader.offsets(numbers, OffsetSpec.latest())
         lost = any(starts.get(n, at) > at for n, at in self._starts.items())
         shorter = any(written.get(n, at) < at for n, at in self._next.items())
         if self._stale or lost or shorter or self._other_log():
@@ -309,21 +302,11 @@ class MappingStore:
                 track.since = position.since
         return False
 
-    def _offsets(
-        self,
-        numbers: Iterable[int],
-        spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[int, int]:
-        where = [(self._topic, number) for number in numbers]
-        # A missing partition would count as fully read, and be read again once it is back.
-        return {
-            n: at for (_, n), at in require_offsets(self._target, where, spec, isolation).items()
-        }
-
     def _read(self, until: float) -> bool:
         """Read to the last stable offsets; return whether they were reached."""
-        stable = self._offsets(self._next, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        stable = self._reader.offsets(
+            self._next, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
+        )
         count = self._config.offset_mapping.retention.count
         for found in self._reader.read(stable, until):
             for messages in found.values():
