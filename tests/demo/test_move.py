@@ -22,7 +22,8 @@ from k2ktui.sync.commit_snapshots import POLL
 from k2ktui.sync.store import StateStore
 from tests.demo.test_real import COMMAND, FLOWING_SECONDS, copied, mark, marked
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.kafka import Got, committed, eventually, read_all, read_unread
+from tests.support.group_offsets import committed
+from tests.support.kafka import Got, eventually, read_all, read_unread
 
 __all__ = ["mark"]  # a fixture
 

@@ -14,14 +14,8 @@ from k2ktui.demo import groups, pipeline, records, seed, topics
 from k2ktui.demo.topics import TOPICS, by_name
 from k2ktui.demo.traffic import Pace, Traffic
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
-from tests.support.kafka import (
-    START_S,
-    committed,
-    end_offsets,
-    eventually,
-    read_all,
-    start_offsets,
-)
+from tests.support.group_offsets import committed
+from tests.support.kafka import START_S, end_offsets, eventually, read_all, start_offsets
 
 pytestmark = pytest.mark.slow  # two clusters of its own
 

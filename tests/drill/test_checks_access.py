@@ -27,7 +27,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.quotas import Quota, set_producer_quotas
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.brokers import Kind, _ZooKeeperNode
+from tests.support.brokers import Kind, ZooKeeperNode
 from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_check
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, unique_name
 from tests.support.preflight import pipeline, plain
@@ -49,7 +49,7 @@ def test_d02_versions(source: KafkaNode, target: KafkaNode) -> None:
 
 
 def test_d02_a_broker_that_is_too_old(source: KafkaNode, tmp_path: Path) -> None:
-    old = _ZooKeeperNode("old", tmp_path / "old", kind=Kind("2.4.1", zookeeper=True))
+    old = ZooKeeperNode("old", tmp_path / "old", kind=Kind("2.4.1", zookeeper=True))
     try:
         old.start()
         flow = PipelineFlow(pipeline(source, old, "t"))

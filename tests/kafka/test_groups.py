@@ -14,15 +14,8 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.groups import HAS_MEMBERS, ConsumerGroupClient, GroupCommit, GroupState
 from k2ktui.runtime.node import KafkaNode
 from tests.support.brokers import Brokers
-from tests.support.kafka import (
-    TIMEOUT,
-    client,
-    commit_offsets,
-    committed,
-    create_topic,
-    eventually,
-    unique_name,
-)
+from tests.support.group_offsets import commit_offsets, committed
+from tests.support.kafka import TIMEOUT, client, create_topic, eventually, unique_name
 
 # The protocol that brokers of these releases speak: no batches, no states, no kinds; no kinds; all.
 RELEASES = [(2, 5), (3, 6), None]

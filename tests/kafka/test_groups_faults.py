@@ -15,15 +15,8 @@ from k2ktui.errors import TimedOut
 from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
 from k2ktui.kafka.properties import wire
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import (
-    TIMEOUT,
-    admin,
-    commit_offsets,
-    committed,
-    create_topic,
-    eventually,
-    unique_name,
-)
+from tests.support.group_offsets import commit_offsets, committed
+from tests.support.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
 from tests.support.proxy import Api, Blow, ProxiedNode, proxied_node
 from tests.support.secure import SecureNode, start_secure_node
 

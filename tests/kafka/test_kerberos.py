@@ -16,11 +16,10 @@ import pytest
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.kafka import kerberos
-from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties import findings, librdkafka, wire
-from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT
+from tests.support import cluster_ids
+from tests.support.cluster_ids import both_libraries
 from tests.support.kerberos import REALM, Realm, missing_programs, running_realm
 
 Properties = dict[str, str]
@@ -141,34 +140,16 @@ def account(kerberized: Kerberized, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     return kerberized
 
 
-def by_librdkafka(config: ClusterConfig) -> Any:
-    return Cluster(config, "source").cluster_id()
-
-
-def by_wire(config: ClusterConfig) -> Any:
-    loop = Loop()
-    connection = Wire(loop, wire(config, "admin"), "source")
-    try:
-        loop.run(lambda: connection.open(TIMEOUT))
-        return str(connection._manager.cluster.cluster_id)
-    finally:
-        connection.close()
-        loop.close()
-
-
-libraries = pytest.mark.parametrize("ask", [by_librdkafka, by_wire])
-
-
 @pytest.mark.slow
-@libraries
+@both_libraries
 def test_login_with_a_keytab(account: Kerberized, ask: Any) -> None:
     assert ask(account.config) == account.node.cluster_id
 
 
 @pytest.mark.slow
-@libraries
+@both_libraries
 def test_no_ticket(account: Kerberized, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KRB5_CLIENT_KTNAME")
-    monkeypatch.setitem(globals(), "TIMEOUT", 2)
+    monkeypatch.setattr(cluster_ids, "TIMEOUT", 2)
     with pytest.raises(ConnectionFailed, match="No Kerberos credentials available"):
         ask(account.config)

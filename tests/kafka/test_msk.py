@@ -22,11 +22,12 @@ from confluent_kafka.admin import AdminClient
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.kafka import msk
-from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.msk import MskSigner, MskTokens
 from k2ktui.kafka.properties import findings, librdkafka, wire
 from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.runtime.node import KafkaNode
+from tests.support import cluster_ids
+from tests.support.cluster_ids import both_libraries, by_wire
 from tests.support.kafka import TIMEOUT
 from tests.support.tls import Holder, make_leaf, make_root
 from tests.support.tokens import unsigned_token
@@ -271,26 +272,8 @@ def at(broker: tuple[KafkaNode, Holder]) -> ClusterConfig:
     return cluster(login | trust, node.address("SASL"))
 
 
-def by_librdkafka(config: ClusterConfig) -> Any:
-    return Cluster(config, "source").cluster_id()
-
-
-def by_wire(config: ClusterConfig) -> Any:
-    loop = Loop()
-    connection = Wire(loop, wire(config, "admin"), "source")
-    try:
-        loop.run(lambda: connection.open(TIMEOUT))
-        return str(connection._manager.cluster.cluster_id)
-    finally:
-        connection.close()
-        loop.close()
-
-
-libraries = pytest.mark.parametrize("ask", [by_librdkafka, by_wire])
-
-
 @pytest.mark.slow
-@libraries
+@both_libraries
 def test_a_broker_gets_the_token(
     broker: tuple[KafkaNode, Holder], ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,7 +284,7 @@ def test_a_broker_gets_the_token(
 
 
 @pytest.mark.slow
-@libraries
+@both_libraries
 def test_a_broker_that_cannot_read_it(broker: tuple[KafkaNode, Holder], ask: Any) -> None:
     """AWS's real token: a broker that is not AWS's refuses it, and nothing of it is shown."""
     with pytest.raises(ConnectionFailed) as caught:
@@ -312,13 +295,13 @@ def test_a_broker_that_cannot_read_it(broker: tuple[KafkaNode, Holder], ask: Any
 
 
 @pytest.mark.slow
-@libraries
+@both_libraries
 def test_no_token_says_why(
     broker: tuple[KafkaNode, Holder], ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    monkeypatch.setitem(globals(), "TIMEOUT", 2)
+    monkeypatch.setattr(cluster_ids, "TIMEOUT", 2)
     with pytest.raises(ConnectionFailed, match="no AWS credentials were found"):
         ask(at(broker))
 

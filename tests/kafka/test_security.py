@@ -19,9 +19,9 @@ from confluent_kafka.admin import (
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.oauth import OauthClient, TokenProvider
-from k2ktui.kafka.properties import librdkafka, wire
-from k2ktui.kafka.wire import Loop, Wire
+from k2ktui.kafka.properties import librdkafka
 from k2ktui.runtime.node import KafkaNode
+from tests.support import cluster_ids
 from tests.support.kafka import TIMEOUT, admin
 from tests.support.tls import Holder, make_intermediate, make_leaf, make_root, trust_pkcs12
 from tests.support.tokens import TokenEndpoint
@@ -157,14 +157,7 @@ def by_librdkafka(properties: Properties, timeout: float) -> str:
 
 def by_wire(properties: Properties, timeout: float) -> str:
     """Return the cluster's id, asked through kafka-python's wire layer."""
-    loop = Loop()
-    connection = Wire(loop, wire(config(properties), "admin"), "source")
-    try:
-        loop.run(lambda: connection.open(timeout))
-        return str(connection._manager.cluster.cluster_id)
-    finally:
-        connection.close()
-        loop.close()
+    return cluster_ids.by_wire(config(properties), timeout)
 
 
 Ask = Callable[[Properties, float], str]

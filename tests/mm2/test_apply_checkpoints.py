@@ -11,9 +11,9 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Out,
-    commit_offsets,
     create_topic,
     end_offsets,
     eventually,

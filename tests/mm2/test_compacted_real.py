@@ -9,11 +9,11 @@ import pytest
 from k2ktui.mm2.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui_json
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Got,
     Out,
     admin,
-    commit_offsets,
     create_topic,
     eventually,
     produce,

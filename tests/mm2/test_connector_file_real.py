@@ -21,14 +21,8 @@ from k2ktui.sync.flow import CopierObservation
 from k2ktui.watch.poller import MIN_INTERVAL_S, describe_pair, open_poller
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.console import ConsoleDriver, drive_session
-from tests.support.kafka import (
-    commit_offsets,
-    create_topic,
-    end_offsets,
-    eventually,
-    produce,
-    unique_name,
-)
+from tests.support.group_offsets import commit_offsets
+from tests.support.kafka import create_topic, end_offsets, eventually, produce, unique_name
 from tests.support.mirrormaker import ConnectWorker, MirrorConnectors
 from tests.support.pipeline import Pipeline
 from tests.support.tmux import TMUX, Tmux

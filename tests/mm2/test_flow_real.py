@@ -13,12 +13,11 @@ from k2ktui.mm2.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import delete_topic
+from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
     Got,
     Out,
     admin,
-    commit_offsets,
-    committed,
     create_topic,
     end_offsets,
     eventually,

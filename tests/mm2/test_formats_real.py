@@ -12,15 +12,8 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.mm2 import formats
 from k2ktui.mm2.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import (
-    admin,
-    commit_offsets,
-    create_topic,
-    eventually,
-    produce,
-    read_all,
-    unique_name,
-)
+from tests.support.group_offsets import commit_offsets
+from tests.support.kafka import admin, create_topic, eventually, produce, read_all, unique_name
 from tests.support.mirrormaker import ConnectWorker, MirrorMaker
 
 T = TypeVar("T")

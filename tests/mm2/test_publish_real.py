@@ -13,10 +13,10 @@ from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
 from tests.support.copied import Copied, commit
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Out,
     admin,
-    commit_offsets,
     create_topic,
     eventually,
     produce,

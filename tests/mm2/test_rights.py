@@ -12,11 +12,10 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from k2ktui.mm2.settings import load_settings
 from tests.support.acls import Grant, documented, renamed
+from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
     Out,
     admin,
-    commit_offsets,
-    committed,
     create_topic,
     end_offsets,
     eventually,

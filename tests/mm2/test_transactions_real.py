@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from k2ktui.mm2.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui_json
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     TIMEOUT,
     admin,
     client,
-    commit_offsets,
     create_topic,
     end_offsets,
     eventually,

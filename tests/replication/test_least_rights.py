@@ -18,11 +18,11 @@ from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from tests.support.acls import Grant, documented, read_command, renamed
 from tests.support.both_ways import ENABLED
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     TIMEOUT,
     Out,
     admin,
-    commit_offsets,
     create_topic,
     end_offsets,
     eventually,

@@ -12,11 +12,10 @@ from k2ktui.runtime import probe
 from k2ktui.runtime.artifacts import Classpath, Progress
 from k2ktui.runtime.java import Java
 from k2ktui.runtime.node import KafkaNode
+from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
     Got,
     Out,
-    commit_offsets,
-    committed,
     create_topic,
     end_offsets,
     eventually,

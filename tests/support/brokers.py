@@ -6,7 +6,6 @@ All of them run from Maven artifacts, on loopback ports of their own, and end wi
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +22,12 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from k2ktui.runtime import artifacts, child_process, storage
-from k2ktui.runtime.artifacts import KAFKA_VERSION, LOGGING, Classpath, Progress
-from k2ktui.runtime.java import Java, find_java
+from k2ktui.runtime import storage
+from k2ktui.runtime.artifacts import KAFKA_VERSION, Classpath, Progress
+from k2ktui.runtime.java import Java
 from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode, broker_archive
-from k2ktui.runtime.ports import LOOPBACK, HeldPort
 from tests.support.kafka import START_S, TIMEOUT, admin, client, eventually
-
-_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+from tests.support.zookeeper import JVM, ZooKeeper, kafka_jars
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ def make_node(
 ) -> KafkaNode:
     """Return a node of one of :data:`KINDS`; it is not started yet."""
     chosen = KINDS[kind]
-    make = _ZooKeeperNode if chosen.zookeeper else KRaftNode
+    make = ZooKeeperNode if chosen.zookeeper else KRaftNode
     return make(name, data_dir, {**chosen.properties, **(properties or {})}, kind=chosen)
 
 
@@ -102,7 +99,7 @@ class KRaftNode(KafkaNode):
             del self._protocols[CONTROLLER_LISTENER]
 
     def _jars(self, progress: Progress | None) -> Classpath:
-        return _jars(self._kind, progress)
+        return kafka_jars(self._kind.version, progress)
 
     def _format(self, java: Java, jars: Classpath) -> str:
         log_dir = self.data_dir / "logs"
@@ -118,7 +115,7 @@ class KRaftNode(KafkaNode):
         options = [word for name, level in features for word in ("--feature", f"{name}={level}")]
         archive = broker_archive(java, jars).options()
         done = subprocess.run(
-            [str(java.executable), *_JVM, *archive, "-cp", jars.argument, *tool, *options],
+            [str(java.executable), *JVM, *archive, "-cp", jars.argument, *tool, *options],
             capture_output=True,
             text=True,
             timeout=START_S,
@@ -144,7 +141,7 @@ class KRaftNode(KafkaNode):
         }
 
 
-class _ZooKeeperNode(KafkaNode):
+class ZooKeeperNode(KafkaNode):
     """A node of the time before KRaft, with a ZooKeeper of its own."""
 
     def __init__(
@@ -158,7 +155,7 @@ class _ZooKeeperNode(KafkaNode):
         super().__init__(name, data_dir, properties)
         del self._protocols[CONTROLLER_LISTENER]
         self._kind = kind
-        self._zookeeper = _ZooKeeper(self.data_dir / "zookeeper", kind)
+        self._zookeeper = ZooKeeper(self.data_dir / "zookeeper", kind.version)
 
     def start(self, timeout: float = START_S, *, progress: Progress | None = None) -> Self:
         with self._life:
@@ -175,7 +172,7 @@ class _ZooKeeperNode(KafkaNode):
         self._zookeeper.close()
 
     def _jars(self, progress: Progress | None) -> Classpath:
-        return _jars(self._kind, progress)
+        return kafka_jars(self._kind.version, progress)
 
     def _format(self, java: Java, jars: Classpath) -> str:
         return ""  # the broker does it by itself, and chooses its cluster's id
@@ -188,71 +185,6 @@ class _ZooKeeperNode(KafkaNode):
             # A broker that stops must not wait for a controller that stops with it.
             "controlled.shutdown.enable": "false",
         }
-
-
-class _ZooKeeper:
-    """One ZooKeeper server."""
-
-    def __init__(self, data_dir: Path, kind: Kind) -> None:
-        self._data_dir = data_dir
-        self._kind = kind
-        self._port = HeldPort()
-        self._process: child_process.ChildProcess | None = None
-
-    @property
-    def address(self) -> str:
-        return self._port.address
-
-    def start(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            return
-        self._data_dir.mkdir(parents=True, exist_ok=True)
-        config = self._data_dir / "zookeeper.properties"
-        settings = {
-            "dataDir": str(self._data_dir),
-            "clientPort": str(self._port.number),
-            "clientPortAddress": LOOPBACK,
-            "tickTime": "500",
-            "admin.enableServer": "false",
-            "4lw.commands.whitelist": "ruok,dump",
-        }
-        config.write_text(storage.properties_text(settings))
-        self._port.lend()
-        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        jars = _jars(self._kind, None).argument
-        log = self._data_dir / "zookeeper.log"
-        self._process = child_process.spawn(
-            [str(find_java().executable), *_JVM, "-Xmx128m", "-cp", jars, main, str(config)],
-            log_path=log,
-        )
-        eventually(lambda: self._ask("ruok") == "imok", f"ZooKeeper serves, see {log}", START_S)
-
-    def knows_no_broker(self) -> bool:
-        said = self._ask("dump")
-        return bool(said) and "/brokers/ids/" not in said and "/controller" not in said
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.stop(5.0)
-        self._port.close()
-
-    def _ask(self, word: str) -> str:
-        host, port = self.address.split(":")
-        said = b""
-        try:
-            with socket.create_connection((host, int(port)), 2.0) as connection:
-                connection.sendall(word.encode())
-                while part := connection.recv(4096):
-                    said += part
-        except OSError:
-            return ""
-        return said.decode(errors="replace")
-
-
-def _jars(kind: Kind, progress: Progress | None) -> Classpath:
-    return artifacts.classpath(
-        f"org.apache.kafka:kafka_2.13:{kind.version}", LOGGING, progress=progress
-    )
 
 
 class TwoBrokers:

@@ -14,76 +14,15 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import admin, create_topic, produce, read_all, unique_name
+from tests.support.lenses import OFFSET_MAPPING_APPLICATION
 from tests.support.pipeline import Pipeline
 from tests.sync.test_races import member
 
 slow = pytest.mark.slow
 COUNT, PRIOR = 50, 7
 
-# Lenses' own example. Only addresses differ, the replication factor (the clusters have one broker),
-# and the names of topics and groups, which the tests of one cluster must not share.
-FILE = """\
-name: "{name}"
-license:
-  token: "<your-license-token>"
-  acceptEula: true
-features:
-  autoCreateControlTopics: enabled
-  applyMappingsGuard: enabled
-source:
-  kafka:
-    common:
-      "bootstrap.servers": "{source}"
-    admin:
-target:
-  kafka:
-    common:
-      "bootstrap.servers": "{target}"
-    consumer:
-    producer:
-    admin:
-groups:
-  pollInterval: "5 seconds"
-  consumerGroups: "^{groups}-.*"
-  offsetGuardPrefix: "k2k_"
-offsetMapping:
-  topic: "{mappings}"
-  retention:
-    time: "topic"
-    count: 1000
-    schedule: "5 minutes"
-metrics:
-  prefix:
-    targetConsumer: "k2k.offsetmapping.consumer.control."
-    targetProducer: "k2k.offsetmapping.producer."
-    offsetMappingApp: "k2k.offsetmapping."
-  kafka:
-    topic: "{metrics}"
-topicCreation:
-  control:
-    common:
-      partitions: 3
-      replication: 1
-      config:
-        "min.insync.replicas": "1"
-    offsetMapping:
-      partitions: 6
-      replication: 1
-      config:
-        "cleanup.policy": "delete"
-        "retention.ms": "604800000"
-    metrics:
-      partitions: 3
-      replication: 1
-      config:
-        "cleanup.policy": "delete"
-        "retention.ms": "2592000000"
-configuration:
-  autoControlTopicCreationCheckDelay: "750 milliseconds"
-  autoControlTopicCreationMaxAttempts: 10
-errorHandling:
-  onMultipleTargetCommittedOffsets: {conflicts}
-  onActiveConsumerGroupCommit: {active}
+# What the tests of one cluster must not share, and a cluster with one broker cannot have.
+COORDINATION = """\
 coordination:
   commit:
     topic: "{commits}"
@@ -94,7 +33,7 @@ coordination:
 
 @dataclass
 class Mapper:
-    """The mapping application beside a pipeline of another name.
+    """The mapping application with its documented file, beside a pipeline of another name.
 
     Attributes:
         copied: a pipeline between the same clusters, whose topics it uses.
@@ -111,18 +50,25 @@ class Mapper:
         """Its file."""
         copied = self.copied
         suffix = self.name.replace("-", "_")
-        text = FILE.format(
-            name=self.name,
-            source=copied.source.bootstrap,
-            target=copied.target.bootstrap,
-            groups=copied.name,
-            mappings=self.mappings or copied.mappings,
-            metrics=f"__metrics_{suffix}",
-            commits=copied.commits,
-            state=f"__state_{suffix}",
-            conflicts=self.conflicts,
-            active=self.active,
-        )
+        changes = {
+            '"offset-mapping-production"': f'"{self.name}"',
+            "source-kafka:9092": copied.source.bootstrap,
+            "target-kafka:9093": copied.target.bootstrap,
+            "^my-app-": f"^{copied.name}-",
+            "__k2k_offset_mappings": self.mappings or copied.mappings,
+            "__k2k_metrics": f"__metrics_{suffix}",
+            "replication: 3": "replication: 1",
+            '"min.insync.replicas": "2"': '"min.insync.replicas": "1"',
+            "onMultipleTargetCommittedOffsets: fail": (
+                f"onMultipleTargetCommittedOffsets: {self.conflicts}"
+            ),
+            "onActiveConsumerGroupCommit: fail": f"onActiveConsumerGroupCommit: {self.active}",
+        }
+        text = OFFSET_MAPPING_APPLICATION
+        for documented, ours in changes.items():
+            assert documented in text
+            text = text.replace(documented, ours)
+        text += COORDINATION.format(commits=copied.commits, state=f"__state_{suffix}")
         path = copied.directory / f"{self.name}.yaml"
         path.write_text(text)
         return path
