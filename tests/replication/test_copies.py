@@ -7,8 +7,6 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewPartitions
-from kafka.partitioner.default import murmur2
 
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
@@ -17,9 +15,7 @@ from tests.support.kafka import (
     Got,
     Headers,
     Out,
-    admin,
     create_topic,
-    end_offsets,
     eventually,
     open_transaction,
     produce,
@@ -28,8 +24,7 @@ from tests.support.kafka import (
     unique_name,
 )
 from tests.support.kinds import make_all
-from tests.support.oracle import Expected, prove, read_ledger
-from tests.support.pipeline import Pipeline
+from tests.support.oracle import Expected, by_key, prove
 from tests.support.traffic import mixture
 
 pytestmark = pytest.mark.proof
@@ -39,17 +34,6 @@ pytestmark = pytest.mark.proof
 def kinds(clusters: tuple[KafkaNode, KafkaNode]) -> dict[str, str]:
     """One topic of every kind on the source; nothing writes to them any more."""
     return make_all(clusters[0].start(), unique_name("kinds"))
-
-
-def by_key(partitions: int) -> Any:
-    """Return what the Java producer chooses; records without a key keep together by source."""
-
-    def choose(sent: Got) -> int:
-        if sent.key is None:
-            return sent.partition % partitions
-        return (murmur2(sent.key) & 0x7FFFFFFF) % partitions
-
-    return choose
 
 
 def test_every_kind_verbatim(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
@@ -257,112 +241,6 @@ def test_several_topics_into_one_that_has_records(
     prove(source, target, pipeline.name, *expected, native={name: prior})
 
 
-def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode) -> None:
-    """``start.from``: what is there is not copied; what appears later is, from its start."""
-    prefix = unique_name("latest")
-    topic, later = f"{prefix}.a", f"{prefix}.b"
-    create_topic(source, topic, partitions=2)
-    produce(source, topic, mixture(1, 100, 2))
-    start = end_offsets(source, topic)
-    pipeline = make_pipeline(f"{prefix}.*", {"start.from": "latest"})
-    run = pipeline.start()
-    run.expect("started")
-    produce(source, topic, mixture(2, 100, 2))
-    create_topic(source, later, partitions=1)
-    produce(source, later, mixture(3, 100, 1))
-    grow(source, topic, 3)
-    produce(source, topic, [Out(b"%d" % i, partition=2) for i in range(50)])
-    eventually(lambda: caught_up(pipeline, later) and caught_up(pipeline, topic), "copied", 90)
-    assert run.stop() == 0
-    prove(source, target, pipeline.name, Expected(topic, start=start), later)
-
-
-def test_reset_to_the_latest_is_also_for_what_appears_later(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """``auto.offset.reset``: partitions that are found later start at their end."""
-    prefix = unique_name("reset")
-    topic, later = f"{prefix}.a", f"{prefix}.b"
-    create_topic(source, topic)
-    produce(source, topic, mixture(1, 100, 1))
-    pipeline = make_pipeline(
-        f"{prefix}.*", {"source.kafka.consumer": {"auto.offset.reset": "latest"}}
-    )
-    ends = end_offsets(source, topic)
-    pipeline.catch_up()
-    # A run finds it after it was written to.
-    create_topic(source, later)
-    produce(source, later, mixture(2, 100, 1))
-    grow(source, topic, 2)
-    produce(source, topic, [Out(b"%d" % i, partition=1) for i in range(50)])
-    skipped = end_offsets(source, later), {**end_offsets(source, topic), **ends}
-    pipeline.catch_up()
-    produce(source, later, mixture(3, 100, 1))
-    produce(source, topic, mixture(4, 100, 2))
-    pipeline.catch_up()
-    prove(
-        source,
-        target,
-        pipeline.name,
-        Expected(later, start=skipped[0]),
-        Expected(topic, start=skipped[1]),
-    )
-
-
-def test_from_the_latest_with_nothing_there_yet(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """Records written between a topic's creation and its discovery are not skipped."""
-    prefix = unique_name("nothing")
-    pipeline = make_pipeline(f"{prefix}.*", {"start.from": "latest"})
-    run = pipeline.start()
-    run.expect("started")
-    topic = create_topic(source, f"{prefix}.a")
-    produce(source, topic, mixture(1, 100, 1))
-    eventually(lambda: caught_up(pipeline, topic), "copied", 60)
-    assert run.stop() == 0
-    prove(source, target, pipeline.name, topic)
-
-
-@pytest.mark.parametrize("partition", ["source", "producer"])
-def test_from_a_time_in_the_middle_of_a_batch(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, partition: str
-) -> None:
-    topic = create_topic(source, partitions=2)
-    base = int(time.time() * 1000) - 100_000
-    records = [Out(b"%d" % i, b"k", i % 2, timestamp=base + i * 100) for i in range(400)]
-    produce(source, topic, records, linger_ms=100, compression_type="lz4")
-    pipeline = make_pipeline(
-        [topic],
-        {
-            "start": {"from": "timestamp", "timestamp": base + 15_050},
-            "replication.sink.partition": partition,
-        },
-    )
-    pipeline.catch_up()
-    chosen = by_key(2) if partition == "producer" else None
-    expected = Expected(topic, start={0: 76, 1: 75}, partition=chosen)
-    assert prove(source, target, pipeline.name, expected).records == 249
-
-
-def test_new_topics_and_partitions_while_running(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    prefix = unique_name("new")
-    first = create_topic(source, f"{prefix}.first", partitions=2)
-    produce(source, first, mixture(1, 100, 2))
-    pipeline = make_pipeline(f"{prefix}.*")
-    run = pipeline.start()
-    run.expect("firstrecord")
-    second = create_topic(source, f"{prefix}.second", partitions=2)
-    produce(source, second, mixture(2, 100, 2))
-    grow(source, first, 5)
-    produce(source, first, mixture(3, 200, 5))
-    eventually(lambda: caught_up(pipeline, first) and caught_up(pipeline, second), "copied", 60)
-    assert run.stop() == 0
-    prove(source, target, pipeline.name, first, second)
-
-
 def test_a_transaction_left_open(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
@@ -376,7 +254,7 @@ def test_a_transaction_left_open(
     pipeline = make_pipeline([committed, aborted])
     with pipeline.start() as run:
         for topic in (committed, aborted):
-            eventually(lambda topic=topic: caught_up(pipeline, topic), "copied what it can")
+            eventually(lambda topic=topic: pipeline.is_caught_up(topic), "copied what it can")
         assert run.stop() == 0
     assert prove(source, target, pipeline.name, committed, aborted).records == 100
     opened[0].commit_transaction(TIMEOUT)
@@ -402,21 +280,3 @@ def test_scattered_beyond_one_mapping_record(
     pipeline.catch_up()
     expected = Expected(topic, partition=by_key(5))
     assert prove(source, target, pipeline.name, expected).records == 150_000
-
-
-def caught_up(pipeline: Pipeline, topic: str) -> bool:
-    """Whether the positions of a topic stand at its last stable offsets."""
-    positions = read_ledger(pipeline.target, pipeline.name, mapping_topic="").positions
-    ends = end_offsets(pipeline.source, topic, "read_committed")
-    return all(positions.get((topic, p), {}).get("offset") == end for p, end in ends.items())
-
-
-def grow(node: KafkaNode, topic: str, partitions: int) -> None:
-    with_admin = admin(node)
-    with_admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
-
-    def led() -> bool:
-        found = with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
-        return len(found) == partitions and all(each.leader >= 0 for each in found.values())
-
-    eventually(led, "new partitions have leaders")

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka.partitioner.default import murmur2
+
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Got, Headers, end_offsets, read_all
 
@@ -339,3 +341,14 @@ def _difference(sent: Got, got: Got, each: Expected) -> str:
 
 def _short(value: bytes | None) -> str:
     return "null" if value is None else f"{value[:60]!r} ({len(value)} bytes)"
+
+
+def by_key(partitions: int) -> Any:
+    """Return what the Java producer chooses; records without a key keep together by source."""
+
+    def choose(sent: Got) -> int:
+        if sent.key is None:
+            return sent.partition % partitions
+        return (murmur2(sent.key) & 0x7FFFFFFF) % partitions
+
+    return choose

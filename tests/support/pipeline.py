@@ -28,7 +28,7 @@ from confluent_kafka import KafkaException
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, end_offsets, eventually, produce, unique_name
-from tests.support.oracle import Proof, prove
+from tests.support.oracle import Proof, prove, read_ledger
 
 _MARK = "K2KTUI_TEST_RUN"
 _CRASH_DIR = "K2KTUI_CRASH_DIR"
@@ -141,6 +141,12 @@ class Pipeline:
             f"{topic} grows on the target",
             timeout,
         )
+
+    def is_caught_up(self, topic: str) -> bool:
+        """Return whether the positions of a topic stand at its last stable offsets."""
+        positions = read_ledger(self.target, self.name, mapping_topic="").positions
+        ends = end_offsets(self.source, topic, "read_committed")
+        return all(positions.get((topic, p), {}).get("offset") == end for p, end in ends.items())
 
     def prove(self, least: int = 1) -> Proof:
         """Let the oracle compare all topics, and at least so many records."""
