@@ -55,6 +55,30 @@ def test_architecture_names_what_exists() -> None:
         assert known or name in {"OffsetCommit", "EndTxn", "MirrorMaker"}, name
 
 
+def test_table_of_faults_gives_the_seeds_of_the_tests() -> None:
+    page = (ROOT / "docs" / "exactly-once.md").read_text()
+    section = page.partition("## Tried on which broker versions")[2]
+    rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("|")][2:]
+    given: dict[str, list[int]] = {}
+    for _, old, new, tests in rows:
+        files = re.findall(r"`(\S+\.py)`", tests)
+        assert files and all((ROOT / "tests" / file).exists() for file in files), tests
+        for count, each in re.findall(r"(\d+) seeds( each)?", old + new):
+            tested = 2 if each else 1  # "lost or late" are two tests
+            given.setdefault(files[-1], []).extend([int(count)] * tested)
+    marks = {
+        str(path.relative_to(ROOT / "tests")): [
+            int(count)
+            for count in re.findall(r"^@pytest\.mark\.seeds\((\d+)\)", text, re.MULTILINE)
+        ]
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "mark.seeds(" in (text := path.read_text())
+    }
+    assert {file: sorted(counts) for file, counts in given.items()} == {
+        file: sorted(counts) for file, counts in marks.items() if counts
+    }
+
+
 def _messages(source: str) -> Iterator[str]:
     """Yield the texts of a module; an expression in an f-string is a NUL character."""
     for node in ast.walk(ast.parse(source)):

@@ -175,14 +175,15 @@ class MicroBatchReader:
             return None
         try:
             found = decode_records(reader.ready[0], reader.handed)
-            native = native_rows(found, self._task.origin)
+            origin = self._task.origin
+            native = None if origin is None else native_rows(found, origin)
             rows.split_records(found)
         except CorruptBatch as error:
             reader.corrupt(error, reader.handed)
             reader.drop_from(reader.handed)
             return None
         reader.take()
-        if len(native) < len(found):
+        if native is not None and len(native) < len(found):
             reader.leave_out(np.delete(found.offsets, native))
             found = found.take(native)
         return found
