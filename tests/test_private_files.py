@@ -9,12 +9,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from k2ktui.cli import mm2_apply_checkpoints, plan
+from k2ktui.cli.plan import write_plan
 from k2ktui.console.export import write
+from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError
 from k2ktui.faults import fault
 from k2ktui.private_files import private_directory, write_private
@@ -102,13 +102,13 @@ def test_every_file_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert mode(own) == 0o700
 
 
-@pytest.mark.parametrize("verb", [plan, mm2_apply_checkpoints])
-def test_plan_files(verb: ModuleType, tmp_path: Path) -> None:
+def test_plan_files(tmp_path: Path) -> None:
+    plan = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, ())
     for path in (tmp_path / "new", wide(tmp_path / "old")):
-        verb._write(path, "the plan")
-        assert (path.read_text(), mode(path)) == ("the plan", 0o600)
+        write_plan(path, plan)
+        assert (path.read_text(), mode(path)) == (dump_plan(plan), 0o600)
     with pytest.raises(ConfigError, match="could not be written"):
-        verb._write(tmp_path / "no" / "plan", "")
+        write_plan(tmp_path / "no" / "plan", plan)
 
 
 def test_the_command_line_makes_nothing_for_others(tmp_path: Path) -> None:

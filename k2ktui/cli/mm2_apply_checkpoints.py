@@ -15,13 +15,12 @@ from k2ktui.cli.confirm import confirm
 from k2ktui.cli.mm2_where import MIRROR_HELP
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, json_option
-from k2ktui.cli.plan import show_plan
+from k2ktui.cli.plan import show_plan, write_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.mm2.checkpoint_plan import REQUIRED, checks, make_plan, standing_in_the_way
-from k2ktui.private_files import write_private
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def command(
             )
         print_notes(notes)
         if output:
-            _write(Path(output), dump_plan(plan))
+            write_plan(Path(output), plan)
         if not as_json:
             _show(judged, plan)
         blocking = standing_in_the_way(judged, accepted)
@@ -209,13 +208,3 @@ def _matching(option: str, pattern: str) -> Callable[[str], bool]:
 def _absolute(file: str) -> str:
     path, mark, flow = file.partition("#")
     return f"{Path(path).absolute()}{mark}{flow}"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_private(path, text.encode())
-    except OSError as error:
-        raise ConfigError(
-            f"the plan could not be written to {safe_text(str(path))}: {error.strerror}",
-            unchanged=_UNCHANGED,
-        ) from None

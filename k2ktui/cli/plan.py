@@ -85,7 +85,7 @@ def command(
     plan, notes = create_plan(flow, options, files)
     print_notes(notes)
     if output:
-        _write(Path(output), dump_plan(plan))
+        write_plan(Path(output), plan)
     if as_json:
         click.echo(dump_plan(plan), nl=False)
     elif as_csv:
@@ -109,9 +109,14 @@ def plan_csv(plan: Plan, *, to_terminal: bool) -> str:
     return "".join(f"{safe_text(line)}\n" for line in text.split("\n")[:-1])
 
 
-def _write(path: Path, text: str) -> None:
+def write_plan(path: Path, plan: Plan) -> None:
+    """Write a plan to a file that only its owner can read.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
     try:
-        write_private(path, text.encode())
+        write_private(path, dump_plan(plan).encode())
     except OSError as error:
         raise ConfigError(
             f"the plan could not be written to {safe_text(str(path))}: {error.strerror}",
