@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
-from k2ktui.engine.replica import MappingGaps, TargetPartition
+from k2ktui.engine.replica import MappingGaps, Replica, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError, Refused
 
@@ -115,3 +115,35 @@ class MappingSource(Protocol):
     def close(self) -> None:
         """Disconnect from the clusters."""
         ...
+
+
+def make_replica(
+    mappings: MappingSource,
+    source: SourcePartition,
+    position: Position,
+    unusable_reason: str,
+    source_start: int | None = None,
+) -> Replica:
+    """Return the state of a source partition's copy, as far as its mappings are loaded.
+
+    Args:
+        mappings: the mappings.
+        source: the source partition.
+        position: its replicated position.
+        unusable_reason: why committed offsets do not belong to the copied log; "" if they do.
+        source_start: its log start offset, None if it was not read.
+    """
+    gaps = mappings.find_gaps(source)
+    return Replica(
+        position=position,
+        target_ranges=mappings.target_ranges(source),
+        complete_from=gaps.complete_from,
+        source_start=source_start,
+        holes=gaps.holes,
+        anchors=mappings.anchors(source),
+        behind=gaps.behind,
+        mapped=mappings.count_mapped(source),
+        held_from=mappings.held_from(source),
+        unusable_reason=unusable_reason,
+        left_out_end=gaps.left_out_end,
+    )

@@ -21,7 +21,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, KafkaRecord, UnreadableReason
-from k2ktui.sync.mapping_source import NoPipelineFound
+from k2ktui.sync.mapping_source import NoPipelineFound, make_replica
 from k2ktui.sync.pair_mappings import PairMappings
 from k2ktui.text import safe_text
 
@@ -205,17 +205,7 @@ class OppositeMappings:
             reason = reason or _find_replaced(
                 position.target_topic, position.target_topic_id, here, "source"
             )
-        gaps = self._mappings.find_gaps(source)
-        return Replica(
-            position=position,
-            target_ranges=self._mappings.target_ranges(source),
-            complete_from=gaps.complete_from,
-            holes=gaps.holes,
-            behind=gaps.behind,
-            mapped=self._mappings.count_mapped(source),
-            held_from=self._mappings.held_from(source),
-            unusable_reason=reason,
-        )
+        return make_replica(self._mappings, source, position, reason)
 
     def _find_tails(
         self, replicas: _Replicas, logs: _Logs, ids: Mapping[str, str], contents: ContentReader

@@ -30,6 +30,7 @@ from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetC
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping_sort import MalformedMapping, MappingReport
+from k2ktui.sync.mapping_source import make_replica
 from k2ktui.sync.opposite_mappings import OppositeMappings
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -253,20 +254,7 @@ class SnapshotReader:
             unusable_reason = (
                 f"{at.topic} was deleted and created again on the source; its offsets start over"
             )
-        gaps = self._record.find_gaps(at)
-        return Replica(
-            position=position,
-            target_ranges=self._record.target_ranges(at),
-            complete_from=gaps.complete_from,
-            source_start=source.starts.get(at),
-            holes=gaps.holes,
-            anchors=self._record.anchors(at),
-            behind=gaps.behind,
-            mapped=self._record.count_mapped(at),
-            held_from=self._record.held_from(at),
-            unusable_reason=unusable_reason,
-            left_out_end=gaps.left_out_end,
-        )
+        return make_replica(self._record, at, position, unusable_reason, source.starts.get(at))
 
 
 def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
