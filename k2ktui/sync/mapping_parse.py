@@ -36,6 +36,7 @@ from k2ktui.engine.strict_json import LARGEST_INT, integer, parse_object
 from k2ktui.engine.strict_json import text as strict_text
 
 _HEAD, _MIDDLE, _TAIL = b'{"covers":[', b'],"ranges":[', b'],"targetPartition":'
+_LEFT_OUT = b'],"leftOut":['
 _FIELDS = {"targetPartition", "targetTopic", "term", "v"}
 _DIGITS = b"0123456789"
 _BLANKED = bytes.maketrans(b"[]", b"  ")
@@ -79,7 +80,7 @@ class MappingParser:
         ]
 
     def _parse(self, values: Sequence[bytes | None]) -> _Parsed | None:
-        heads, lists, tails = [], [], []
+        heads, left_out, lists, tails = [], [], [], []
         for value in values:
             if value is None or not value.startswith(_HEAD):
                 return None
@@ -90,15 +91,17 @@ class MappingParser:
             if tail is None:
                 return None
             tails.append(tail)
-            heads.append(value[len(_HEAD) : middle])
+            head, _, spans_left_out = value[len(_HEAD) : middle].partition(_LEFT_OUT)
+            heads.append(head)
+            left_out.append(spans_left_out)
             lists.append(value[middle + len(_MIDDLE) : end])
         covers = _numbers(b",".join(heads), b",,,", b",", len(heads))
-        rows = np.array([text.count(b"[") for text in lists], dtype=np.int64)
-        total = int(rows.sum())
-        numbers = _numbers(b",".join(filter(None, lists)), b"[,,]", b",", total)
-        if covers is None or numbers is None:
+        counts, numbers = _rows(lists, b"[,,]")
+        left_out_ends = _left_out_ends(left_out)
+        if covers is None or numbers is None or left_out_ends is None:
             return None
-        found = _Parsed(covers, tails, np.concatenate([[0], np.cumsum(rows)]), numbers)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        found = _Parsed(covers, tails, starts, numbers, left_out_ends)
         return found if found.sound() else None
 
     def _tail(self, text: bytes) -> _Tail | None:
@@ -109,12 +112,16 @@ class MappingParser:
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """Records: four numbers and one tail each; record n has ranges ``starts[n]:starts[n+1]``."""
+    """Records: four numbers and one tail each; record n has ranges ``starts[n]:starts[n+1]``.
+
+    ``left_out_ends`` has the source offset after each record's last one that came from the target.
+    """
 
     covers: I64
     tails: Sequence[_Tail]
     starts: I64
     rows: I64
+    left_out_ends: I64
 
     def columns(self, low: int, high: int) -> RangeColumns:
         """Return the ranges of the records ``[low, high)``."""
@@ -163,6 +170,7 @@ def _pieces(found: _Parsed, messages: Sequence[Message], begin: int) -> Iterator
             found.columns(begin + low, begin + high),
             records=high - low,
             last_ms=messages[high - 1].timestamp()[1],
+            left_out_end=int(found.left_out_ends[begin + low : begin + high].max()),
         )
 
 
@@ -200,6 +208,22 @@ def read_one(message: Message) -> MappingChunk:
         mapping.again,
         left_out_end=max((end for _, end in mapping.left_out), default=0),
     )
+
+
+def _left_out_ends(lists: Sequence[bytes]) -> I64 | None:
+    """Return the end of each record's last span left out, 0 without one; None if one is wrong."""
+    counts, spans = _rows(lists, b"[,]")
+    if spans is None or (spans[:, 0] >= spans[:, 1]).any():
+        return None
+    ends = np.zeros(len(lists), dtype=np.int64)
+    np.maximum.at(ends, np.repeat(np.arange(len(lists)), counts), spans[:, 1])
+    return ends
+
+
+def _rows(lists: Sequence[bytes], pattern: bytes) -> tuple[I64, I64 | None]:
+    """Convert lists of rows; return the number of rows of each, and all rows, as ``_numbers``."""
+    counts = np.array([text.count(b"[") for text in lists], dtype=np.int64)
+    return counts, _numbers(b",".join(filter(None, lists)), pattern, b",", int(counts.sum()))
 
 
 def _numbers(text: bytes, pattern: bytes, between: bytes, rows: int) -> I64 | None:

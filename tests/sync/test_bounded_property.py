@@ -32,6 +32,7 @@ from k2ktui.engine.state import (
 from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.sync import mapping_reload, mapping_store
+from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_store import MappingStore
 from tests.support.examples import examples
 
@@ -86,20 +87,20 @@ class Topic:
         return {at: self.start if first else len(self.records) for at in partitions}
 
 
-class Reader:
-    """Reads it as :class:`k2ktui.sync.mapping_reader.TopicReader` reads a topic."""
+class Reader(TopicReader):
+    """Reads the records in memory, not with a consumer."""
 
-    def __init__(self, topic: Topic, name: str) -> None:
-        self._topic = topic
-        self.next: dict[int, int] = {}
+    def __init__(self, topic: Any, name: str) -> None:
+        super().__init__(topic, name)
+        self._log: Topic = topic
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         self.next = dict(offsets)
 
-    def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Record]]]:
+    def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Any]]]:
         while 0 in self.next and self.next[0] < ends.get(0, 0):
-            begin = max(self.next[0], self._topic.start)
-            found = self._topic.records[begin : begin + 7]
+            begin = max(self.next[0], self._log.start)
+            found: Any = self._log.records[begin : begin + 7]
             self.next[0] = begin + len(found)
             yield {0: found}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ steps = st.tuples(
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=4),
     st.integers(0, 1),  # lane
     st.booleans(),  # a new term
-    st.sampled_from(["ranges"] * 6 + ["runs", "other"]),
+    st.sampled_from(["ranges"] * 6 + ["runs", "other", "left out", "left out"]),
 )
 
 
@@ -57,6 +59,9 @@ def records(
             offsets = tuple(o for r in ranges for o in range(r.source, r.source + r.count))
             runs = (ScatteredRun(ranges[0].target, offsets),)
             mapping = MappingRecord("p", source, "t", lane, term, (), runs, covers)
+        if kind == "left out":
+            left_out = ((first, first + 1), *([(at - 1, at)] if at > first + 1 else []))
+            mapping = replace(mapping, left_out=left_out)
         made.append(message(len(made), mapping_key(mapping), mapping_value(mapping)))
     return made
 
@@ -67,7 +72,11 @@ def tracks(pieces: list[tuple[SourcePartition, list[MappingChunk]]]) -> object:
         for piece in found:
             made.setdefault(source, MappingLog()).take(piece)
     return {
-        source: (track.known.all(), {t: _rows(lane) for t, lane in track.target_ranges.items()})
+        source: (
+            track.known.all(),
+            track.left_out_end,
+            {t: _rows(lane) for t, lane in track.target_ranges.items()},
+        )
         for source, track in made.items()
     }
 
@@ -118,6 +127,8 @@ def test_damage_is_reported_and_costs_only_what_it_hit(
                 (key, value.replace(b",", b"", 1)),
                 (key, value.replace(b"[", b"[-1,", 1)),
                 (key, value.replace(b'"v":1', b'"v":2')),
+                (key, value.replace(b'],"ranges"', b'],"leftOut":[[5,5]],"ranges"', 1)),
+                (key, value.replace(b'],"ranges"', b'],"leftOut":[7],"ranges"', 1)),
                 (key, value.replace(b'"term":', b'"term":1e400,"x":')),
                 (key, value.replace(b'"covers":[', b'"covers":[99999999999999999999999,')),
                 (None, value),
@@ -134,10 +145,13 @@ def test_damage_is_reported_and_costs_only_what_it_hit(
     assert sorter.malformed_count == (0 if others else 1)
 
 
-def test_records_that_continue_are_one_piece() -> None:
-    made = [(SOURCES[0], [(0, 2), (1, 1)], 0, False, "ranges")] * 50
+@pytest.mark.parametrize("kind", ["ranges", "left out"])
+def test_records_that_continue_are_one_piece(kind: str) -> None:
+    """They are decoded together, also where records came from the target."""
+    made = [(SOURCES[0], [(0, 2), (1, 1)], 0, False, kind)] * 50
     ((_, pieces),) = MappingSorter(("p",)).sort(records(made))
     assert len(pieces) == 1
+    assert pieces[0].left_out_end == (200 if kind == "left out" else 0)
     assert (pieces[0].records, pieces[0].last) == (50, 49)
     assert all(a < b for a, b in pairwise(pieces[0].columns.source.tolist()))
 
