@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -77,6 +78,13 @@ def _escape(char: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def list_names(names: Sequence[object], most: int) -> str:
+    """Return the first names, safe to print, and the number of further ones."""
+    shown = ", ".join(safe_text(name) for name in names[:most])
+    more = len(names) - most
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def duration(value: float, *, tenths: bool = False) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.applying import results_text, undo_text
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Progress, Started
-from k2ktui.text import safe_text
+from k2ktui.text import list_names, safe_text
 
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
@@ -98,3 +98,14 @@ def test_no_sentence_counts_one_in_the_plural() -> None:
     progress = report_text(Progress(1, 1.0, 1, 90, 0, 1, 0.1, 0.1, 0.0, 1, 0, None))
     assert "1 record, " in progress and "1 transaction, " in progress
     assert progress.endswith("1 partition")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (1, "a0"), (3, "a0, a1, a2"), (1004, "a0, a1, a2 and 1,001 more")]
+)
+def test_first_names_and_the_number_of_the_others(count: int, text: str) -> None:
+    assert list_names([f"a{n}" for n in range(count)], 3) == text
+
+
+def test_listed_names_are_safe() -> None:
+    assert list_names(["a\x1b"], 3) == "a\\x1b"

@@ -16,7 +16,7 @@ from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.log.content import ContentReader, KafkaRecord
 from k2ktui.replication.record_times import RecordTimeReader
-from k2ktui.text import safe_text
+from k2ktui.text import list_names, safe_text
 
 _NAMED = 3
 _AGE_S = 15.0
@@ -156,6 +156,4 @@ def digest_ends(ends: Iterable[SourceLogEnd]) -> str:
 
 def name_partitions(partitions: Iterable[object]) -> str:
     """Return the first few names and the number of the others."""
-    names = [safe_text(each) for each in partitions]
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return list_names(list(partitions), _NAMED)

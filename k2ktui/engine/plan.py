@@ -33,7 +33,7 @@ from k2ktui.engine.strict_json import (
 )
 from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.engine.translate import Basis
-from k2ktui.text import duration, moment, safe_text
+from k2ktui.text import duration, list_names, moment
 
 VERSION = 2
 _LARGEST_FILE = 512 << 20
@@ -226,9 +226,7 @@ def plan_remarks(plan: Plan) -> list[str]:
 
 
 def _some(groups: Collection[str]) -> str:
-    names = [safe_text(name) for name in sorted(groups)]
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return list_names(sorted(groups), _NAMED)
 
 
 def dump_plan(plan: Plan) -> str:

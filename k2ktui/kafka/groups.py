@@ -46,7 +46,7 @@ from k2ktui.kafka.group_messages import (
 )
 from k2ktui.kafka.unreachable import no_connection
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
-from k2ktui.text import safe_text
+from k2ktui.text import list_names
 
 __all__ = [
     "HAS_MEMBERS",
@@ -360,6 +360,4 @@ def _listing_error(node: int, response: Any) -> str:
 
 
 def _list_partitions(partitions: Sequence[TopicPartition]) -> str:
-    named = ", ".join(safe_text(f"{topic}-{part}") for topic, part in partitions[:_NAMED_AT_MOST])
-    more = len(partitions) - _NAMED_AT_MOST
-    return f"{named} and {more} more" if more > 0 else named
+    return list_names([f"{topic}-{part}" for topic, part in partitions], _NAMED_AT_MOST)

@@ -28,7 +28,7 @@ from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import SnapshotReader
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, list_names, safe_text
 
 # Number of groups that an error names.
 _NAMED = 5
@@ -216,9 +216,8 @@ class SyncLoop:
 
 
 def _describe_active(groups: list[str]) -> str:
-    names = ", ".join(safe_text(group) for group in groups[:_NAMED])
-    more = f" and {len(groups) - _NAMED:,} more" if len(groups) > _NAMED else ""
-    return f"{counted(len(groups), 'group')} in use on the target: {names}{more}"
+    names = list_names(groups, _NAMED)
+    return f"{counted(len(groups), 'group')} in use on the target: {names}"
 
 
 def _unwritten(rows: list[PlanRow]) -> list[OffsetWrite]:

@@ -29,7 +29,7 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.positions import PositionPlan, PositionPlanner, journal_row
-from k2ktui.text import duration, safe_text
+from k2ktui.text import duration, list_names, safe_text
 
 _UNCHANGED = "No position was changed."
 _SHOWN = 10
@@ -254,5 +254,4 @@ def _counts(moves: Sequence[PositionMove]) -> dict[str, int]:
 
 
 def _names(moves: Sequence[PositionMove]) -> str:
-    names = ", ".join(safe_text(move.source) for move in moves[:_SHOWN])
-    return names if len(moves) <= _SHOWN else f"{names} and {len(moves) - _SHOWN:,} more"
+    return list_names([move.source for move in moves], _SHOWN)

@@ -20,11 +20,10 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import Flow
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drills import MAY, QUICK, Yes
+from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
     START_S,
     Out,
-    commit_offsets,
-    committed,
     create_topic,
     end_offsets,
     eventually,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, TimedOut
-from k2ktui.text import safe_text
+from k2ktui.text import list_names
 
 # Maximum number of names listed on one line.
 NAMED = 5
@@ -80,7 +80,4 @@ def exit_code(checks: Iterable[Check]) -> ExitCode:
 
 def first_names(names: Iterable[object]) -> str:
     """Return the first few names, safe to print, and the number of further ones."""
-    listed = sorted(str(name) for name in names)
-    shown = ", ".join(safe_text(name) for name in listed[:NAMED])
-    more = len(listed) - NAMED
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    return list_names(sorted(str(name) for name in names), NAMED)
