@@ -273,9 +273,9 @@ class SparkRuntime:
         count = len(tasks)
         try:
             context.setJobGroup(group, self._name, interruptOnCancel=True)
-            if tokens[0].transform is not None:
+            if tasks[0].transform is not None:
                 assert transforms is not None
-                return [transforms.run(token) for token in tokens]
+                return [transforms.run(each) for each in tasks]
             found: list[SlotResult] = (
                 context.parallelize(range(count), count).mapPartitions(task).collect()
             )
