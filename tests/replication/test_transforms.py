@@ -13,12 +13,11 @@ from tests.replication.conftest import MakePipeline
 from tests.replication.test_copies import by_key
 from tests.replication.test_exactly_once import WORKER_STEPS
 from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
     Got,
     Headers,
     Out,
-    commit_offsets,
-    committed,
     create_topic,
     eventually,
     produce,
