@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.console.session import Session
 from k2ktui.engine.journal import RunKind
 from k2ktui.errors import K2kError
 from k2ktui.jobs import local_jobs
@@ -13,6 +14,7 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.kafka.properties import load_checked
 from k2ktui.mm2.flow_files import read_flow
 from k2ktui.present import formatting
+from k2ktui.sync.flow import NOTHING_TO_COPY
 
 JOBS_HELP = """
 Jobs. Each row is a run of a pipeline: a job on this host, or a run on another host as
@@ -31,6 +33,18 @@ kind: copy, or sync for k2ktui sync. died: it ended without reporting it. silent
 heartbeat for 15 s. term: the number of the run. commit: mean duration of a transaction's
 commit. restarts: starts on this host before this one.
 """
+
+
+MIRROR_COPIES = "MirrorMaker 2 copies this flow; it is started and stopped outside k2ktui"
+_TAKE_OVER = "k2ktui mm2 takeover lets a k2ktui pipeline continue where it stopped."
+
+
+def nothing_to_start(session: Session) -> str:
+    """Return why the session's file starts no job; "" if it does."""
+    flow = session.flow
+    if session.pair.mirror:
+        return f"{MIRROR_COPIES}. {_TAKE_OVER}"
+    return NOTHING_TO_COPY if flow is not None and flow.pipeline is None else ""
 
 
 def read_config(job: Job) -> PipelineConfig:

@@ -15,7 +15,9 @@ from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.job_words import (
     JOBS_HELP,
+    MIRROR_COPIES,
     name_of,
+    nothing_to_start,
     outcome_of,
     place,
     read_config,
@@ -40,14 +42,11 @@ from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.runs import clock
-from k2ktui.sync.flow import NOTHING_TO_COPY
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import state_time
 
 _LOOK_S = 2.0
 _LOG_LINES = 40
-_MIRROR = "MirrorMaker 2 copies this flow; it is started and stopped outside k2ktui"
-_TAKE_OVER = "k2ktui mm2 takeover lets a k2ktui pipeline continue where it stopped."
 
 
 class JobsScreen(ListScreen):
@@ -131,7 +130,7 @@ class JobsScreen(ListScreen):
         grid = self.grid()
         empty = "This pipeline has no run. J starts it."
         if self.session.pair.mirror:
-            empty = f"{_MIRROR}."
+            empty = f"{MIRROR_COPIES}."
         grid.empty = empty if known and heard else formatting.NOT_YET
         # A heartbeat that could not be read must not count as missing.
         at = state_time(view, now) if view else now
@@ -176,8 +175,8 @@ class JobsScreen(ListScreen):
         if self._busy:
             return (*cells, Cell(self._busy, Tone.INFO))
         if not own and self.session.pair.mirror:
-            return (*cells, Cell(_MIRROR, Tone.MUTED), more)
-        if not own and syncs and self._nothing_to_start():
+            return (*cells, Cell(MIRROR_COPIES, Tone.MUTED), more)
+        if not own and syncs and nothing_to_start(self.session):
             return (*cells, Cell(f"sync {place(syncs[0])}"))
         if not own:
             return (*cells, Cell("no run is alive", Tone.WARN), more)
@@ -208,7 +207,7 @@ class JobsScreen(ListScreen):
         if self._busy:
             return f"wait for the end of: {self._busy}"
         if action in ("start_job", "start_sync"):
-            return self._nothing_to_start() if action == "start_job" else ""
+            return nothing_to_start(self.session) if action == "start_job" else ""
         row = self._row()
         if row is None or (row.job is None and not row.alive):
             return "no job is running in this row"
@@ -330,16 +329,9 @@ class JobsScreen(ListScreen):
         command = cli_equivalent.job(job.record.files, "stop", row.kind)
         self._work(f"stopping {name_of(name, row.kind)}", stopped, command)
 
-    def _nothing_to_start(self) -> str:
-        """Return why the session's file starts no job; "" if it does."""
-        flow = self.session.flow
-        if self.session.pair.mirror:
-            return f"{_MIRROR}. {_TAKE_OVER}"
-        return NOTHING_TO_COPY if flow is not None and flow.pipeline is None else ""
-
     async def _config(self, job: Job | None, kind: RunKind) -> PipelineConfig | None:
         """Return the configuration of a job or of the session; None after reporting an error."""
-        if job is None and kind is RunKind.COPY and (why := self._nothing_to_start()):
+        if job is None and kind is RunKind.COPY and (why := nothing_to_start(self.session)):
             self.inform(why, "warning")
             return None
         flow = self.session.flow
