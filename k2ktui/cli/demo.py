@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.demo.app import DemoOptions, end, run
+from k2ktui.demo.app import DemoOptions, Tour, end, run
 from k2ktui.errors import ConfigError
 
 
@@ -32,8 +32,11 @@ from k2ktui.errors import ConfigError
 )
 @click.option(
     "--drill",
-    is_flag=True,
-    help="Rehearse a failover and carry it out, with new data; pauses to read on a terminal.",
+    type=click.Choice([str(each) for each in Tour]),
+    is_flag=False,
+    flag_value=str(Tour.PLANNED),
+    help="Fail over and back, with new data: planned (default, after a rehearsal), or disaster, "
+    "which kills the source; pauses to read on a terminal.",
 )
 def command(
     fresh: bool,
@@ -43,7 +46,7 @@ def command(
     seconds: float | None,
     rate: float,
     with_mirrormaker: bool,
-    drill: bool,
+    drill: str | None,
 ) -> int:
     """Start, resume or stop the demo, and return the exit code."""
     if stop:
@@ -61,6 +64,6 @@ def command(
         seconds=seconds,
         rate=rate,
         with_mirrormaker=with_mirrormaker,
-        drill=drill,
+        drill=Tour(drill) if drill else None,
     )
     return run(options)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from k2ktui.demo import comparison, detached, mirrormaker, pipeline, seed, topics, wiring
@@ -36,12 +37,19 @@ _PEER_STOP_SECONDS = 7.0
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _TOUR_OVER = (
     "The clusters and the applications keep running. In another terminal, try the commands above; "
-    "screen 8 of k2ktui -f {file} shows both drills. Ctrl-C stops everything and deletes the data."
+    "screen 8 of k2ktui -f {file} shows the drills. Ctrl-C stops everything and deletes the data."
 )
 _DETACHED = (
     "The demo keeps running for up to an hour. In another terminal, k2ktui demo opens its console "
     "again; Ctrl-C here or k2ktui demo --stop ends it."
 )
+
+
+class Tour(StrEnum):
+    """What a tour does: a planned switchover and back, or a disaster and back."""
+
+    PLANNED = "planned"
+    DISASTER = "disaster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,8 @@ class DemoOptions:
         directory: where everything is kept; the user's state directory by default.
         rate: multiplies the traffic.
         with_mirrormaker: run MirrorMaker 2 beside the pipeline, and compare the two.
-        drill: rehearse a failover and carry it out, with new data of its own; ``seconds`` are
-            then counted from the end.
+        drill: fail over and back, with new data of its own; ``seconds`` are then counted from the
+            end.
     """
 
     fresh: bool = False
@@ -68,7 +76,7 @@ class DemoOptions:
     directory: Path | None = None
     rate: float = 1.0
     with_mirrormaker: bool = False
-    drill: bool = False
+    drill: Tour | None = None
 
 
 def run(options: DemoOptions) -> ExitCode:
@@ -158,11 +166,12 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     source, target = _start_clusters(data, screen, stack)
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
-    screen.show_yaml(pipeline.write_yaml(config, *addresses), config)
+    both_ways = options.drill is not None
+    screen.show_yaml(pipeline.write_yaml(config, *addresses, both_ways=both_ways), config)
     if _complete(data).exists():
         screen.say("Continuing with the data of an earlier demo (--fresh starts over).")
     else:
-        _write_seed_data(addresses, screen)
+        _write_seed_data(addresses, screen, prior=not both_ways)
         _complete(data).touch()
     compare = data / mirrormaker.FILE if options.with_mirrormaker else None
     with _announce_stop("Stopping the pipeline", screen):
@@ -171,7 +180,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         stack.enter_context(detached.announce(home, config, compare))
         peer = _start_peer(compare, addresses, screen, stack) if compare else None
         if options.drill:
-            return _run_tour(options, config, addresses, job, screen, stack)
+            return _run_tour(options, config, (source, target), job, screen, stack)
         _start_traffic(addresses, options.rate, stack)
         if not _has_console(options):
             _show_table(config, compare, job, screen, options.seconds, stack)
@@ -194,21 +203,30 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
 def _run_tour(
     options: DemoOptions,
     config: Path,
-    addresses: tuple[str, str],
+    nodes: tuple[KafkaNode, KafkaNode],
     job: DemoPipeline,
     screen: Screen,
     stack: contextlib.ExitStack,
 ) -> ExitCode:
-    """Rehearse and switch over; then wait for Ctrl-C at a terminal, or as long as was asked."""
+    """Fail over and back; then wait for Ctrl-C at a terminal, or as long as was asked."""
     # Imported here: not needed in the demo's first seconds.
     from k2ktui.demo.applications import Applications
-    from k2ktui.demo.tour import READING_SECONDS, run_tour
+    from k2ktui.demo.tour import READING_SECONDS
+    from k2ktui.demo.tours import Stage, run_disaster, run_planned
 
-    applications = Applications(*addresses, options.rate)
+    applications = Applications(nodes[0].bootstrap, nodes[1].bootstrap, options.rate)
     stack.callback(applications.stop)
     applications.start()
     reads = _has_console(options)
-    code = run_tour(config, applications, screen, job.fault, READING_SECONDS if reads else 0.0)
+
+    def start_pipeline(file: Path) -> DemoPipeline:
+        started = pipeline.start(file, file.with_name("reverse-guard.log"))
+        stack.callback(started.stop)
+        return started
+
+    reading_s = READING_SECONDS if reads else 0.0
+    stage = Stage(config, nodes, applications, screen, job, start_pipeline, reading_s)
+    code = run_disaster(stage) if options.drill is Tour.DISASTER else run_planned(stage)
     if reads:
         screen.say(_TOUR_OVER.format(file=shlex.quote(str(config))))
         while True:
@@ -222,10 +240,12 @@ def _complete(data: Path) -> Path:
     return data / "complete"
 
 
-def _write_seed_data(addresses: tuple[str, str], screen: Screen) -> None:
+def _write_seed_data(addresses: tuple[str, str], screen: Screen, *, prior: bool) -> None:
     with screen.busy("Creating topics") as step:
         topics.create(*addresses)
-        seed.write_seed_data(*addresses, say=lambda text: step(artifacts.ProgressStep(text)))
+        seed.write_seed_data(
+            *addresses, say=lambda text: step(artifacts.ProgressStep(text)), prior=prior
+        )
         commit_seed_offsets(*addresses)
 
 

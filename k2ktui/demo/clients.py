@@ -26,6 +26,9 @@ def admin(bootstrap: str) -> AdminClient:
 
 def producer(bootstrap: str, **more: object) -> Producer:
     """Return an idempotent producer, or a transactional one when given ``transactional_id``."""
+    if "transactional_id" in more:
+        # A transaction that is open when its cluster is killed ends soon after its return.
+        more = {"transaction_timeout_ms": 10_000, **more}
     made = Producer(settings(bootstrap, enable_idempotence=True, linger_ms=20, **more))
     if "transactional_id" in more:
         made.init_transactions(TIMEOUT_SECONDS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from k2ktui.demo import clients, seed
 from k2ktui.demo.topics import by_name
@@ -98,10 +98,17 @@ class DemoGroups:
         source: bootstrap address of the source cluster.
         target: bootstrap address of the target cluster.
         groups: the groups.
+        processed: called with a group and each record that it has read.
     """
 
-    def __init__(self, source: str, target: str, groups: Sequence[LiveGroup] = LIVE) -> None:
-        self._groups = groups
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        groups: Sequence[LiveGroup] = LIVE,
+        processed: Callable[[str, Message], None] = lambda group, message: None,
+    ) -> None:
+        self._groups, self._processed = groups, processed
         self._addresses = {"source": source, "target": target}
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -144,7 +151,10 @@ class DemoGroups:
         unsaved = False
         while not self._end.is_set():
             found = consumer.consume(most, timeout=_POLL_SECONDS)
-            unsaved = unsaved or any(message.error() is None for message in found)
+            for message in found:
+                if message.error() is None:
+                    self._processed(group.name, message)
+                    unsaved = True
             if unsaved and time.monotonic() >= commit_at:
                 consumer.commit(asynchronous=False)
                 commit_at = time.monotonic() + _COMMIT_SECONDS

@@ -18,6 +18,7 @@ _YAML = """\
 name: {name}
 features:
   exactlyOnce: enabled
+  bidirectionalReplication: {both_ways}
   offsetMapping: enabled
   autoCreateControlTopics: enabled
 source:
@@ -44,10 +45,20 @@ spark:
 """
 
 
-def write_yaml(path: Path, source: str, target: str) -> str:
-    """Write the pipeline between two bootstrap addresses to ``path``, and return its text."""
+def write_yaml(path: Path, source: str, target: str, *, both_ways: bool = False) -> str:
+    """Write the pipeline between two bootstrap addresses to ``path``, and return its text.
+
+    With ``both_ways``, a reverse pipeline may copy in the other direction.
+    """
     names = ", ".join(topic.name for topic in TOPICS)
-    text = _YAML.format(path=path, name=NAME, source=source, target=target, topics=names)
+    text = _YAML.format(
+        path=path,
+        name=NAME,
+        source=source,
+        target=target,
+        topics=names,
+        both_ways="enabled" if both_ways else "disabled",
+    )
     write_atomically(path, text.encode())
     return text
 
@@ -95,6 +106,15 @@ class DemoPipeline:
         if job is None or job.state not in (JobState.FAILED, JobState.DIED):
             return ""
         return job.why or f"exit code {job.code}"
+
+    def pause(self) -> None:
+        """Stop the job, as ``k2ktui jobs stop`` does; it can be started again."""
+        from k2ktui.engine.access import access
+        from k2ktui.jobs.manager import read_job, stop_job
+
+        job = read_job(self._place)
+        if job is not None and job.alive:
+            stop_job(job, access())
 
     def stop(self) -> None:
         """Stop the job and remove its record."""

@@ -24,7 +24,11 @@ _POLL_SECONDS = 0.1
 
 
 def write_seed_data(
-    source: str, target: str, say: Callable[[str], None] = lambda text: None
+    source: str,
+    target: str,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    prior: bool = True,
 ) -> None:
     """Write the records that exist before the pipeline starts.
 
@@ -32,6 +36,7 @@ def write_seed_data(
         source: bootstrap address of the source cluster.
         target: bootstrap address of the target cluster.
         say: called with a description of each step.
+        prior: also write records of the target's own.
 
     Raises:
         ConnectionFailed: a cluster rejected a request.
@@ -43,7 +48,8 @@ def write_seed_data(
         say(f"Writing older records to {topic.name}: {topic.why}")
         try:
             _write_source(source, topic, chance)
-            _write_prior(target, topic, chance)
+            if prior:
+                _write_prior(target, topic, chance)
         except KafkaException as error:
             raise clients.client_error(error, f"write to {topic.name}") from None
 

@@ -1,4 +1,4 @@
-"""The tour of ``k2ktui demo --drill``: a rehearsal, then a planned switchover of the demo."""
+"""The first part of a tour of ``k2ktui demo --drill``: a rehearsal and a planned switchover."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from k2ktui.demo import wiring
 from k2ktui.demo.applications import ON_SOURCE, Applications
 from k2ktui.demo.screen import Screen
-from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import start_drill
 from k2ktui.engine.access import access
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
@@ -30,10 +29,11 @@ READING_SECONDS = 4.0
 _CATCH_UP_SECONDS = 300.0
 _CATCH_UP_RECORDS = 2_000
 _POLL_SECONDS = 1.0
-_REPORT_LINES = 10
-_FROZEN_SECONDS = 10.0
-_WATCH_SECONDS = 60.0
-_OPTIONS = DrillOptions(frozen_s=_FROZEN_SECONDS, wait_s=120.0, watch_s=_WATCH_SECONDS)
+REPORT_LINES = 10
+FROZEN_SECONDS = 10.0
+WATCH_SECONDS = 60.0
+OPTIONS = DrillOptions(frozen_s=FROZEN_SECONDS, wait_s=120.0, watch_s=WATCH_SECONDS)
+_AGAIN = "Start over with the same command: k2ktui demo --drill"
 _GOES_ON = (
     "The planned switchover looks for these findings again, and stops at those that make it unsafe."
 )
@@ -52,6 +52,7 @@ _COMMANDS: Mapping[DrillPhase, str] = {
     DrillPhase.VERIFY: "k2ktui verify -f {file}",
     DrillPhase.WATCH_CLIENTS: "k2ktui drill show {id} -f {file}",
     DrillPhase.REVERSE: "k2ktui config reverse -f {file}",
+    DrillPhase.SOURCE_BACK: "k2ktui check -f {file}",
     DrillPhase.REPORT: "k2ktui drill report {id} -f {file}",
 }
 
@@ -150,18 +151,18 @@ def run_tour(
     Raises:
         K2kError: the pipeline ended, or a drill could not be completed.
     """
-    _await_copied(config, screen, fault)
+    await_copied(config, screen, fault)
     file = shlex.quote(str(config))
     rehearse = f"k2ktui drill rehearse -f {file}"
     screen.say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
-    rehearsal = _run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
+    rehearsal = run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
     for line in summarize(rehearsal):
         screen.say(f"  {safe_text(line)}")
     if has_findings(rehearsal):
         screen.say(f"  {_GOES_ON}")
     time.sleep(reading_s)
     planned = (
-        f"k2ktui drill planned -f {file} --frozen {_FROZEN_SECONDS:g} --watch {_WATCH_SECONDS:g}"
+        f"k2ktui drill planned -f {file} --frozen {FROZEN_SECONDS:g} --watch {WATCH_SECONDS:g}"
     )
     screen.say(f"The planned switchover moves every group to the target: {planned}")
     actions = {
@@ -173,20 +174,17 @@ def run_tour(
         ),
         DrillPhase.WATCH_CLIENTS: TourAction(
             "The tour starts the demo's consumers and producers on the target.",
-            applications.start_on_target,
+            lambda: applications.start("target"),
         ),
     }
-    drill = _run_drill(DrillKind.PLANNED, planned, config, actions, screen, reading_s)
+    drill = run_drill(DrillKind.PLANNED, planned, config, actions, screen, reading_s)
     screen.say("The report begins with:")
-    for line in report_markdown(drill).splitlines()[:_REPORT_LINES]:
+    for line in report_markdown(drill).splitlines()[:REPORT_LINES]:
         screen.say(f"  {line}")
     exact = is_exact(drill)
     screen.say(_EXACT if exact else _NOT_EXACT)
     name = safe_text(drill.id)
     screen.say(f"The whole report is on the target: k2ktui drill report {name} -f {file}")
-    back = reverse_path([str(config)])
-    if back.exists():
-        screen.say(f"The file of the pipeline for the way back: {back}")
     return ExitCode.OK if exact else ExitCode.FINDINGS
 
 
@@ -202,14 +200,20 @@ def is_exact(drill: Drill) -> bool:
     )
 
 
-def _run_drill(
+def run_drill(
     kind: DrillKind,
     command: str,
     config: Path,
     actions: Mapping[DrillPhase, TourAction],
     screen: Screen,
     reading_s: float,
+    options: DrillOptions = OPTIONS,
 ) -> Drill:
+    """Carry out a drill, and print its phases; arguments as for :func:`run_tour`.
+
+    Raises:
+        K2kError: the drill could not be completed.
+    """
     files = [str(config)]
     flow = PipelineFlow(load_checked(tuple(files)).config)
 
@@ -218,10 +222,10 @@ def _run_drill(
 
     operator = TourOperator(screen.say, pause, config, command, actions)
     try:
-        drill = start_drill(flow, kind, _OPTIONS, files, access(), operator)
+        drill = start_drill(flow, kind, options, files, access(), operator)
     except K2kError as error:
         error.unchanged = "The clusters were stopped; their data and logs are kept."
-        error.hint = "Start over with: k2ktui demo --drill"
+        error.hint = _AGAIN
         raise
     if not drill.is_over:
         phase = next_phase(drill)
@@ -230,12 +234,12 @@ def _run_drill(
         raise K2kError(
             f"the drill stopped in the phase {phase}: {safe_text(why)}",
             unchanged="The clusters were stopped; their data and logs are kept.",
-            hint="Start over with: k2ktui demo --drill",
+            hint=_AGAIN,
         )
     return drill
 
 
-def _await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None:
+def await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None:
     """Wait until the pipeline has caught up, and every live group has committed on the source."""
     views: queue.SimpleQueue[View] = queue.SimpleQueue()
     feed = wiring.open_feed(config)
@@ -248,7 +252,7 @@ def _await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> Non
                     raise K2kError(
                         f"The pipeline ended unexpectedly: {why}",
                         unchanged="The clusters were stopped too; their data and logs are kept.",
-                        hint="Start over with: k2ktui demo --drill",
+                        hint=_AGAIN,
                     )
                 if time.monotonic() > until:
                     raise TimedOut(
