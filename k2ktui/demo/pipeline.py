@@ -110,7 +110,8 @@ class DemoPipeline:
     def pause(self) -> None:
         """Stop the job, as ``k2ktui jobs stop`` does; it can be started again."""
         from k2ktui.engine.access import access
-        from k2ktui.jobs.manager import read_job, stop_job
+        from k2ktui.jobs.local_jobs import read_job
+        from k2ktui.jobs.manager import stop_job
 
         job = read_job(self._place)
         if job is not None and job.alive:

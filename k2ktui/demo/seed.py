@@ -45,7 +45,7 @@ def write_seed_data(
 
     def write_one(topic: DemoTopic) -> None:
         chance = random.Random(topic.name)  # noqa: S311 - content, not secrets
-        say(f"Writing older records to {topic.name}: {topic.why}")
+        say(f"Writing older records to {topic.name}" + (f": {topic.why}" if prior else ""))
         try:
             _write_source(source, topic, chance)
             if prior:

@@ -8,6 +8,7 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
+from tests.support.copied import Copied
 from tests.support.drill import FAIL, PASS, UNKNOWN, Drilled
 from tests.support.kafka import Out, produce, produce_transaction, read_all
 from tests.support.kinds import delete_before
@@ -31,6 +32,36 @@ def test_d35_record_counts(drilled: Drilled) -> None:
     found = drilled.check("D35")
     assert found.outcome is FAIL
     assert f"{drilled.topic}-0: 5 on the source, 3 on the target" in found.evidence
+
+
+def test_d35_records_that_came_from_the_target_are_not_missing(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    opposite = Copied(tmp_path, target, source)
+    settings = {
+        "features": {"autoCreateControlTopics": "enabled", "bidirectionalReplication": "enabled"},
+        "bidirectional": {
+            "opposite": {"commitTopic": opposite.commits, "mappingTopic": opposite.mappings}
+        },
+    }
+    drilled = Drilled(tmp_path, source, target, settings, partitions=1)
+    opposite.put_run()
+    (native,) = produce(target, drilled.topic, [Out(b"native")])
+    (returned,) = produce(source, drilled.topic, [Out(b"native")])
+    opposite.record(drilled.topic, 0, {native: returned}, native + 1, native)
+    produce(source, drilled.topic, [Out(b"v6")])
+    (last,) = produce(target, drilled.topic, [Out(b"v6")])
+    drilled.copied.record(drilled.topic, 0, {returned + 1: last}, returned + 2, 0, first=5)
+    found = drilled.check("D35")
+    assert found.outcome is PASS
+    assert found.evidence == "1 partition sampled; 6 records on the source, 6 on the target"
+
+    produce(source, drilled.topic, [Out(b"missing"), Out(b"v8")])
+    (last,) = produce(target, drilled.topic, [Out(b"v8")])
+    drilled.copied.record(drilled.topic, 0, {8: last}, 9, 0, first=7)
+    found = drilled.check("D35")
+    assert found.outcome is FAIL
+    assert "8 on the source, 7 on the target" in found.evidence
 
 
 def test_d36_checksums(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ from k2ktui.engine.drill_data import (
     decide_counts,
     decide_order,
 )
-from k2ktui.engine.ranges import RangeColumns
+from k2ktui.engine.opposite_copy import OppositeCopy
+from k2ktui.engine.ranges import I64, Flags, MappingRanges, RangeColumns
 from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
@@ -95,8 +96,8 @@ def _pairs_from(columns: RangeColumns, low: int) -> dict[int, int]:
 
 def read_samples(context: CheckContext) -> Sequence[CopySample]:
     """Read the newest copied records of some partitions, on both clusters if they answer."""
-    replicas = context.snapshot().replicas
-    limits = context.limits
+    snapshot, limits = context.snapshot(), context.limits
+    replicas = snapshot.replicas
     found = [newest_stretch(at, replicas[at], limits.records) for at in sorted(replicas)]
     stretches = [each for each in found if each is not None]
     step = max(1, -(-len(stretches) // limits.partitions))
@@ -114,7 +115,7 @@ def read_samples(context: CheckContext) -> Sequence[CopySample]:
                 stretch,
                 left,
                 right,
-                replicas,
+                (replicas, snapshot.opposite),
                 ignored_parts(context.config, stretch.source.topic),
                 compacted,
                 down.message if down else "",
@@ -152,13 +153,14 @@ def _sample(
     stretch: Stretch,
     here: RecordRange | None,
     there: RecordRange,
-    replicas: Mapping[SourcePartition, Replica],
+    copies: tuple[Mapping[SourcePartition, Replica], Mapping[TargetPartition, OppositeCopy]],
     ignore: Collection[RecordPart],
     compacted: Sequence[Compaction],
     down: str,
     *,
     only_mapped: bool,
 ) -> CopySample:
+    replicas, opposite = copies
     start = here.bounds.start if here is not None else 0
     # Records that the source's retention has deleted meanwhile are not compared.
     pairs = {offset: at for offset, at in stretch.pairs.items() if offset >= start}
@@ -166,6 +168,10 @@ def _sample(
     records = here.records if here is not None else {}
     if only_mapped:
         records = {offset: record for offset, record in records.items() if offset in pairs}
+    returned: frozenset[int] = frozenset()
+    if here is not None and opposite and not down:
+        returned, down = _find_returned(stretch, here, opposite.values())
+    records = _without(records, returned)
     return CopySample(
         source=stretch.source,
         target=stretch.target,
@@ -175,8 +181,43 @@ def _sample(
         there=_digests(there.records, ignore),
         foreign=_foreign(stretch, there, replicas),
         compacted=any(each.may(name) for each, name in zip(compacted, names, strict=False)),
-        unread=(down if here is None else _unread(here), _unread(there)),
+        unread=(down or ("" if here is None else _unread(here)), _unread(there)),
     )
+
+
+def _find_returned(
+    stretch: Stretch, here: RecordRange, opposite: Iterable[OppositeCopy]
+) -> tuple[frozenset[int], str]:
+    """Return the source offsets of records that came from the target, which are not copied back.
+
+    Also returns why it is unknown whether others did; "" if it is known.
+    """
+    unmapped = np.array(sorted(here.records.keys() - stretch.pairs.keys()), dtype=np.int64)
+    known = np.zeros(len(unmapped), dtype=np.bool_)
+    unclear = ""
+    for copy in opposite:
+        replica = copy.replica
+        ranges = replica.target_ranges.get((stretch.source.topic, stretch.source.partition))
+        if replica.unusable_reason or (ranges is not None and replica.held_from):
+            unclear = replica.unusable_reason or "the opposite pipeline's mapping is not in memory"
+        if ranges is not None and len(ranges):
+            known |= _are_mapped(unmapped, ranges)
+    return frozenset(unmapped[known].tolist()), unclear if not known.all() else ""
+
+
+def _without(
+    records: Mapping[int, KafkaRecord], offsets: Collection[int]
+) -> Mapping[int, KafkaRecord]:
+    return {at: record for at, record in records.items() if at not in offsets}
+
+
+def _are_mapped(offsets: I64, ranges: MappingRanges) -> Flags:
+    """Return whether each target offset has a copied record."""
+    columns = ranges.columns()
+    order = np.argsort(columns.target)
+    begins, ends = columns.target[order], (columns.target + columns.count)[order]
+    row = np.searchsorted(begins, offsets, side="right") - 1
+    return np.asarray((row >= 0) & (offsets < ends[np.maximum(row, 0)]), dtype=np.bool_)
 
 
 def _digests(records: Mapping[int, KafkaRecord], ignore: Collection[RecordPart]) -> dict[int, str]:
@@ -201,11 +242,7 @@ def _foreign(
             continue
         if at != stretch.source and (replica.held_from or replica.anchors is not None):
             return ()  # not all of its mapping is in memory
-        columns = ranges.columns()
-        order = np.argsort(columns.target)
-        begins, ends = columns.target[order], (columns.target + columns.count)[order]
-        row = np.searchsorted(begins, offsets, side="right") - 1
-        known |= (row >= 0) & (offsets < ends[np.maximum(row, 0)])
+        known |= _are_mapped(offsets, ranges)
     return tuple(offsets[~known].tolist())
 
 
