@@ -17,6 +17,7 @@ from k2ktui.engine.drill import (
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill_format import find_broken_event, report_content, report_digest
 from k2ktui.engine.drill_steps import describe_way_back
+from k2ktui.engine.drill_tail import list_tail
 from k2ktui.text import counted, duration, moment, safe_text
 
 ENDED = "ended"
@@ -210,6 +211,12 @@ def _changes(drill: Drill) -> Iterator[str]:
 
 
 def _tables(drill: Drill) -> Iterator[str]:
+    if drill.tail:
+        yield "## Tail: records of the old source that had not been copied"
+        yield ""
+        for line in list_tail(drill.tail):
+            yield f"- {_cell(line)}"
+        yield ""
     if drill.checks:
         yield "## Checks"
         yield ""

@@ -23,6 +23,7 @@ from k2ktui.engine.drill_progress import (
 )
 from k2ktui.engine.drill_report import has_findings, summarize, tool_ms
 from k2ktui.engine.drill_steps import changes_to_restore, describe_phase, describe_way_back
+from k2ktui.engine.drill_tail import list_tail
 from k2ktui.errors import fix_text
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import (
@@ -202,6 +203,8 @@ def report_lines(drill: Drill) -> Iterator[str]:
                 for each in drill.changes
             ],
         )
+    if drill.tail:
+        yield _section("Tail: records of the old source not copied", list_tail(drill.tail))
     if drill.checks:
         yield _section(
             "Checks",

@@ -92,13 +92,43 @@ def test_options_about_data_are_refused_with_the_tour(option: str) -> None:
     assert "--drill cannot be combined" in said.err
 
 
+READ = re.compile(r"  (\w+): ([\d,]+) records read, ([\d,]+) read again, ([\d,]+) skipped\n")
+
+
+def check_reads(said: str) -> None:
+    """Every live group has read each record once, there and back."""
+    found = {name: (again, skipped) for name, _, again, skipped in READ.findall(said)}
+    assert found == dict.fromkeys(("billing", "fulfilment", "recommender"), ("0", "0")), said
+    assert "There and back, every group has read each record exactly once." in said
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_second_tour_kills_the_source_and_returns_to_it(mark: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--drill", "disaster"],
+        capture_output=True,
+        text=True,
+        timeout=1100,
+        check=False,
+    )
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert not marked(mark)
+    assert "kills the source cluster" in said
+    assert re.search(r"The tour confirms, where you would type tail: [\d,]+ records on", said), said
+    assert re.search(r"done: [\d,]+ records on .* copied to the new primary", said), said
+    check_reads(said)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_tour_switches_over_exactly_and_leaves_nothing(mark: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "--drill", "--seconds", "3"],
         capture_output=True,
         text=True,
-        timeout=420,
+        timeout=1100,
         check=False,
     )
     said = done.stdout
@@ -115,11 +145,13 @@ def test_the_tour_switches_over_exactly_and_leaves_nothing(mark: str, tmp_path: 
     ):
         assert action in switchover
     assert "RPO: 0 records on the source only" in switchover
-    assert re.search(r"Groups: 5, 0 records read again, 0 skipped\n", switchover), said
+    assert len(re.findall(r"Groups: 5, 0 records read again, 0 skipped\n", switchover)) == 2, said
     assert "done: 3 of 3 groups read on the target" in switchover
     assert re.search(r"k2ktui drill report \S+ -f \S+pipeline.yaml", switchover)
     assert "Every group was moved to exactly its position" in switchover
-    ended = re.search(r"([\d.]+) s  The file of the pipeline .*pipeline-reverse.yaml\n", said)
+    assert re.search(r"k2ktui drill report \S+ -f \S+pipeline-reverse.yaml", switchover)
+    check_reads(said)
+    ended = re.search(r"([\d.]+) s  There and back, every group", said)
     stopped = re.search(r"([\d.]+) s  Stopping the pipeline", said)
     assert ended and stopped, said
     assert float(stopped[1]) - float(ended[1]) >= 2.9
@@ -141,7 +173,7 @@ def test_ctrl_c_during_the_switchover_leaves_nothing(mark: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path) -> None:
     master, terminal = pty.openpty()
     command = [each for each in COMMAND if each != "--headless"]
@@ -160,7 +192,7 @@ def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path)
         return b"keep running" in said
 
     try:
-        eventually(over, "the tour is over", 420)
+        eventually(over, "the tour is over", 900)
         file = tmp_path / "k2ktui" / "demo" / "drill" / "pipeline.yaml"
         drills = k2ktui_json("drill", "list", "-f", file)["drills"]
         assert [(each["kind"], each["status"]) for each in drills] == [

@@ -41,6 +41,7 @@ from k2ktui.engine.drill_steps import (
     repeat_from,
     turn_into_disaster,
 )
+from k2ktui.engine.drill_tail import TailPartition
 from k2ktui.engine.journal import (
     DRILL,
     DrillKey,
@@ -359,3 +360,12 @@ def test_drills_displace_no_entries_of_operators() -> None:
         for n in range(5)
     }
     assert find_outdated({**apply, **drilled}, keep=3) == ["d0", "d1"]
+
+
+def test_a_report_lists_the_tail_of_a_failback() -> None:
+    tail = (TailPartition("a|b", 0, 5, 9, 3, 1_000, 61_000, ("k\x1b",)),)
+    drill = make(DrillKind.FAILBACK, tail=tail)
+    assert "3 records, offsets 5 to 8" in report_markdown(drill)
+    assert r"a\|b-0" in report_markdown(drill) and "\x1b" not in report_markdown(drill)
+    assert report_json(drill)["tail"][0]["records"] == 3
+    assert read_state_value(record_key(drill), state_value(drill)) == drill

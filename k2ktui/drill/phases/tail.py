@@ -58,7 +58,9 @@ def run_tail(session: Session) -> PhaseResult:
         live = _leave_out(session, choice, where)
     if begun.status is not ChangeStatus.MADE:
         session.settle(begun, ChangeStatus.MADE)
-    return PhaseResult(live, tuple(list_tail(session.drill.tail)))
+    # Records that were copied are in the report; those that are left out are findings.
+    findings = () if choice is TailChoice.REPLAY else tuple(list_tail(session.drill.tail))
+    return PhaseResult(live, findings)
 
 
 def _find_tail(session: Session) -> list[TailPartition]:

@@ -1,0 +1,40 @@
+"""What groups have read is compared with the records of a cluster, each as often as it is there."""
+
+from __future__ import annotations
+
+from confluent_kafka import TopicPartition
+
+from k2ktui.demo import clients
+from k2ktui.demo.read_records import ReadRecords, ReadTotals, committed
+from k2ktui.runtime.node import KafkaNode
+from tests.support.copied import commit
+from tests.support.kafka import Out, create_topic, produce, produce_transaction, unique_name
+
+
+def test_records_read_again_and_skipped_are_counted(source: KafkaNode) -> None:
+    topic, group = create_topic(source), unique_name("reader")
+    produce(source, topic, [Out(b"before")])
+    produce_transaction(source, topic, [Out(b"%d" % n, b"k") for n in range(4)])
+    produce_transaction(source, topic, [Out(b"aborted")], commit=False)
+    commit(source, group, {(topic, 0): 1})
+    assert committed(source.bootstrap, group, [(topic, 0)]) == {(topic, 0): 1}
+    consumer = clients.consumer(source.bootstrap, group)
+    consumer.assign([TopicPartition(topic, 0, 1)])
+    found = []
+    while len(found) < 4:
+        found += consumer.consume(10, timeout=1)
+    consumer.close()
+    records, starts = ReadRecords(), {group: {(topic, 0): 1}}
+
+    def compare() -> ReadTotals:
+        return records.compare(source.bootstrap, starts)[group]
+
+    for message in found[1:]:
+        records.add(group, message)
+    assert compare() == ReadTotals(3, 0, 1) and not compare().is_exact
+    records.add(group, found[0])
+    assert compare() == ReadTotals(4, 0, 0) and compare().is_exact
+    records.add(group, found[0])
+    assert compare() == ReadTotals(5, 1, 0)
+    records.clear()
+    assert compare() == ReadTotals(0, 0, 4)
