@@ -18,7 +18,7 @@ import psutil
 
 from k2ktui import __version__
 from k2ktui.drill.operator import Operator
-from k2ktui.drill.phases.source_back import find_last_failover
+from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill

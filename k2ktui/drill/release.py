@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
+from k2ktui.drill.forward import find_failover
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
+from k2ktui.drill.tail import read_bounds
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change_of, put_change
+from k2ktui.engine.drill_tail import ReturnedPartition
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
@@ -29,6 +32,19 @@ class _Silent:
     def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
         """Decline: no phase runs here."""
         return False
+
+
+def find_last_failover(session: Session) -> Drill:
+    """Return the drill that moved the groups away; errors as for ``find_failover``."""
+    if session.flow.pipeline is None:
+        raise Refused(
+            "a failback needs pipelines of k2ktui in both directions",
+            unchanged="No drill was begun.",
+            hint="Move the groups back with k2ktui plan and k2ktui apply.",
+        )
+    ids = session.source.cluster_id(), session.target.cluster_id()
+    own = [drill for drill in session.store.read_all() if drill.id != session.drill.id]
+    return find_failover(session.forward, own, ids)
 
 
 def release_forward(session: Session, phase: DrillPhase) -> None:
@@ -70,21 +86,42 @@ def _set_fences(session: Session, ids: Collection[str], status: ChangeStatus) ->
     """Write in the forward pipeline's drills whether they keep it from starting."""
     other = ChangeStatus.MADE if status is ChangeStatus.UNDONE else ChangeStatus.UNDONE
     text = "let start" if status is ChangeStatus.UNDONE else "keep from starting"
-    forward = session.forward
-    for drill in forward.read_drills():
+    for drill in session.forward.read_drills():
         change = find_change_of(drill, None, ChangeKind.EPOCHS, any_status=True)
         if drill.id not in ids or change is None or change.status is status:
             continue
         if change.status not in (other, ChangeStatus.INTENDED):
             continue
-        store = DrillStore(forward.config, forward.target)
-        owner = Session(forward.flow, drill, store, _Silent(), session.may, forward.files)
-        try:
-            owner.open(session.drill.session, f"{text} by failback {session.drill.id}")
-            owner.change_drill(partial(put_change, change=replace(change, status=status)))
-            finish_drill(owner, owner.drill.status)
-        finally:
-            owner.close()
+        fenced = partial(put_change, change=replace(change, status=status))
+        _rewrite(session, drill, text, fenced)
+
+
+def _rewrite(session: Session, drill: Drill, text: str, change: Callable[[Drill], Drill]) -> None:
+    """Change a drill of the forward pipeline that is over, and the hash of its report."""
+    forward = session.forward
+    store = DrillStore(forward.config, forward.target)
+    owner = Session(forward.flow, drill, store, _Silent(), session.may, forward.files)
+    try:
+        owner.open(session.drill.session, f"{text} by failback {session.drill.id}")
+        owner.change_drill(change)
+        finish_drill(owner, owner.drill.status)
+    finally:
+        owner.close()
+
+
+def record_return(session: Session) -> None:
+    """Write in the failover's drill that its source has everything again, and up to where.
+
+    It is read if the source is lost another time: which records of the target it had is then
+    known, although the reverse pipeline's mappings are lost with it.
+    """
+    failover = find_last_failover(session)
+    ends = tuple(
+        ReturnedPartition(each.at.topic, each.at.partition, each.high)
+        for each in read_bounds(session.forward)
+    )
+    if not failover.returned:
+        _rewrite(session, failover, "led back", lambda drill: replace(drill, returned=ends))
 
 
 def start_forward(session: Session, phase: DrillPhase) -> str:
@@ -143,6 +180,7 @@ def _find_job(session: Session) -> Job | None:
 
 def run_release(session: Session) -> str:
     """Let the forward pipeline copy on after the failback; return what the operator should know."""
+    record_return(session)
     release_forward(session, DrillPhase.REVERSE)
     try:
         return start_forward(session, DrillPhase.REVERSE)

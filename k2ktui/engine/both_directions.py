@@ -29,6 +29,10 @@ from k2ktui.engine.translate import Basis, Translation, translate
 from k2ktui.text import counted
 
 _NOTHING: Mapping[TargetPartition, int] = {}
+_UNREAD_RETURNED = (
+    "the source does not answer, and the group had not read all records there that came from the "
+    "target"
+)
 
 
 class _Read(StrEnum):
@@ -102,6 +106,13 @@ class _Joined:
     def translate(self, lookup: Lookup) -> Translation:
         if self.row.offset is None or self.row.basis is Basis.UNMAPPED:
             return self.row
+        returned = self.opposite.returned
+        if returned is not None:
+            topics = {at.topic for at in self.row.sources}
+            unread = any(
+                self.commits.get(at, 0) < end for at, end in returned.items() if at.topic in topics
+            )
+            return self._unmapped(_UNREAD_RETURNED) if unread else self.row
         if self.opposite.replica.unusable_reason:
             return self._unmapped(f"opposite pipeline: {self.opposite.replica.unusable_reason}")
         natives = [self._native(source) for source in self.row.sources]

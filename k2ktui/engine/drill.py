@@ -18,7 +18,7 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
-from k2ktui.engine.drill_tail import TailChoice, TailPartition
+from k2ktui.engine.drill_tail import ReturnedPartition, TailChoice, TailPartition
 
 _SWITCHOVER = (
     DrillPhase.PREFLIGHT,
@@ -321,6 +321,8 @@ class Drill:
         groups: results by group.
         figures: what it measured.
         tail: the records of the old source that had not been copied when it looked first.
+        returned: of a failover, the source's partitions when a failback led back to it; everything
+            that had been written to the target was then on the source.
         plans: ids of the plans that it applied or was about to.
         blockers: what would have stopped, or stopped, a failover.
     """
@@ -347,6 +349,7 @@ class Drill:
     groups: Annotated[tuple[GroupResult, ...], FailFast()] = ()
     figures: DrillFigures = DrillFigures()
     tail: Annotated[tuple[TailPartition, ...], FailFast()] = ()
+    returned: Annotated[tuple[ReturnedPartition, ...], FailFast()] = ()
     plans: Annotated[tuple[Text, ...], FailFast()] = ()
     blockers: Annotated[tuple[Text, ...], FailFast()] = ()
 

@@ -56,6 +56,20 @@ class TailPartition:
         return f"{safe_text(self.topic)}-{self.partition}"
 
 
+@dataclass(frozen=True, slots=True)
+class ReturnedPartition:
+    """A partition of the old source when the groups came back to it.
+
+    Attributes:
+        topic, partition: the partition.
+        end: its log end offset; what the reverse pipeline had copied there is below it.
+    """
+
+    topic: Text
+    partition: Number
+    end: Count
+
+
 def count_records(tail: Iterable[TailPartition]) -> int:
     """Return the number of records of a tail."""
     return sum(each.records for each in tail)

@@ -34,11 +34,14 @@ class OppositeCopy:
         tail: target offset before which every record is a copy of either pipeline, or was lost
             before it could be copied.
         tail_kind: what is there.
+        returned: if it cannot be read because the source is lost, the source offset per partition
+            from which a group has read everything that came from the target; None if unknown.
     """
 
     replica: Replica
     tail: int
     tail_kind: TailKind = TailKind.END
+    returned: Mapping[SourcePartition, int] | None = None
 
     def count_between(self, commits: Commits, low: int, high: int) -> tuple[int, int] | None:
         """Return how many of its records at the offsets ``[low, high)`` were read on the source.

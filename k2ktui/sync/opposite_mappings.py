@@ -23,6 +23,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, KafkaRecord, UnreadableReason
 from k2ktui.sync.mapping_source import NoPipelineFound, make_replica
 from k2ktui.sync.pair_mappings import PairMappings
+from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
@@ -37,6 +38,10 @@ _NONE_YET = (
 _NONE_SEEN = (
     "the source does not answer, and this pipeline has seen no record there that came from the "
     "target: records that applications wrote on the target are not considered"
+)
+_RETURNED = (
+    "the source does not answer: everything on the target was on the source when a failback led "
+    "back to it, and records that applications wrote on the target since are not considered"
 )
 # In these modes it may be another program, whose mappings are unknown.
 _OTHERS = (
@@ -71,6 +76,7 @@ class OppositeMappings:
         self._lowest: dict[TargetPartition, int] = {}
         self._failure = ""
         self._is_down = False
+        self._store = StateStore(config, target)
         # Per target partition and topic id: everything before this offset has been copied.
         self._clear: dict[tuple[TargetPartition, str], int] = {}
         self.note = ""
@@ -78,6 +84,7 @@ class OppositeMappings:
     def close(self) -> None:
         """Disconnect; the loaded mappings remain usable."""
         self._mappings.close()
+        self._store.close()
 
     def read(self, commits: Commits, down: str = "") -> None:
         """Read positions and mappings, after the groups' commits and before our mappings.
@@ -151,6 +158,10 @@ class OppositeMappings:
         if self._is_down and self._mode == "provenance" and not _has_left_out(replicas):
             self.note = _NONE_SEEN
             return {}
+        if self._is_down and (found := self._find_returned(replicas)) is not None:
+            self.note = _RETURNED
+            copy = OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, found)
+            return dict.fromkeys(wanted, copy)
         if self._failure:
             unusable = Replica(None, unusable_reason=self._failure)
             return {at: OppositeCopy(unusable, 0, TailKind.UNCHECKED) for at in wanted}
@@ -161,6 +172,24 @@ class OppositeMappings:
             at: OppositeCopy(self._replica(at, topic_ids), tails[at].offset, tails[at].kind)
             for at in sorted(wanted)
         }
+
+    def _find_returned(self, replicas: _Replicas) -> Mapping[SourcePartition, int] | None:
+        """Return from where on a group has read all that came from the target, by the last drill.
+
+        None if no failback has led back to the source, or a pipeline has copied there since.
+        """
+        if self._mode != "provenance":
+            return None
+        try:
+            drills = self._store.read().drills.values()
+        except K2kError:
+            return None
+        opened = [drill for drill in drills if drill.figures.opened_ms is not None]
+        last = max(opened, key=lambda drill: drill.figures.opened_ms or 0, default=None)
+        ends = {SourcePartition(e.topic, e.partition): e.end for e in last.returned} if last else {}
+        if not ends or any(each.left_out_end > ends.get(at, 0) for at, each in replicas.items()):
+            return None
+        return {at: each.left_out_end for at, each in replicas.items()}
 
     def _load_counted(self, replicas: _Replicas, logs: _Logs, commits: Commits) -> None:
         """Load the ranges of records that may be read again."""

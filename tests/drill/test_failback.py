@@ -20,7 +20,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
-from tests.support.cli import k2ktui
+from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drills import MAY, Yes, keep_commits, kill_at
 from tests.support.failback import Identity, Workload
 from tests.support.kafka import START_S, eventually
@@ -157,6 +157,10 @@ def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost
     assert "0 read again, 0 skipped" in asked[DrillPhase.APPLY]
     assert [(each.records, each.first) for each in drill.tail] == [(15, 50), (15, 50)]
     read_on(lost)
+    keep_commits(lost.flow.config)
+    lost.a.kill()
+    rows = k2ktui_json("plan", "-f", lost.file, timeout=180)["rows"]
+    assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("end", 0, 0)}
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.both_directions import translate_both_ways
+from k2ktui.engine.opposite_copy import OppositeCopy, TailKind
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis, Translation
@@ -214,3 +215,31 @@ def test_a_partition_without_a_commit_that_shares_records() -> None:
     read = [pair.sides["b"][0].end, -1]
     for row in move_back(pair, read, [0, 0]).values():
         assert row.basis is Basis.UNMAPPED and "no offset there" in row.reason
+
+
+def test_a_source_that_is_lost_again_after_a_failback() -> None:
+    """The opposite mappings are lost with it; a group that has read what came back is exact."""
+    pair = Pair(1, 0)
+    pair.write("b", 10)
+    pair.settle()
+    pair.write("a", 5)
+    pair.settle()
+    pair.write("b", 4)
+    pair.settle()
+    (source,), (target,) = pair.sides["b"], pair.sides["a"]
+    end = 1 + max(at for at, number in source.records.items() if pair.origin[number] == "a")
+    at = SourcePartition(*source.name)
+    name, number = target.name
+    position = Position(source.position, 0, 0, "", 1, 0, name, number)
+    replicas = {at: Replica(position, dict(source.ranges))}
+    lost = OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, {at: end})
+    logs = {target.name: TargetLog(0, target.end)}
+    for committed in range(source.end + 1):
+        (row,) = translate_both_ways(replicas, {at: committed}, logs, {target.name: lost})
+        if committed < end:
+            assert row.basis is Basis.UNMAPPED and "had not read all records" in row.reason
+            continue
+        unread = [number for offset, number in source.records.items() if offset >= committed]
+        assert row.basis in (Basis.EXACT, Basis.END) and row.offset is not None
+        found = [number for offset, number in target.records.items() if offset >= row.offset]
+        assert found == unread

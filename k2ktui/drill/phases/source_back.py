@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from k2ktui.drill.forward import find_failover
+from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
-from k2ktui.engine.drill import Change, ChangeKind, Drill
+from k2ktui.engine.drill import Change, ChangeKind
 from k2ktui.errors import Refused
 from k2ktui.kafka.acls import denied_topics
 from k2ktui.kafka.clients import TopicDescription
@@ -43,19 +43,6 @@ def run_source_back(session: Session) -> PhaseResult:
     topics = counted(len({each.at.topic for each in bounds}), "topic")
     text = f"cluster {safe_text(ids[1])} answers, with {topics}; failed over by drill {failover.id}"
     return PhaseResult(text, tuple(deleted[:_NAMED]))
-
-
-def find_last_failover(session: Session) -> Drill:
-    """Return the drill that moved the groups away; errors as for ``find_failover``."""
-    if session.flow.pipeline is None:
-        raise Refused(
-            "a failback needs pipelines of k2ktui in both directions",
-            unchanged="No drill was begun.",
-            hint="Move the groups back with k2ktui plan and k2ktui apply.",
-        )
-    ids = session.source.cluster_id(), session.target.cluster_id()
-    own = [drill for drill in session.store.read_all() if drill.id != session.drill.id]
-    return find_failover(session.forward, own, ids)
 
 
 def _find_fences(session: Session, changes: tuple[Change, ...]) -> Iterator[str]:
