@@ -229,6 +229,17 @@ def test_a_new_drill_is_chosen_and_shown_before_it_begins() -> None:
     watch(steps)
 
 
+def test_dialogs_show_their_fields_and_buttons_on_a_small_terminal() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("N")
+        await console.sees("groups: regular expression", "up, down choose")
+        await console.press("down", "enter")
+        await console.sees("12 phases", "type orders to start", "Start  ", "Cancel")
+        await console.press("escape")
+
+    drive_session(made_session(made()), steps, (60, 20), screen="8")
+
+
 def test_dialogs_are_ascii_where_the_terminal_is() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await console.press("N")
