@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,16 +16,8 @@ from k2ktui.kafka.acls import list_acls
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
 from tests.support.drills import MAY, QUICK, Pair, Yes, keep_commits
-from tests.support.kafka import START_S, eventually, produce
+from tests.support.kafka import eventually, produce
 from tests.support.secure import SecureNode
-
-
-@pytest.fixture
-def lost(tmp_path: Path) -> Iterator[KafkaNode]:
-    """A source that the test may kill."""
-    node = KafkaNode("lost", tmp_path / "lost").start(START_S)
-    yield node
-    node.close()
 
 
 @pytest.mark.slow

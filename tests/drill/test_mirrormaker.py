@@ -22,7 +22,6 @@ from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drills import MAY, QUICK, Yes
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
-    START_S,
     Out,
     create_topic,
     end_offsets,
@@ -217,14 +216,6 @@ def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> Non
     assert reverse.status is PhaseStatus.SKIPPED and "k2ktui mm2 import" in reverse.live
     assert drill.figures.rpo_records == 0
     site.assert_moved(unread)
-
-
-@pytest.fixture
-def lost(tmp_path: Path) -> Iterator[KafkaNode]:
-    """A source that the test may kill."""
-    node = KafkaNode("lost", tmp_path / "lost").start(START_S)
-    yield node
-    node.close()
 
 
 def test_groups_move_exactly_when_the_source_is_lost(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,7 +12,14 @@ import pytest
 from k2ktui.kafka.java_stores import read_java_store
 from k2ktui.kafka.stores import StoreError, read_identity, read_trust
 from k2ktui.runtime.java import find_java
-from tests.support.tls import Holder, certificate_pem, make_intermediate, make_leaf, make_root
+from tests.support.tls import (
+    Holder,
+    as_der,
+    certificate_pem,
+    make_intermediate,
+    make_leaf,
+    make_root,
+)
 
 STORE, KEY = "hunter2-store", "hunter2-key"
 
@@ -70,19 +76,13 @@ def reader() -> None:
     pytest.importorskip("jks")
 
 
-def normal(pem: str) -> list[bytes]:
-    """Return the certificates of PEM text as DER."""
-    ends = "-----END CERTIFICATE-----"
-    return [ssl.PEM_cert_to_DER_cert(part.strip() + "\n" + ends) for part in pem.split(ends)[:-1]]
-
-
 @pytest.mark.parametrize("password", [STORE, None, ""])
 def test_trust(stores: Stores, password: str | None) -> None:
     """As in Java, a trust store without a password is read without checking its integrity."""
     properties = {"ssl.truststore.location": str(stores.trust)}
     if password is not None:
         properties["ssl.truststore.password"] = password
-    assert normal(read_trust(properties)) == normal(certificate_pem(stores.root.certificate))
+    assert as_der(read_trust(properties)) == as_der(certificate_pem(stores.root.certificate))
 
 
 def test_identity(stores: Stores) -> None:
@@ -92,7 +92,7 @@ def test_identity(stores: Stores) -> None:
     for properties in (stores.key_properties, one_password, key_only):
         identity = read_identity(properties)
         assert identity is not None
-        assert normal(identity.certificates) == normal(stores.client.certificates_pem)
+        assert as_der(identity.certificates) == as_der(stores.client.certificates_pem)
         assert identity.key == stores.client.key_pem()
 
 
@@ -127,7 +127,7 @@ def test_stores_without_what_is_needed(stores: Stores, tmp_path: Path) -> None:
     assert "contains no private key" in str(error_of(as_keys))
     # Java trusts the first certificate of a key's chain, too.
     as_trust = {"ssl.truststore.location": str(stores.same), "ssl.truststore.password": STORE}
-    assert normal(read_trust(as_trust)) == normal(certificate_pem(stores.client.certificate))
+    assert as_der(read_trust(as_trust)) == as_der(certificate_pem(stores.client.certificate))
 
 
 def test_damaged_stores(stores: Stores, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_several_private_keys(stores: Stores, tmp_path: Path) -> None:
     found = error_of({"ssl.keystore.location": str(both), "ssl.keystore.password": STORE})
     assert found.key == "ssl.keystore.location" and "contains 2 private keys" in str(found)
     as_trust = {"ssl.truststore.location": str(both), "ssl.truststore.password": STORE}
-    assert len(normal(read_trust(as_trust))) == 2
+    assert len(as_der(read_trust(as_trust))) == 2
 
 
 def kind_of(store: Path) -> str:

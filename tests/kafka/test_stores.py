@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 import stat
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ from k2ktui.kafka.stores import Identity, StoreError, read_identity, read_trust
 from k2ktui.runtime.java import find_java
 from tests.support.tls import (
     Holder,
+    as_der,
     certificate_pem,
     make_intermediate,
     make_leaf,
@@ -33,18 +33,12 @@ def client(root: Holder) -> Holder:
     return make_leaf(make_intermediate(root), "client")
 
 
-def normal(pem: str) -> list[bytes]:
-    """Return the certificates of PEM text as DER."""
-    ends = "-----END CERTIFICATE-----"
-    return [ssl.PEM_cert_to_DER_cert(part.strip() + "\n" + ends) for part in pem.split(ends)[:-1]]
-
-
 @pytest.mark.parametrize("spell", [str, lambda pem: pem.replace("\n", " "), repr])
 def test_inline_trust_in_every_spelling(root: Holder, spell: object) -> None:
     pem = certificate_pem(root.certificate)
     text = spell(pem * 2)  # type: ignore[operator]
     found = read_trust({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": text})
-    assert normal(found) == normal(pem) * 2
+    assert as_der(found) == as_der(pem) * 2
 
 
 def test_trust_files(root: Holder, tmp_path: Path) -> None:
@@ -60,7 +54,7 @@ def test_trust_files(root: Holder, tmp_path: Path) -> None:
             "ssl.truststore.password": PASSWORD,
         }
     )
-    assert normal(by_pem) == normal(by_p12) == normal(certificate_pem(root.certificate))
+    assert as_der(by_pem) == as_der(by_p12) == as_der(certificate_pem(root.certificate))
 
 
 def test_no_trust_store_means_the_systems() -> None:
@@ -82,8 +76,8 @@ def test_identities(client: Holder, tmp_path: Path) -> None:
     for store in stores:
         identity = read_identity(store)
         assert identity is not None
-        assert len(normal(identity.certificates)) == 2
-        assert normal(identity.certificates) == normal(client.certificates_pem)
+        assert len(as_der(identity.certificates)) == 2
+        assert as_der(identity.certificates) == as_der(client.certificates_pem)
         assert identity.key == client.key_pem()
         assert "PRIVATE" not in repr(identity)
 
@@ -156,7 +150,7 @@ def test_a_store_of_javas_keytool(root: Holder, tmp_path: Path) -> None:
     command += ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD]
     subprocess.run(command, check=True, capture_output=True)
     found = read_trust({"ssl.truststore.location": str(store), "ssl.truststore.password": PASSWORD})
-    assert normal(found) == normal(pem.read_text())
+    assert as_der(found) == as_der(pem.read_text())
 
 
 def _keytool() -> str:

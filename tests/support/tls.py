@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,12 @@ class Holder:
 def certificate_pem(certificate: x509.Certificate) -> str:
     """Return a certificate as PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def as_der(pem: str) -> list[bytes]:
+    """Return the certificates of PEM text as DER."""
+    ends = "-----END CERTIFICATE-----"
+    return [ssl.PEM_cert_to_DER_cert(part.strip() + "\n" + ends) for part in pem.split(ends)[:-1]]
 
 
 def trust_pkcs12(certificate: x509.Certificate, path: Path, password: str) -> Path:
