@@ -20,6 +20,7 @@ from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from tests.support.brokers import Brokers
 from tests.support.examples import examples
 from tests.support.kafka import START_S
+from tests.support.long import is_long
 from tests.support.secure import SecureNode, start_secure_node
 
 # A loaded machine fails no test: timings belong to bench/.
@@ -97,12 +98,14 @@ def started(node: KafkaNode) -> KafkaNode:
 
 
 @pytest.fixture(scope="session")
-def class_archives() -> None:
+def class_archives(request: pytest.FixtureRequest) -> None:
     """The archives with which Kafka and Spark start in less CPU time, made once for a machine.
 
-    The processes of a session wait for each other. Without an archive, tests take longer.
+    The processes of a session wait for each other. Without an archive, tests take longer. The fast
+    ones start Spark too rarely: there it takes longer to make one.
     """
-    for module in (BROKER_MAKER, SPARK_MAKER):
+    spark = any(map(is_long, request.session.items))
+    for module in (BROKER_MAKER, *([SPARK_MAKER] if spark else [])):
         subprocess.run([sys.executable, "-m", module], check=False)
 
 

@@ -8,15 +8,19 @@ both.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import os
 import time
+from collections.abc import Iterator
 
 import pytest
+
+from tests.support.long import LONG, is_long
 
 # Of the fast suite: one process with the clusters, two for the rest.
 _WORKERS = 3
 _CLUSTERS = frozenset({"clusters", "secure"})
-_LONG = ("slow", "proof", "matrix")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,6 +34,21 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if _is_whole_suite(config) and (os.cpu_count() or 1) > 1:
         config.option.numprocesses = _WORKERS
         config.option.dist = "loadgroup"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """In a fresh clone, let each process compile its share of the tests, then collect all."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker:
+        root, number = session.config.rootpath, int(worker.removeprefix("gw"))
+        files = sorted((root / "tests").rglob("test_*.py"))
+        for file in files[number :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]:
+            name = ".".join(file.relative_to(root).with_suffix("").parts)
+            # What cannot be imported is reported by the collection.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(name)
+    return (yield)
 
 
 def _runs_a_part(option: argparse.Namespace) -> bool:
@@ -62,12 +81,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     scopes = {definitions[-1].scope for definitions in fixtures.values()}
     if scopes & {"module", "class", "package"}:
         item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    elif needs & _CLUSTERS and not _is_long(item):
+    elif needs & _CLUSTERS and not is_long(item):
         item.add_marker(pytest.mark.xdist_group("clusters"))
-
-
-def _is_long(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in _LONG)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run first what must not be missing where time is limited: the matrix, then the proofs."""
-    order = {name: number for number, name in enumerate(reversed(_LONG))}
+    order = {name: number for number, name in enumerate(reversed(LONG))}
 
     def rank(item: pytest.Item) -> int:
         return min(

@@ -11,6 +11,7 @@ import pytest
 from k2ktui.config.model import SparkSettings
 from k2ktui.replication.spark_archive import archive_options, spark_archive
 from k2ktui.replication.spark_settings import JAVA_OPTIONS, spark_properties
+from tests.runtime.test_class_archive import make_empty
 
 _SESSION = """
 import sys
@@ -22,6 +23,7 @@ runtime.run_once(1, 60.0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("class_archives")
 def test_a_session_uses_the_archive(tmp_path: Path) -> None:
     log = tmp_path / "classes.log"
@@ -36,8 +38,11 @@ def test_a_session_uses_the_archive(tmp_path: Path) -> None:
     assert len(shared) > 0.95 * len(loaded) > 900
 
 
-@pytest.mark.usefixtures("class_archives")
-def test_only_local_sessions_have_the_options(tmp_path: Path) -> None:
+def test_only_local_sessions_have_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert make_empty(spark_archive())
     options = spark_archive().options()
     assert options and archive_options(SparkSettings(master="local[*]")) == options
     assert archive_options(SparkSettings(master="spark://host:7077")) == ()

