@@ -48,7 +48,7 @@ _ASKED: tuple[tuple[str, Phases], ...] = (
     ("D45", {_P: (_CLIENTS,), _D: (_CLIENTS,), _F: (_CLIENTS,)}),
     ("D46", {_R: (_REPORT,), _P: (_REPORT,), _D: (_REPORT,), _F: (_REPORT,)}),
     ("D47", {_P: (_REV,), _D: (_REPORT,), _F: (_REV,)}),
-    ("D48", {_P: (_REPORT,), _D: (_REPORT,), _F: (DrillPhase.TAIL, _REPORT)}),
+    ("D48", {_P: (_REPORT,), _D: (_REPORT,), _F: (DrillPhase.TAIL,)}),
 )
 
 # Ids, and the kinds of drill that a failure stops.
