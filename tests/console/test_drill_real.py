@@ -55,6 +55,10 @@ def test_a_rehearsal_is_started_and_seen_to_finish(pair: Pair) -> None:
 def test_a_switchover_is_confirmed_declined_and_aborted(pair: Pair) -> None:
     async def steps(console: ConsoleDriver) -> None:
         await start(console, pair, "down")
+        # No pipeline runs: all records are there.
+        await console.sees("stopped by D07, D08", "No operator acts on it")
+        await console.press("A")
+        await console.confirm(pair.copied.name)
         await console.sees("It runs here: H holds it.", "s of 30 s")
         await console.sees("6 apply", "commit 8 offsets of 2 groups", "type apply to confirm")
         await console.type("apply")
