@@ -3,16 +3,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
 from tests.config.files import MINIMAL, Files
+from tests.support.commands import run_command
 
 
 def k2ktui(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "k2ktui", "config", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env})
+    return run_command(["config", *arguments], {**os.environ, **env}, 90)
 
 
 def test_validate_says_ok(files: Files) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.support.commands import run_command
 
 
 def k2ktui(
@@ -18,15 +19,7 @@ def k2ktui(
     timeout: float = 90,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and expect its exit code; None accepts any."""
-    done = subprocess.run(
-        [sys.executable, "-m", "k2ktui", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(env or {})},
-    )
+    done = run_command(list(map(str, arguments)), {**os.environ, **(env or {})}, timeout)
     said = f"{done.args}\n{done.stdout}\n{done.stderr}"
     assert code in (None, done.returncode), f"exit code {done.returncode}, not {code}: {said}"
     assert "Traceback" not in said

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.commands import run_command
 
 _TIMEOUT = 90.0
 
@@ -29,13 +29,5 @@ class Said:
 
 def k2ktui(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Said:
     """Run a verb to its end; ``env`` is over our own environment."""
-    done = subprocess.run(
-        [sys.executable, "-m", "k2ktui", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
+    done = run_command(list(map(str, arguments)), {**os.environ, **(env or {})}, _TIMEOUT)
     return Said(done.returncode, done.stdout, done.stderr)
