@@ -71,6 +71,20 @@ def marked(origin: str, numbers: range, key: str = "") -> list[Out]:
     ]
 
 
+def test_what_was_copied_is_not_copied_back(
+    make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
+) -> None:
+    both = make_both_ways(list(topics))
+    first, second = topics
+    for node, origin in ((source, "a"), (target, "b")):
+        produce(node, first, marked(origin, range(100)))
+        produce(node, second, marked(origin, range(100, 150)))
+    for pipeline in both.both:
+        pipeline.catch_up()
+    both.prove_content(topics)
+
+
+@pytest.mark.slow
 def test_records_go_to_the_other_side_and_stay_there(
     make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
 ) -> None:

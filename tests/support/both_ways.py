@@ -64,8 +64,7 @@ class BothWays:
             least: records that each side wrote, at least.
             header: name of the header that marks the origin, by pipelines that add one.
         """
-        for topic in topics:
-            self._prove_content(topic)
+        self.prove_content(topics)
         proofs = [
             prove(
                 pipeline.source,
@@ -85,8 +84,12 @@ class BothWays:
         ]
         assert all(proof.records >= least for proof in proofs), [p.records for p in proofs]
 
-    def _prove_content(self, topic: str) -> None:
+    def prove_content(self, topics: Collection[str]) -> None:
         """Every record is on both sides once: what came back would be there twice."""
+        for topic in topics:
+            self._prove_content(topic)
+
+    def _prove_content(self, topic: str) -> None:
         one, other = (Counter(map(identity, read_all(node, topic))) for node in (self.a, self.b))
         doubled = [each for each, times in (one | other).items() if times > 1]
         assert not doubled, f"{topic}: {len(doubled)} came back, as {doubled[:3]}"
