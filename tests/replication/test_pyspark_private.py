@@ -28,6 +28,15 @@ assert context._jsc.sc().isStopped() is False, "a living session would count as 
 assert not _pyspark.has_ended(context)
 assert callable(context._accumulatorServer.handle_error), "a killed Java would print a traceback"
 assert SparkContext._gateway is not None, "nothing to forget: a restart would be different"
+from pyspark.sql import SparkSession, functions as f
+numbers = SparkSession(context).range(1)
+tried = numbers.select(_pyspark.try_eval(f.struct(f.expr("1 / (id - id)").alias("v"))))
+assert tried.collect()[0][0] is None, "one record's error would fail its micro-batch"
+assert _pyspark.executed_plan(tried).children().size(), "no plan to check"
+assert _pyspark.unstable_expression(tried, ()) == ""
+assert "rand" in _pyspark.unstable_expression(numbers.select(f.rand()), ())
+moment = numbers.select(f.current_timestamp())
+assert "current_timestamp" in _pyspark.unstable_expression(moment, ["CurrentTimestamp"])
 _pyspark.kill_java(runtime._gateway)
 java.wait(30)
 assert _pyspark.has_ended(context), "a killed Java would not be noticed"
