@@ -1,0 +1,160 @@
+"""What the SQL of a transform does to records, and what is refused before anything is copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k2ktui.config.model import SparkSettings
+from k2ktui.config.transform_rules import TransformRule
+from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import ConfigError
+from k2ktui.log.record import KafkaRecord
+from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.stages.plan import plan_steps
+from k2ktui.replication.stages.rows import Transformed, join_records
+from tests.replication.test_transforms import JSON, RULE
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("pyarrow")  # of the extra ``transform``
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    runtime = SparkRuntime(SparkSettings(master="local[1]"), "transforms", {}, {})
+    runtime.start()
+    yield runtime
+    runtime.stop()
+
+
+REFUSED = {
+    "sum(offset) > 1": "the operator Aggregate",
+    "row_number() OVER (ORDER BY offset) > 1": "the operator Window",
+    "offset IN (SELECT id FROM range(3))": "the operator BroadcastHashJoin",
+    "(SELECT max(id) FROM range(3)) > 1": "the operator Subquery",
+    "explode(array(1, 2)) > 1": "the operator Generate",
+    "rand() > 0.5": "rand() has another value each time",
+    "current_timestamp() > timestamp": "current_timestamp() has another value each time",
+    "java_method('java.util.UUID', 'randomUUID') = 'x'": "has another value each time",
+    "nosuch > 1": "`nosuch` cannot be resolved",
+    "value.amount >": "Syntax error",
+    "value.amount": "filter must be a predicate (BOOLEAN), and is BIGINT",
+}
+
+
+@pytest.mark.parametrize(("filter_", "why"), REFUSED.items())
+def test_only_what_needs_the_record_itself_is_allowed(
+    spark: SparkRuntime, filter_: str, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rule = TransformRule.model_validate({"decode": JSON, "filter": filter_})
+    assert rule.transform is not None
+    with pytest.raises(ConfigError) as refused:
+        spark.check_transforms([("replication.transform[0]", rule.transform)])
+    assert refused.value.message.startswith("replication.transform[0]: ")
+    assert why in refused.value.message
+    assert "at org.apache" not in refused.value.message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_bytes_need_is_said(spark: SparkRuntime) -> None:
+    rule = TransformRule.model_validate({"set": {"value": "length(value)"}})
+    assert rule.transform is not None
+    with pytest.raises(ConfigError, match=r"encode.value: bytes needs a BINARY, and is INT"):
+        spark.check_transforms([("replication.transform[0]", rule.transform)])
+
+
+def made(
+    spark: SparkRuntime, keys: dict[str, Any], *records: KafkaRecord
+) -> tuple[dict[int, bytes | None], dict[int, str], Transformed]:
+    """Return the values and the failed steps of records, by offset."""
+    transform = TransformRule.model_validate(keys).transform
+    assert transform is not None
+    found = spark.transforms.preview(
+        transform, [(SourcePartition("pay", 3), join_records(records))]
+    )
+    rows = found.get(0, Transformed())
+    steps = plan_steps(transform)
+    failed = {each.offset: steps[each.step] for each in rows.failures}
+    return dict(zip(rows.offsets, rows.values, strict=True)), failed, rows
+
+
+def valued(*values: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> list[Any]:
+    return [KafkaRecord(n, b"k%d" % n, value, headers, 1000 * n) for n, value in enumerate(values)]
+
+
+def test_json_is_written_again_from_the_schema(spark: SparkRuntime) -> None:
+    values, failed, _ = made(
+        spark,
+        {"decode": JSON},
+        *valued(
+            b' {"card": "x", "id": 1, "other": 2} ',
+            b'{"id": null, "amount": 3}',
+            None,
+            b"",
+            b"null",
+            b"[1]",
+            b'{"id": "text"}',
+            b"\xff",
+            b"{",
+        ),
+    )
+    assert values == {0: b'{"id":1,"card":"x"}', 1: b'{"amount":3}', 2: None}
+    assert failed == dict.fromkeys(range(3, 9), "decode.value")
+
+
+def test_text_that_is_not_utf_8_fails(spark: SparkRuntime) -> None:
+    rule = {"decode": {"value": "string"}, "set": {"value": "upper(value)"}}
+    values, failed, _ = made(spark, rule, *valued("ß".encode(), b"\xff", None, b""))
+    assert values == {0: b"SS", 2: None, 3: b""} and failed == {1: "decode.value"}
+
+
+def test_records_without_a_true_predicate_are_left_out(spark: SparkRuntime) -> None:
+    numbers = valued(*(b'{"amount": %d}' % n for n in range(4)), None, b"{}")
+    rule = {"decode": JSON, "filter": "value.amount > 1", "set": {"value.id": "6 / value.amount"}}
+    values, failed, _ = made(spark, {**rule, "set": {"value.id": "6 div value.amount"}}, *numbers)
+    assert values == {2: b'{"id":3,"amount":2}', 3: b'{"id":2,"amount":3}'}
+    assert failed == {}, "steps after the filter see the records that are kept"
+    rule = {"decode": JSON, "filter": "value IS NULL OR value.amount > 2"}
+    assert set(made(spark, rule, *numbers)[0]) == {3, 4}
+
+
+def test_the_first_step_that_fails_is_named(spark: SparkRuntime) -> None:
+    rule = {
+        "decode": JSON,
+        "filter": "10 / value.id > 0",
+        "set": {"value.amount": "value.amount + 1", "value.card": "CAST(value.card AS INT)"},
+    }
+    values, failed, _ = made(
+        spark,
+        rule,
+        *valued(
+            b"{",
+            b'{"id": 0}',
+            b'{"id": 1, "amount": 9223372036854775807}',
+            b'{"id": 1, "card": "x"}',
+            b'{"id": 1, "amount": 1, "card": "7"}',
+        ),
+    )
+    assert failed == {0: "decode.value", 1: "filter", 2: "set value.amount", 3: "set value.card"}
+    assert values == {4: b'{"id":1,"amount":2,"card":7}'}
+
+
+def test_what_expressions_see(spark: SparkRuntime) -> None:
+    seen = {
+        "headers.all": "concat_ws(',', transform(headers, h -> h.key || '=' || hex(h.value)))",
+        "headers.at": "concat_ws(':', topic, partition, offset, unix_millis(timestamp))",
+        "value": "concat(key, value)",
+        "headers.v": "value",
+    }
+    headers = (("a", b"\x01"), ("b", None), ("a", b""))
+    values, _, rows = made(spark, {"set": seen}, *valued(b"0", b"1", headers=headers))
+    assert values == {0: b"k00", 1: b"k11"}
+    assert rows.assigned[1] == [b"a=01,a=", b"pay:3:1:1000", b"k11"]
+
+
+def test_many_records_keep_their_order(spark: SparkRuntime) -> None:
+    records = valued(*(b'{"id": %d, "amount": %d}' % (n, n % 5) for n in range(25_000)))
+    values, failed, rows = made(spark, RULE, *records)
+    assert rows.offsets == [n for n in range(25_000) if n % 5 > 2] and not failed
+    assert len(values) == 10_000
