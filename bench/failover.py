@@ -36,7 +36,7 @@ _RESULTS = Path(__file__).with_name("RESULTS.md")
 _WAIT_S = 300.0
 _CONSUME_S = 120.0
 # More eager than its defaults of 60 seconds, in its favour.
-_EAGER = {
+EAGER = {
     "offset-syncs.topic.replication.factor": "1",
     "emit.checkpoints.enabled": "true",
     "emit.checkpoints.interval.seconds": "5",
@@ -86,8 +86,8 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
     source, target = (node.bootstrap for node in clusters.both)
     create_topic(source, TOPIC, PARTITIONS)
     with contextlib.ExitStack() as stack:
-        theirs = _started(stack, MirrorMaker("mm2", "", _EAGER), source, target, directory)
-        ours = _started(stack, K2ktui("k2ktui", ""), source, target, directory)
+        theirs = start_contender(stack, MirrorMaker("mm2", "", EAGER), source, target, directory)
+        ours = start_contender(stack, K2ktui("k2ktui", ""), source, target, directory)
         copies = {THEIRS: theirs.target_topic, OURS: ours.target_topic}
         fill(source, records)
         ends = end_offsets(source, TOPIC, PARTITIONS)
@@ -95,13 +95,13 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
         for lag, offsets in commits.items():
             commit(source, lag, offsets)
         for topic in copies.values():
-            wait_for(lambda topic=topic: _copied(target, topic, records), topic, _WAIT_S)
+            wait_for(lambda topic=topic: is_copied(target, topic, records), topic, _WAIT_S)
         wait_for(lambda: _settled(target, theirs.target_topic), "its groups are synced", _WAIT_S)
-        found = {THEIRS: _committed_on(target, theirs.target_topic)}
+        found = {THEIRS: committed_on(target, theirs.target_topic)}
         _sync(directory / "mm2" / "mm2.properties")
-        found[PUT_RIGHT] = _committed_on(target, theirs.target_topic)
+        found[PUT_RIGHT] = committed_on(target, theirs.target_topic)
         _sync(directory / "k2ktui" / "pipeline.yaml")
-        found[OURS] = _committed_on(target, ours.target_topic)
+        found[OURS] = committed_on(target, ours.target_topic)
         clusters.source.kill()
     copies[PUT_RIGHT] = theirs.target_topic
     return [
@@ -111,13 +111,14 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
     ]
 
 
-def _started(
+def start_contender(
     stack: contextlib.ExitStack,
     contender: MirrorMaker | K2ktui,
     source: str,
     target: str,
     directory: Path,
 ) -> Launch:
+    """Start a replicator that runs until the stack ends."""
     own = directory / contender.key
     own.mkdir()
     job = Job(contender.key, source, target, TOPIC, own, steady=True)
@@ -150,7 +151,8 @@ def commit(bootstrap: str, lag: int, offsets: Sequence[int]) -> None:
         consumer.commit(offsets=where, asynchronous=False)
 
 
-def _copied(target: str, topic: str, records: int) -> bool:
+def is_copied(target: str, topic: str, records: int) -> bool:
+    """Whether a target topic has so many records."""
     try:
         return sum(end_offsets(target, topic, PARTITIONS)) >= records
     except KafkaException:
@@ -159,14 +161,15 @@ def _copied(target: str, topic: str, records: int) -> bool:
 
 def _settled(target: str, topic: str, quiet_s: float = 20.0) -> bool:
     """Whether it has committed every group, and nothing has moved for some checkpoints."""
-    before = _committed_on(target, topic)
+    before = committed_on(target, topic)
     if any(offset < 0 for offsets in before.values() for offset in offsets):
         return False
     time.sleep(quiet_s)
-    return _committed_on(target, topic) == before
+    return committed_on(target, topic) == before
 
 
-def _committed_on(target: str, topic: str) -> Mapping[int, list[int]]:
+def committed_on(target: str, topic: str) -> Mapping[int, list[int]]:
+    """Return what each group has committed on the target, by its lag; -1001 for none."""
     found = {}
     for lag in LAGS:
         with _consumer(target, group_of(lag)) as consumer:

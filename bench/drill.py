@@ -1,0 +1,228 @@
+"""Drills: a rehearsal of many groups, and a switchover of the demo: ``python -m bench.drill``.
+
+The times are those of the drills' own reports: what a phase took, and how much of it was the tool,
+without waiting for people, applications and the proof of the fence. :mod:`bench.drill_runbook`
+adds what a runbook with Kafka's own tools takes and re-reads on the same data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.clusters import create_topic, end_offsets, make_class_archives, running, wait_for
+from bench.drill_runbook import Runbook, compare, report_runbook
+from bench.groups import TOPIC, TRANSACTIONS, commit, produce, write_pipeline
+from bench.machine import describe
+from bench.sections import put_section
+
+REHEARSE_TARGET_S, PLANNED_TARGET_S = 60.0, 30.0
+_SAMPLED = 100
+_WAIT_S = 600.0
+_REPORT = re.compile(r"k2ktui drill report (\S+) -f (\S+)")
+_RESULTS = Path(__file__).with_name("RESULTS.md")
+PARTS = ("rehearse", "planned", "runbook")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A drill by its report.
+
+    Attributes:
+        phases: seconds by phase: from its beginning to its end, and of the tool.
+        tool_s: seconds of the tool.
+        rto_s: seconds to the first record read on the target; None if none was read.
+        summary: the report's first lines.
+    """
+
+    phases: Mapping[str, tuple[float, float]]
+    tool_s: float
+    rto_s: float | None
+    summary: tuple[str, ...]
+
+
+def read_report(report: Mapping[str, Any]) -> Measured:
+    """Return the figures of a drill's report in JSON."""
+    phases = {}
+    for each in report["phases"]:
+        if each["began_ms"] is not None and each["ended_ms"] is not None:
+            took = each["ended_ms"] - each["began_ms"]
+            phases[each["phase"]] = took / 1000, (took - each["waited_ms"]) / 1000
+    first = report["figures"]["first_record_ms"]
+    rto = None if first is None else (first - report["started_ms"]) / 1000
+    return Measured(phases, report["tool_ms"] / 1000, rto, tuple(report["summary"]))
+
+
+def k2ktui_json(*arguments: object, codes: Sequence[int] = (0, 1)) -> dict[str, Any]:
+    """Run a command with ``--json``, and return what it prints.
+
+    Raises:
+        RuntimeError: it ended with another exit code.
+    """
+    command = [sys.executable, "-m", "k2ktui", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in codes:
+        raise RuntimeError(f"k2ktui {arguments[0]} ended with {done.returncode}: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def rehearse(groups: int, partitions: int, records: int) -> Measured:
+    """Rehearse a failover of groups that committed at random, while the pipeline runs."""
+    with (
+        tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as name,
+        running(Path(name), "1g") as clusters,
+    ):
+        file, target = write_pipeline(Path(name), clusters), clusters.target.bootstrap
+        create_topic(clusters.source.bootstrap, TOPIC, partitions)
+        produce(clusters.source.bootstrap, partitions, records)
+        commit(clusters.source.bootstrap, groups, partitions, records)
+        pipeline = _start("start", "-f", file)
+        try:
+            wanted = records // TRANSACTIONS * TRANSACTIONS
+            wait_for(
+                lambda: min(end_offsets(target, TOPIC, partitions)) >= wanted,
+                "everything is copied",
+                _WAIT_S,
+            )
+            return read_report(k2ktui_json("drill", "rehearse", "-f", file))
+        finally:
+            _stop(pipeline)
+
+
+def switch_demo_over() -> tuple[Measured, Measured]:
+    """Return the rehearsal and the planned switchover of the demo's tour."""
+    with tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as name:
+        environment = {**os.environ, "XDG_STATE_HOME": name}
+        demo = _start(
+            "demo",
+            "--headless",
+            "--drill",
+            "--seconds",
+            "120",
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            for line in demo.stdout or ():
+                if found := _REPORT.search(line):
+                    drill_id, file = found.groups()
+                    break
+            else:
+                raise RuntimeError("the demo ended before its report")
+            drills = k2ktui_json("drill", "list", "-f", file)["drills"]
+            (rehearsal,) = [each["id"] for each in drills if each["kind"] == "rehearse"]
+            reports = [k2ktui_json("drill", "report", n, "-f", file) for n in (rehearsal, drill_id)]
+        finally:
+            _stop(demo)
+    return read_report(reports[0]), read_report(reports[1])
+
+
+def _start(*arguments: object, **how: Any) -> subprocess.Popen[Any]:
+    command = [sys.executable, "-m", "k2ktui", *map(str, arguments)]
+    return subprocess.Popen(command, **({"stdout": subprocess.DEVNULL} | how))
+
+
+def _stop(process: subprocess.Popen[Any]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(30)
+
+
+def report(
+    rehearsal: Measured | None,
+    demo: tuple[Measured, Measured] | None,
+    runbook: Sequence[Runbook] | None,
+    options: argparse.Namespace,
+) -> str:
+    """Return the section of RESULTS.md."""
+    lines = [
+        "## Drills\n",
+        "Written by `python -m bench.drill --keep`. Times are those of the drills' reports; *of "
+        "the tool* leaves out waiting for people, applications and the proof of the fence.\n",
+    ]
+    if rehearsal is not None:
+        sampled = min(_SAMPLED, options.groups)
+        lines += [
+            f"### Rehearsal of {options.groups:,} groups of {options.partitions} partitions\n",
+            f"{options.records:,} records a partition; the pipeline runs; shadow groups of "
+            f"{sampled} groups read {options.partitions} partitions each.\n",
+            *_phases(rehearsal, REHEARSE_TARGET_S),
+        ]
+    if demo is not None:
+        lines += ["### The demo: rehearsal\n", *_phases(demo[0], None)]
+        lines += ["### The demo: planned switchover\n", *_phases(demo[1], PLANNED_TARGET_S)]
+        lines += [f"- {line}" for line in demo[1].summary] + [""]
+    if runbook is not None:
+        lines += report_runbook(runbook)
+    machine, busy = describe(), psutil.getloadavg()[2]
+    lines.append(
+        f"{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}; load average of the last 15 "
+        f"minutes {busy:.1f}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _phases(measured: Measured, target_s: float | None) -> list[str]:
+    rows = [f"| {name} | {took:.1f} | {tool:.1f} |" for name, (took, tool) in _timed(measured)]
+    total = sum(took for took, _ in measured.phases.values())
+    rto = "" if measured.rto_s is None else f"; first record read after {measured.rto_s:.1f} s"
+    wanted = "" if target_s is None else f" (target ≤ {target_s:g})"
+    return [
+        "| phase | seconds | of the tool |",
+        "|---|---|---|",
+        *rows,
+        f"| all{wanted} | {total:.1f} | {measured.tool_s:.1f} |",
+        f"\nRTO: {measured.tool_s:.1f} s of the tool{rto}.\n",
+    ]
+
+
+def _timed(measured: Measured) -> Sequence[tuple[str, tuple[float, float]]]:
+    return list(measured.phases.items())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print the section."""
+    parser = argparse.ArgumentParser(prog="python -m bench.drill", description=__doc__)
+    parser.add_argument("--groups", type=int, default=1_000)
+    parser.add_argument("--partitions", type=int, default=10)
+    parser.add_argument("--records", type=int, default=3_000, help="a partition")
+    parser.add_argument("--runbook-records", type=int, default=400_000)
+    parser.add_argument("--only", action="append", choices=PARTS, help="parts; can be repeated")
+    parser.add_argument("--keep", action="store_true", help="put the section into RESULTS.md")
+    options = parser.parse_args(arguments)
+    make_class_archives()
+    parts = options.only or PARTS
+
+    def when(part: str, measure: Callable[[], Any]) -> Any:
+        return measure() if part in parts else None
+
+    text = report(
+        when("rehearse", lambda: rehearse(options.groups, options.partitions, options.records)),
+        when("planned", switch_demo_over),
+        when("runbook", lambda: compare(options.runbook_records)),
+        options,
+    )
+    print(text)
+    if options.keep:
+        put_section(_RESULTS, "bench.drill", text)
+
+
+if __name__ == "__main__":
+    main()
