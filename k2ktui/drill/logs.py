@@ -21,6 +21,7 @@ from k2ktui.text import list_names, safe_text
 _NAMED = 3
 _AGE_S = 15.0
 _MARKERS_S = 5.0
+_MOST_SIZED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,28 @@ class SourceLogs:
             if isinstance(each, KafkaRecord) and each.timestamp_ms >= 0
         ]
         return max(0.0, time() - min(times)) if times else None
+
+    def count_bytes(self, ends: Sequence[SourceLogEnd]) -> int | None:
+        """Return the size of the records that are not replicated: keys, values and headers.
+
+        None if there are more than 10,000 offsets, or they cannot be read.
+        """
+        behind = [each for each in ends if each.lag]
+        if sum(each.lag for each in behind) > _MOST_SIZED:
+            return None
+        asked = [
+            ((e.at.topic, e.at.partition, max(e.start, e.position or 0)), e.lag) for e in behind
+        ]
+        with ContentReader(self._session.source) as reader:
+            found = reader.stretches(asked, _AGE_S)
+        if any(each.unread for each in found):
+            return None
+        return sum(_size(record) for each in found for record in each.records.values())
+
+
+def _size(record: KafkaRecord) -> int:
+    headers = sum(len(name.encode(errors="replace")) + len(v or b"") for name, v in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
 
 
 def digest_ends(ends: Iterable[SourceLogEnd]) -> str:

@@ -15,7 +15,6 @@ from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill_facts import DrillMeasures
 from k2ktui.engine.drill_report import tool_ms
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
-from k2ktui.engine.plan import Action
 from k2ktui.engine.state import SourcePartition
 from k2ktui.text import counted, duration, safe_text
 
@@ -25,6 +24,8 @@ Run = Callable[[Session], PhaseResult]
 _CONFIRMS_ITSELF = frozenset({DrillPhase.TAIL, DrillPhase.APPLY, DrillPhase.OPEN_TARGET})
 _LONGEST_RESULTS = 500
 _LOOK_AGAIN_S = 2.0
+# Checks of the reverse pipeline, whose file is loaded for them.
+_REVERSE = frozenset({"D43", "D47"})
 
 
 def run_preflight(session: Session) -> PhaseResult:
@@ -108,7 +109,7 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
     if not ids:
         return result
     facts, limits = _facts(session, phase), _limits(session)
-    with CheckContext(session.flow, facts, limits) as context:
+    with CheckContext(session.flow, facts, limits, snapshot=session.snapshot) as context:
         found = []
         for each in run_checks(context, ids):
             found.append(each)
@@ -145,15 +146,24 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
             if each.took_ms is not None
         },
         rpo_records=figures.rpo_records,
+        rpo_bytes=figures.rpo_bytes,
         rpo_s=figures.rpo_s,
     )
+    asks_reverse = bool(_REVERSE & set(ids_asked(drill.kind, phase)))
     return DrillFacts(
         kind=drill.kind,
         phase=phase,
         cluster_ids=(drill.source_cluster, drill.target_cluster),
         measures=measures,
         plan=session.plan,
-        applied=_applied(session),
+        compared=session.compared,
+        applied=session.applied,
+        # Unknown counts as active.
+        active=frozenset(each.group for each in drill.groups if each.was_active is not False),
+        fenced=target.read_fenced(drill),
+        reads=session.reads,
+        reverse=reverse.find_reverse(session) if asks_reverse else None,
+        cut_over_ends=session.cut_over_ends,
         tail=_tail_offsets(drill) if phase is DrillPhase.TAIL else None,
         forward=session.forward if phase is DrillPhase.TAIL else None,
     )
@@ -163,18 +173,6 @@ def _tail_offsets(drill: Drill) -> Mapping[SourcePartition, tuple[int, int]]:
     """Return the offsets of the old source that a failback has listed."""
     return {
         SourcePartition(each.topic, each.partition): (each.first, each.end) for each in drill.tail
-    }
-
-
-def _applied(session: Session) -> Mapping[tuple[str, str, int], int] | None:
-    """Return the offsets that the drill has committed or found right; None before it did."""
-    apply = session.drill.record(DrillPhase.APPLY)
-    if session.plan is None or apply.status is not PhaseStatus.DONE:
-        return None
-    return {
-        (row.group, row.topic, row.partition): row.proposed
-        for row in session.plan.rows
-        if row.proposed is not None and row.action is not Action.SKIP
     }
 
 

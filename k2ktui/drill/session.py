@@ -7,7 +7,7 @@ then it is recorded as made. A process that was fenced fails at the first of the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep, time
@@ -27,8 +27,10 @@ from k2ktui.engine.drill import (
     PhaseStatus,
 )
 from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_facts import GroupReads
 from k2ktui.engine.drill_report import end_text
 from k2ktui.engine.drill_steps import begin_phase, end_phase, put_change
+from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.engine.plan import Plan
@@ -37,6 +39,7 @@ from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import whoami
+from k2ktui.sync.verification import Verification
 from k2ktui.text import safe_text
 
 BEAT_S = 5.0
@@ -74,6 +77,11 @@ class Session:
 
     Attributes:
         plan: the last plan that this process made.
+        snapshot: the snapshot of this phase; None before there is one, and after a change.
+        compared: the comparison of every row of the plan in this phase; None as for ``snapshot``.
+        applied: offsets that are committed on the target, by group, topic and partition.
+        reads: the first records that groups read on the target.
+        cut_over_ends: end offsets of the target's partitions when it was opened.
     """
 
     flow: Flow
@@ -83,6 +91,11 @@ class Session:
     may: Access
     files: Sequence[str] = ()
     plan: Plan | None = None
+    snapshot: Snapshot | None = None
+    compared: Verification | None = None
+    applied: Mapping[tuple[str, str, int], int] | None = None
+    reads: tuple[GroupReads, ...] | None = None
+    cut_over_ends: Mapping[tuple[str, int], int] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _ended: threading.Event = field(default_factory=threading.Event)
     _lost: TakenOver | None = None
@@ -194,6 +207,7 @@ class Session:
 
     def begin(self, phase: DrillPhase) -> None:
         """Record that a phase runs."""
+        self.snapshot = self.compared = None
         self.change_drill(lambda drill: begin_phase(drill, phase, _now()))
         self.write()
         failpoint(f"drill-{phase}-begun")
@@ -253,6 +267,7 @@ class Session:
 
     def settle(self, change: Change, status: ChangeStatus) -> None:
         """Record that a change was made or undone."""
+        self.snapshot = self.compared = None
         failpoint(f"drill-{change.phase}-{status}")
         self.change_drill(lambda drill: put_change(drill, replace(change, status=status)))
         self.write(f"{status}: {change.what}", phase=str(change.phase))

@@ -238,6 +238,7 @@ class DrillFigures:
     Attributes:
         rpo_records: records committed on the source and not on the target.
         rpo_at_least: the lower bound, if ``rpo_records`` is an upper bound only.
+        rpo_bytes: their size: keys, values and headers.
         rpo_s: age of the oldest of them in seconds.
         silent_s: for how long nothing was read from the source, in seconds.
         source_ends: digest of the source's log ends when its producers were proven to be fenced.
@@ -249,6 +250,7 @@ class DrillFigures:
 
     rpo_records: Count | None = None
     rpo_at_least: Count | None = None
+    rpo_bytes: Count | None = None
     rpo_s: Seconds | None = None
     silent_s: Seconds | None = None
     source_ends: Text = ""

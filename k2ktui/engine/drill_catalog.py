@@ -244,7 +244,7 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "D45": (
         "lag on the target",
-        "every group's lag on the target falls or is zero",
+        "the lag on the target of every group that was active falls or is zero",
     ),
     "D46": (
         "measured RTO and RPO",

@@ -9,6 +9,7 @@ from typing import Any
 from k2ktui.engine.drill import (
     ChangeStatus,
     Drill,
+    DrillFigures,
     DrillStatus,
     GroupResult,
     PhaseRecord,
@@ -42,6 +43,8 @@ def summarize(drill: Drill) -> list[str]:
     lines = [_verdict(drill)]
     if figures.rpo_records is not None:
         lines.append(f"RPO: {_rpo(drill)}")
+    elif figures.rpo_at_least is not None:
+        lines.append(f"RPO: {_known_rpo(figures)}")
     lines.append(f"RTO: {_rto(drill)}")
     if drill.groups:
         lines.append(f"Groups: {_groups(drill.groups)}")
@@ -81,13 +84,21 @@ def _rpo(drill: Drill) -> str:
     records = counted(figures.rpo_records or 0, "record")
     if figures.rpo_at_least is not None:
         records = f"between {figures.rpo_at_least:,} and {records}"
+    size = "" if figures.rpo_bytes is None else f", {figures.rpo_bytes:,} bytes"
     age = "" if figures.rpo_s is None else f", the oldest {duration(figures.rpo_s)} old"
-    silent = (
-        ""
-        if figures.silent_s is None
-        else f"; nothing was read from the source for {duration(figures.silent_s)}"
-    )
-    return f"{records} on the source only{age}{silent}"
+    return f"{records} on the source only{size}{age}{_silence(figures)}"
+
+
+def _known_rpo(figures: DrillFigures) -> str:
+    """Return the lower bound of a loss: the source does not answer."""
+    least = counted(figures.rpo_at_least or 0, "record")
+    return f"at least {least} on the source only{_silence(figures)}"
+
+
+def _silence(figures: DrillFigures) -> str:
+    if figures.silent_s is None:
+        return ""
+    return f"; nothing was read from the source for {duration(figures.silent_s)}"
 
 
 def _rto(drill: Drill) -> str:

@@ -16,6 +16,7 @@ coordinator.
 from __future__ import annotations
 
 from math import inf
+from time import monotonic
 
 from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.producer_id import Producer
@@ -31,6 +32,7 @@ _NAMES = {DRIVER: "driver", STATE: "state"}
 LAST_EPOCH = 32766
 # Seconds to wait for the end of a slot's last transaction before its state is asked for.
 _PATIENCE_S = 2.0
+_LOOK_AGAIN_S = 0.05
 # Errors of a conditional bump from an epoch that is not the current one. The coordinator fails
 # with UNKNOWN_SERVER_ERROR if the current epoch is the last of its producer id: at 32766 with an
 # open transaction, it aborts the transaction with epoch 32767, and only an unconditional bump
@@ -176,6 +178,36 @@ class ProducerEpochs:
     async def describe(self, slot: int, seconds: float) -> TransactionState | None:
         """Return the coordinator's state of a slot; None if unknown."""
         return await describe_transaction(self._wire, transactional_id(self._group, slot), seconds)
+
+    async def read_states(self, seconds: float) -> dict[str, tuple[int, int]]:
+        """Return producer id and epoch of each id that this driver has fenced, and of its own.
+
+        Ids whose state the brokers do not show (before Kafka 3.0) are left out. The driver's own id
+        is confirmed last: another driver would have bumped it before any other id.
+
+        Raises:
+            NotOwner, OwnershipUnknown, CoordinatorError: as ``confirm_ownership``.
+        """
+        found = {}
+        for number in self.numbers:
+            state = await self._describe_ended(number, seconds)
+            if state is not None:
+                name = transactional_id(self._group, number)
+                found[name] = state.producer_id, state.epoch
+        await self.confirm_ownership(seconds)
+        own = self._held[DRIVER]
+        return found | {transactional_id(self._group, DRIVER): (own.producer_id, own.epoch)}
+
+    async def _describe_ended(self, number: int, seconds: float) -> TransactionState | None:
+        """Return the state of an id after its last transaction, whose end may raise the epoch."""
+        until = monotonic() + seconds
+        while True:
+            state = await self.describe(number, seconds)
+            if state is None or not (state.aborting or state.committing):
+                return state
+            if monotonic() > until:
+                return None
+            await self._wire.loop.sleep(_LOOK_AGAIN_S)
 
     async def reclaim(self, slot: int, seconds: float) -> Producer:
         """Bump a slot's epoch unconditionally and return the producer, if this driver is the owner.

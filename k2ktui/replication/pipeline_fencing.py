@@ -17,6 +17,19 @@ from k2ktui.text import counted, safe_text
 _TRANSACTION_TIMEOUT_MS = 60_000
 
 
+class PipelineFencer(TransactionFencer):
+    """A pipeline's fencer, which shows the epochs that it has left."""
+
+    def read_states(self) -> dict[str, tuple[int, int]]:
+        """Return producer id and epoch of each transactional id, as this driver has left them.
+
+        Raises:
+            Superseded: another driver has taken over.
+            ConnectionFailed, TimedOut, Refused: as for :meth:`take_over`.
+        """
+        return self._run(lambda: self._epochs.read_states(self._renew_s))
+
+
 def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
     """Return how this pipeline uses the commit topic."""
     return CommitTopic(
@@ -66,7 +79,7 @@ def make_fencer(
     partitions: int,
     pair: ClusterPair | None = None,
     guard: Callable[[], None] = lambda: None,
-) -> TransactionFencer:
+) -> PipelineFencer:
     """Return this pipeline's transaction fencer; the caller closes it.
 
     Args:
@@ -82,7 +95,7 @@ def make_fencer(
     timeout_ms = int(timeout or _TRANSACTION_TIMEOUT_MS)
     if not exactly_once:
         timeout_ms = int(produce_settings(config).delivery_timeout_s * 1000)
-    return TransactionFencer(
+    return PipelineFencer(
         target,
         options,
         name=config.name,

@@ -267,6 +267,7 @@ def verify_content(
     seed: int = 0,
     timeout: float = 120.0,
     progress: Callable[[str], None] = lambda _: None,
+    snapshot: Snapshot | None = None,
 ) -> VerificationReport:
     """Compare groups' next records, and sampled ranges, on both clusters; changes nothing.
 
@@ -277,6 +278,7 @@ def verify_content(
         plan: compare at the offsets of a plan, applied or not; groups that continue to consume
             on either cluster then do not affect the result.
         sample, seed, timeout, progress: as for :func:`k2ktui.sync.verify.verify`.
+        snapshot: one taken just before, with :func:`planned_offsets`; None to take one.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer; the comparison needs both.
@@ -286,10 +288,7 @@ def verify_content(
     if plan is not None:
         refuse_other_pipeline(plan, flow.config)
     progress("commits and mappings of both clusters are read")
-    planned_from: dict[SourcePartition, set[int]] = {}
-    for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
-        planned_from.setdefault(at, set()).add(offset)
-    snapshot, source, target = open_verification(flow, planned_from)
+    snapshot, source, target = open_verification(flow, planned_offsets(plan), snapshot)
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
@@ -329,6 +328,14 @@ def verify_content(
             "source offsets)"
         )
     return VerificationReport(result, tuple(unasked), tuple(notes))
+
+
+def planned_offsets(plan: Plan | None) -> dict[SourcePartition, set[int]]:
+    """Return the source offsets that a plan translates; empty without a plan."""
+    found: dict[SourcePartition, set[int]] = {}
+    for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
+        found.setdefault(at, set()).add(offset)
+    return found
 
 
 def _positions(

@@ -319,14 +319,16 @@ def _reason(side: str, why: AbsenceReason, unread: str) -> str:
 
 
 def open_verification(
-    flow: Flow, offsets: Mapping[SourcePartition, Collection[int]]
+    flow: Flow,
+    offsets: Mapping[SourcePartition, Collection[int]],
+    snapshot: Snapshot | None = None,
 ) -> tuple[Snapshot, Cluster, Cluster]:
-    """Return both clusters and a snapshot in which these source offsets can be looked up.
+    """Return both clusters and a snapshot, or the given one, with these source offsets.
 
     Errors as for ``SnapshotReader.take``.
     """
     sides = source_cluster(flow.config), target_cluster(flow.config)
-    return take_snapshot(flow, offsets), *sides
+    return snapshot or take_snapshot(flow, offsets), *sides
 
 
 def pair_positions(snapshot: Snapshot, rows: Sequence[GroupPosition]) -> list[GroupPosition]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.drill import ChangeStatus, DrillStatus
-from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.drills import Pair, kill_at
+from tests.support.drills import Pair, check_of, kill_at
 from tests.support.kafka import Out, admin, produce
 
 
@@ -37,7 +37,9 @@ def test_a_rehearsal_tries_every_group_and_leaves_nothing(
         assert (each.partitions, each.unmapped, each.reread, each.skipped) == (4, 0, 0, 0)
         # 10 records of each partition, as far as there are so many.
         assert each.compared >= 4 * 9 and each.different == 0, each
-    assert drill.figures.rpo_records == 0
+    read = check_of(drill, "D44")
+    assert read.outcome is DrillCheckOutcome.PASS and "all equal" in read.evidence, read
+    assert drill.figures.rpo_records == 0 and drill.figures.rpo_bytes == 0
     assert drill.figures.content_compared >= 8 and drill.figures.content_different == 0
     assert [change.status for change in drill.changes] == [ChangeStatus.UNDONE]
     assert groups_on(target, pair.copied.name) == set()
@@ -61,13 +63,18 @@ def test_a_wrong_copy_is_found(pair: Pair, target: KafkaNode) -> None:
     assert any(topic in text and "differs" in text for text in drill.blockers), drill.blockers
     assert drill.figures.content_different > 0
     assert any(each.different for each in drill.groups)
+    read = check_of(drill, "D44")
+    assert (
+        read.outcome is DrillCheckOutcome.FAIL and f"{topic}-0: record 1 differs" in read.evidence
+    )
 
 
 @pytest.mark.slow
 def test_what_is_not_copied_is_the_rpo(pair: Pair, source: KafkaNode) -> None:
     produce(source, pair.topics[1], [Out(b"late", b"k", 1)] * 5)
     drill = pair.start(DrillKind.REHEARSE)
-    assert drill.figures.rpo_records == 5
+    assert drill.figures.rpo_records == 5 and drill.figures.rpo_bytes == 5 * len(b"late" + b"k")
+    assert "RPO 5 records, 25 bytes" in check_of(drill, "D46").evidence
     assert drill.figures.rpo_s is not None and drill.figures.rpo_s < 600
 
 

@@ -26,7 +26,13 @@ from k2ktui.engine.drill import (
 )
 from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill_format import chain_event, find_broken_event, report_digest
-from k2ktui.engine.drill_report import end_text, report_json, report_markdown, verify_report
+from k2ktui.engine.drill_report import (
+    end_text,
+    report_json,
+    report_markdown,
+    summarize,
+    verify_report,
+)
 from k2ktui.engine.drill_steps import (
     begin_phase,
     can_go_back,
@@ -369,3 +375,13 @@ def test_a_report_lists_the_tail_of_a_failback() -> None:
     assert r"a\|b-0" in report_markdown(drill) and "\x1b" not in report_markdown(drill)
     assert report_json(drill)["tail"][0]["records"] == 3
     assert read_state_value(record_key(drill), state_value(drill)) == drill
+
+
+def test_the_rpo_is_in_records_bytes_and_seconds_or_a_lower_bound() -> None:
+    known = replace(make(), figures=DrillFigures(rpo_records=7, rpo_bytes=1_400, rpo_s=3.0))
+    assert "RPO: 7 records on the source only, 1,400 bytes, the oldest 3 s old" in summarize(known)
+    lost = replace(make(), figures=DrillFigures(rpo_at_least=2, silent_s=90.0))
+    assert (
+        "RPO: at least 2 records on the source only; nothing was read from the source for 1 m 30 s"
+        in summarize(lost)
+    )

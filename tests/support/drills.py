@@ -18,7 +18,7 @@ from k2ktui.drill.operations import list_drills, start_drill
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import Drill, DrillOptions
 from k2ktui.engine.drill_catalog import CATALOG
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties import load_checked
 from k2ktui.kafka.quotas import EVERYONE, Quota, set_producer_quotas
@@ -140,6 +140,12 @@ def keep_commits(config: PipelineConfig) -> None:
     CommitSnapshotWriter(store).keep(view, config.topics.matches)
     reader.close()
     store.close()
+
+
+def check_of(drill: Drill, check_id: str) -> CheckResult:
+    """Return the last result of a check in a drill."""
+    (found,) = [each for each in drill.checks if each.id == check_id]
+    return found
 
 
 def remove_quotas(node: KafkaNode) -> None:

@@ -1,17 +1,19 @@
 """What drill checks work on: a flow, what the drill knows, and readings that checks share.
 
 Each reading is made once and kept, errors included, so that an unreachable cluster costs its
-time-out once. After the drill has changed something, make a new context.
+time-out once. Checks run side by side: the first that needs a reading makes it, the others wait
+for it. After the drill has changed something, make a new context.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from time import sleep
+from time import monotonic, sleep, time
 from typing import Any, Self, TypeVar, cast
 
 from k2ktui.config.clusters import ClusterConfig, Role
@@ -32,6 +34,7 @@ from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import PipelineState, StateStore
+from k2ktui.sync.verification import Verification
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading, read_once
@@ -40,6 +43,8 @@ T = TypeVar("T")
 Side = str
 SIDES: tuple[Side, Side] = ("source", "target")
 _CONNECT_S = 10.0
+_PAUSE_S = 1.0
+_FRESH_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class CheckLimits:
 
     Attributes:
         reading_s: seconds for one reading of a cluster; a check makes a few at most.
-        sample_s: seconds between two readings that are compared.
+        sample_s: seconds between two readings that are compared, at most.
         frozen_s: seconds for which the source's end offsets must not move.
         lag_records, lag_s: largest lag of a partition.
         heartbeat_s: largest age of a heartbeat, and of the newest commit of a lagging partition.
@@ -85,7 +90,9 @@ class DrillFacts:
         kind, phase: of the drill, and where it is.
         cluster_ids: recorded ids of ``source`` and ``target``; empty strings if unknown.
         plan: the plan of the groups.
+        compared: the comparison of the next record of each of its rows, in this phase.
         applied: offsets that the drill committed on the target, by group, topic and partition.
+        active: groups that had members on the source when the drill began.
         fenced: producer id and epoch that the drill left for each transactional id.
         reads: the first records that groups read on the target.
         measures: measured times and losses.
@@ -100,7 +107,9 @@ class DrillFacts:
     phase: DrillPhase = DrillPhase.PREFLIGHT
     cluster_ids: tuple[str, str] = ("", "")
     plan: Plan | None = None
+    compared: Verification | None = field(default=None, repr=False)
     applied: Mapping[tuple[str, str, int], int] | None = None
+    active: frozenset[str] | None = None
     fenced: Mapping[str, tuple[int, int]] | None = None
     reads: tuple[GroupReads, ...] | None = None
     measures: DrillMeasures | None = None
@@ -119,6 +128,7 @@ class CheckContext:
         facts: what the drill knows.
         limits: bounds of the checks.
         view: a current view of the flow; None to read one when a check needs it.
+        snapshot: a snapshot of this phase; used if it is younger than 15 s.
     """
 
     def __init__(
@@ -127,11 +137,16 @@ class CheckContext:
         facts: DrillFacts = DrillFacts(),
         limits: CheckLimits = CheckLimits(),
         view: View | None = None,
+        snapshot: Snapshot | None = None,
     ) -> None:
         self.flow, self.config = flow, flow.config
         self.facts, self.limits = facts, limits
         self._given = view
-        self._known: dict[str, object] = {}
+        if snapshot is not None and abs(time() - snapshot.taken_at) > _FRESH_S:
+            snapshot = None
+        self._given_snapshot = snapshot
+        self._known: dict[str, Future[object]] = {}
+        self._lock = threading.Lock()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -150,9 +165,12 @@ class CheckContext:
         Raises:
             K2kError: the reading failed, now or before.
         """
-        if name not in self._known:
-            self._known[name] = _within(self.limits.reading_s, name, read)
-        found = self._known[name]
+        with self._lock:
+            is_first = name not in self._known
+            reading = self._known.setdefault(name, Future())
+        if is_first:
+            reading.set_result(_within(self.limits.reading_s, name, read))
+        found = reading.result()
         if isinstance(found, K2kError):
             raise found
         return cast(T, found)
@@ -237,18 +255,22 @@ class CheckContext:
             return self._given
         return self.read("the partitions of both clusters", self._read_view)
 
-    def later_view(self, number: int) -> View:
-        """Return a further view, ``limits.sample_s`` seconds after the one before it.
+    def later_view(self, number: int, is_enough: Callable[[View], bool]) -> View:
+        """Return a further view, up to ``limits.sample_s`` seconds after the one before it.
 
         Args:
             number: 1 for the first one after :meth:`view`, and so on.
+            is_enough: whether a view shows what is waited for; it is returned at once then.
         """
-        for each in range(1, number):
-            self.later_view(each)
 
         def wait() -> View:
-            sleep(self.limits.sample_s)
-            return self._read_view()
+            until = monotonic() + self.limits.sample_s
+            while True:
+                left = until - monotonic()
+                sleep(max(0.0, min(_PAUSE_S, left)))
+                found = self._read_view()
+                if left <= _PAUSE_S or is_enough(found):
+                    return found
 
         return self.read(f"the partitions of both clusters again ({number})", wait)
 
@@ -272,6 +294,8 @@ class CheckContext:
             ConnectionFailed, TimedOut: the target does not answer.
             Refused: nothing was copied yet.
         """
+        if self._given_snapshot is not None:
+            return self._given_snapshot
         self.cluster("target")
         return self.read("groups and mappings", lambda: take_snapshot(self.flow))
 

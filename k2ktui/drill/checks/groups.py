@@ -22,7 +22,8 @@ from k2ktui.engine.groups import Finding, GroupRow, GroupView
 from k2ktui.engine.translate import Basis
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
-from k2ktui.sync.operations import VerificationReport, verify_content
+from k2ktui.sync.operations import verify_content
+from k2ktui.sync.verification import Verification
 from k2ktui.text import counted, duration, safe_text
 
 _NOT_MOVED = ("share", "streams")
@@ -111,12 +112,13 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
             f"{len(active):,} of {total} active on the target: {first_names(active)}", stop
         )
     context.cluster("target")
+    before = {name: snapshot.target[name] for name in names if name in snapshot.target}
 
     def read() -> dict[str, GroupView]:
+        age, needed = time.time() - snapshot.taken_at, context.limits.sample_s
+        sleep(min(needed, max(0.0, needed - age)))
         reader = ConsumerGroupReader(context.config, "target")
         try:
-            before = reader.views(names)
-            sleep(context.limits.sample_s)
             return reader.read_moved(before)
         finally:
             reader.close()
@@ -172,7 +174,7 @@ def check_next_records(context: CheckContext) -> CheckFinding:
         found = f"{text}; next records not compared: {context.snapshot().source_down}"
         return fails(found, _EXPLAIN) if rereads or skips else could_not_check(found)
 
-    def read() -> VerificationReport:
+    def read() -> Verification:
         return verify_content(
             context.flow,
             group=lambda _: True,
@@ -180,9 +182,9 @@ def check_next_records(context: CheckContext) -> CheckFinding:
             plan=context.facts.plan,
             sample=0,
             timeout=context.limits.reading_s / 2,
-        )
+        ).verification
 
-    verification = context.read("next records of groups", read).verification
+    verification = context.facts.compared or context.read("next records of groups", read)
     totals = verification.positions
     text += (
         f"; next records: {totals.same:,} equal, {totals.different:,} different, "

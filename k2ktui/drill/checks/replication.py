@@ -19,6 +19,7 @@ from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.replication.preflight.headroom import check_headroom
 from k2ktui.text import counted, duration, safe_text
+from k2ktui.watch.model import View
 
 _STOPPED = frozenset(
     {
@@ -230,10 +231,15 @@ def _samples(context: CheckContext) -> tuple[list[PartitionStatus], list[Partiti
     """Return the first reading, and the last one: earlier if nothing stands still any more."""
     before = _statuses(context)
     after = before
+
+    def moves(view: View) -> bool:
+        return not find_still(before, [row.status for row in view.partitions])
+
     if any(row.lag_records for row in before):
         for number in range(1, _SAMPLES):
-            after = [row.status for row in context.later_view(number).partitions]
-            if not find_still(before, after):
+            view = context.later_view(number, moves)
+            after = [row.status for row in view.partitions]
+            if moves(view):
                 break
     return before, after
 

@@ -1,8 +1,10 @@
-"""Run drill checks one by one."""
+"""Run drill checks side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from time import monotonic
 
 from k2ktui.drill.checks import (
@@ -39,7 +41,7 @@ CHECKS: Mapping[str, Check] = {
 
 
 def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResult]:
-    """Run checks in the given order and yield each result as soon as it is known.
+    """Run checks side by side, and yield the results in the given order.
 
     A check changes nothing and raises nothing: what cannot be read is could-not-check.
 
@@ -47,20 +49,35 @@ def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResul
         context: what is checked.
         ids: ``D01`` to ``D48``, see :func:`k2ktui.engine.drill_catalog.ids_asked`.
     """
-    for check_id in ids:
-        began = monotonic()
-        finding = _run(context, check_id)
-        yield CheckResult(
-            check_id,
-            CATALOG[check_id].title,
-            finding.outcome,
-            safe_text(" ".join(finding.evidence.splitlines())),
-            "\n".join(map(safe_text, finding.hint.splitlines())),
-            monotonic() - began,
-        )
+    found: dict[str, Future[CheckResult]] = {each: Future() for each in ids}
+
+    def run(lane: Sequence[str]) -> None:
+        for check_id in lane:
+            found[check_id].set_result(_run(context, check_id))
+
+    # The connections of client roles serve one check at a time.
+    connected = [each for each in found if each in reachability.CHECKS]
+    for lane in [connected, *([each] for each in found if each not in connected)]:
+        # A daemon: a check that hangs must not keep the process from ending.
+        threading.Thread(target=run, args=(lane,), name="drill-check", daemon=True).start()
+    for result in found.values():
+        yield result.result()
 
 
-def _run(context: CheckContext, check_id: str) -> CheckFinding:
+def _run(context: CheckContext, check_id: str) -> CheckResult:
+    began = monotonic()
+    finding = _find(context, check_id)
+    return CheckResult(
+        check_id,
+        CATALOG[check_id].title,
+        finding.outcome,
+        safe_text(" ".join(finding.evidence.splitlines())),
+        "\n".join(map(safe_text, finding.hint.splitlines())),
+        monotonic() - began,
+    )
+
+
+def _find(context: CheckContext, check_id: str) -> CheckFinding:
     try:
         return CHECKS[check_id](context)
     except K2kError as error:

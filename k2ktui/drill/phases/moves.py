@@ -33,6 +33,7 @@ from k2ktui.sync.operations import (
     JournalEntry,
     apply_plan,
     plan_snapshot,
+    planned_offsets,
     read_entry,
     read_journal,
     undo_entry,
@@ -58,8 +59,8 @@ def make_plan(session: Session, snapshot: Snapshot | None = None) -> Plan:
     back = session.drill.kind is DrillKind.FAILBACK
     rewind = Rewind.FOLLOW if back else Rewind.NEVER
     options = plan_options(session.config, rewind=rewind, group=session.chosen)
-    plan = plan_snapshot(snapshot or take_snapshot(session.flow), options, session.files)
-    session.plan = plan
+    session.snapshot = snapshot or take_snapshot(session.flow)
+    plan = session.plan = plan_snapshot(session.snapshot, options, session.files)
     return plan
 
 
@@ -102,6 +103,15 @@ def refused_rows(plan: Plan) -> list[str]:
     ]
     more = len(rows) - _NAMED
     return [*found, *([f"and {more:,} more rows that are not applied"] if more > 0 else [])]
+
+
+def applied_offsets(plan: Plan) -> dict[tuple[str, str, int], int]:
+    """Return the offsets that a plan commits or finds right, by group, topic and partition."""
+    return {
+        (row.group, row.topic, row.partition): row.proposed
+        for row in plan.rows
+        if row.proposed is not None and row.action is not Action.SKIP
+    }
 
 
 def _sum_effect(plan: Plan) -> str:
@@ -163,6 +173,8 @@ def run_content(session: Session) -> PhaseResult:
 
 def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
     phase = DrillPhase.VERIFY if session.drill.record(DrillPhase.VERIFY).began_ms else None
+    if session.snapshot is None:
+        session.snapshot = take_snapshot(session.flow, planned_offsets(plan))
     report = verify_content(
         session.flow,
         group=lambda _: True,
@@ -170,7 +182,10 @@ def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
         sample=_RANGES,
         timeout=_CONTENT_S,
         progress=lambda text: session.show(phase or DrillPhase.CONTENT, text),
+        snapshot=session.snapshot,
     )
+    if not limit:
+        session.compared = report.verification
     totals, records = report.verification.positions, report.verification.records
     compared = totals.same + totals.rereads + totals.different + records.same + records.different
     different = totals.different + records.different
@@ -230,6 +245,7 @@ def run_apply(session: Session) -> PhaseResult:
         session.intend(intended)
         apply_plan(session.config, plan, session.files, session.may)
         session.settle(intended, ChangeStatus.MADE)
+    session.applied = applied_offsets(plan)
     kept = sum(row.action is Action.KEEP for row in plan.rows)
     done = f"{counted(len(plan.changes), 'offset')} committed, {kept:,} were right already"
     return PhaseResult(f"{done}: {_sum_effect(plan)}", tuple(refused))
@@ -248,6 +264,7 @@ def find_unapplied(plan: Plan) -> list[str]:
 def run_verify(session: Session) -> PhaseResult:
     """Read the committed offsets back, and compare the next record of every group."""
     plan = make_plan(session)
+    session.applied = applied_offsets(plan)
     wrong = find_unapplied(plan)
     if wrong:
         return failed("committed offsets differ from the planned ones", *wrong)

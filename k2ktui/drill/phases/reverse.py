@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.config.reverse import ReversedFile, reverse_file
 from k2ktui.drill.files import reverse_path, split_files
 from k2ktui.drill.release import run_release
@@ -45,6 +46,19 @@ def run_reverse(session: Session) -> PhaseResult:
         finding = f"{name} exists with other contents and was kept; compare k2ktui config reverse"
         return PhaseResult("no file was written", (finding,), PhaseStatus.SKIPPED)
     return PhaseResult(f"{name} is written and valid; {notes}")
+
+
+def find_reverse(session: Session) -> PipelineConfig | None:
+    """Return the pipeline for the way back, if its file is there and valid."""
+    if session.drill.kind is DrillKind.FAILBACK:
+        return session.forward.config
+    if session.flow.pipeline is None or not session.files:
+        return None
+    path = reverse_path(session.files)
+    try:
+        return load_checked((str(path),)).config if path.exists() else None
+    except K2kError:
+        return None
 
 
 def write_reverse(path: Path, found: ReversedFile) -> bool:

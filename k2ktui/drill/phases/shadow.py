@@ -21,11 +21,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from k2ktui.drill.phases.client_reads import make_reads
 from k2ktui.drill.phases.moves import make_plan, planned_sources
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.applying import OffsetWrite, WriteOutcome
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
 from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_facts import GroupReads
 from k2ktui.engine.drill_steps import find_change
 from k2ktui.engine.plan import PlanRow
 from k2ktui.engine.state import SourcePartition
@@ -192,15 +194,22 @@ def _consume(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
     for each in rows:
         by_group[each.row.group].append(each)
     problems: list[str] = []
+    seen: list[GroupReads] = []
     done = 0
     with ThreadPoolExecutor(_CONSUMERS) as pool:
         reads = pool.map(lambda name: _read_group(session, name, by_group[name]), by_group)
         for group, found in zip(by_group, reads, strict=True):
             compared, different = _compare(session, by_group[group], found)
             problems += different
+            seen += [
+                make_reads(session, each.row, each.source, each.offset, records)
+                for each in by_group[group]
+                if (records := found.get((each.row.topic, each.row.partition), []))
+            ]
             _keep_result(session, group, compared, len(different))
             done += 1
             session.show(DrillPhase.SHADOW, f"{done:,} of {len(by_group):,} shadow groups read")
+    session.reads = tuple(seen)
     return problems
 
 

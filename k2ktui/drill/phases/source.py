@@ -202,15 +202,22 @@ def run_drain(session: Session) -> PhaseResult:
     written = find_written(session, ends)
     if written:
         return failed(written, "Fence the producers again: resume the drill with --from-fence.")
-    _record_loss(session, ends, age=0.0)
+    _record_loss(session, ends, age=0.0, size=0)
     count = counted(len(ends), "partition")
     return PhaseResult(f"position, last stable offset and high watermark are the same on {count}")
 
 
-def _record_loss(session: Session, ends: list[SourceLogEnd], age: float | None = None) -> None:
+def _record_loss(
+    session: Session,
+    ends: list[SourceLogEnd],
+    age: float | None = None,
+    size: int | None = None,
+) -> None:
     lag = sum(each.lag for each in ends)
     session.change_drill(
-        lambda drill: replace(drill, figures=replace(drill.figures, rpo_records=lag, rpo_s=age))
+        lambda drill: replace(
+            drill, figures=replace(drill.figures, rpo_records=lag, rpo_bytes=size, rpo_s=age)
+        )
     )
 
 
@@ -219,13 +226,14 @@ def measure_loss(session: Session) -> str:
     logs = SourceLogs(session)
     try:
         ends = logs.read()
-        age = logs.oldest_age_s(ends)
+        age, size = logs.oldest_age_s(ends), logs.count_bytes(ends)
     finally:
         logs.close()
-    _record_loss(session, ends, age)
+    _record_loss(session, ends, age, size)
     lag = sum(each.lag for each in ends)
+    known = f", {size:,} bytes" if lag and size is not None else ""
     oldest = f", the oldest {duration(age)} old" if lag and age is not None else ""
-    return f"{counted(lag, 'record')} not copied{oldest}"
+    return f"{counted(lag, 'record')} not copied{known}{oldest}"
 
 
 def run_stop_consumers(session: Session) -> PhaseResult:

@@ -11,12 +11,13 @@ from time import time
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.logs import SourceLogs, name_partitions
-from k2ktui.drill.phases.moves import find_unapplied, make_plan
+from k2ktui.drill.phases.client_reads import find_reads
+from k2ktui.drill.phases.moves import applied_offsets, find_unapplied, make_plan
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_phase, find_change
+from k2ktui.engine.drill_steps import describe_phase, find_change, put_change
 from k2ktui.engine.groups import GroupView
 from k2ktui.engine.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
@@ -64,10 +65,14 @@ def run_fence_replicator(session: Session) -> PhaseResult:
     try:
         fencer.take_over(0)
         term = fencer.run.term
+        made = replace(change, after=dump_fenced(term, fencer.read_states()))
     finally:
-        fencer.close()
-    if change.status is not ChangeStatus.MADE:
-        session.settle(replace(change, after=json.dumps({"term": term})), ChangeStatus.MADE)
+        # Nothing was written with these epochs: they stay as they were read.
+        fencer.close(fence=False)
+    if change.status is ChangeStatus.MADE:
+        session.change_drill(lambda drill: put_change(drill, made))
+    else:
+        session.settle(made, ChangeStatus.MADE)
     return PhaseResult(f"no driver of an earlier term than {term} can write any more")
 
 
@@ -122,6 +127,20 @@ def _read_copy_ends(session: Session) -> dict[Partition, int]:
         for number in range(topic.partitions)
     ]
     return session.target.offsets(where, OffsetSpec.latest())
+
+
+def dump_fenced(term: int, states: Mapping[str, tuple[int, int]]) -> str:
+    """Return the term and the producer ids and epochs that fence a pipeline, as JSON."""
+    return json.dumps({"term": term, "fenced": states})
+
+
+def read_fenced(drill: Drill) -> dict[str, tuple[int, int]] | None:
+    """Return producer id and epoch by transactional id, as a drill left them; None before it."""
+    change = find_change(drill, ChangeKind.EPOCHS)
+    if change is None or change.status is not ChangeStatus.MADE:
+        return None
+    states = json.loads(change.after).get("fenced")
+    return states and {name: (int(id_), int(epoch)) for name, (id_, epoch) in states.items()}
 
 
 def _stop_own_job(session: Session) -> None:
@@ -179,6 +198,8 @@ def run_open_target(session: Session) -> PhaseResult:
     """Prove once more that nothing has moved, and declare the target open."""
     if session.drill.figures.opened_ms is None:
         moved = _find_moved(session)
+        logs = session.snapshot.logs if session.snapshot is not None else {}
+        ends = {at: log.end for at, log in logs.items()}
         if moved:
             return failed("the target cannot be opened yet", *moved)
         session.confirm(
@@ -186,6 +207,7 @@ def run_open_target(session: Session) -> PhaseResult:
             describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence),
         )
         now = int(time() * 1000)
+        session.cut_over_ends = ends
         session.change_drill(
             lambda drill: replace(drill, figures=replace(drill.figures, opened_ms=now))
         )
@@ -222,6 +244,7 @@ def run_watch_clients(session: Session) -> PhaseResult:
     for row in plan.rows:
         if row.proposed is not None:
             applied[row.group].append(row)
+    session.applied = session.applied or applied_offsets(plan)
     expected = {each.group for each in session.drill.groups if each.was_active} & applied.keys()
     reader = TargetClusterReader(session.config)
     watched: dict[str, GroupResult] = {}
@@ -243,6 +266,7 @@ def run_watch_clients(session: Session) -> PhaseResult:
         live = f"{started:,} of {len(expected):,} groups read on the target"
     finally:
         reader.close()
+    session.reads = find_reads(session, plan)
     findings = [
         f"{safe_text(name)}: {watched[name].note}"
         for name in sorted(watched)
