@@ -15,12 +15,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+from confluent_kafka import KafkaException
 
 from bench.clusters import create_topic, end_offsets, make_class_archives, running, wait_for
 from bench.drill_runbook import Runbook, compare, report_runbook
@@ -31,6 +33,10 @@ from bench.sections import put_section
 REHEARSE_TARGET_S, PLANNED_TARGET_S = 60.0, 30.0
 _SAMPLED = 100
 _WAIT_S = 600.0
+_TIMES = (
+    "Times are those of the drill's report; *of the tool* leaves out waiting for people, "
+    "applications and the proof of the fence."
+)
 _REPORT = re.compile(r"k2ktui drill report (\S+) -f (\S+)")
 _RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTS = ("rehearse", "planned", "runbook")
@@ -92,14 +98,18 @@ def rehearse(groups: int, partitions: int, records: int) -> Measured:
         pipeline = _start("start", "-f", file)
         try:
             wanted = records // TRANSACTIONS * TRANSACTIONS
-            wait_for(
-                lambda: min(end_offsets(target, TOPIC, partitions)) >= wanted,
-                "everything is copied",
-                _WAIT_S,
-            )
+            copied = partial(_is_copied, target, partitions, wanted)
+            wait_for(copied, "everything is copied", _WAIT_S)
             return read_report(k2ktui_json("drill", "rehearse", "-f", file))
         finally:
             _stop(pipeline)
+
+
+def _is_copied(target: str, partitions: int, records: int) -> bool:
+    try:
+        return min(end_offsets(target, TOPIC, partitions)) >= records
+    except KafkaException:
+        return False  # the topic is not there yet
 
 
 def switch_demo_over() -> tuple[Measured, Measured]:
@@ -145,42 +155,49 @@ def _stop(process: subprocess.Popen[Any]) -> None:
         process.wait(30)
 
 
-def report(
-    rehearsal: Measured | None,
-    demo: tuple[Measured, Measured] | None,
-    runbook: Sequence[Runbook] | None,
-    options: argparse.Namespace,
-) -> str:
-    """Return the section of RESULTS.md."""
+def report_rehearsal(measured: Measured, groups: int, partitions: int, records: int) -> str:
+    """Return the section of RESULTS.md about the rehearsal."""
     lines = [
-        "## Drills\n",
-        "Written by `python -m bench.drill --keep`. Times are those of the drills' reports; *of "
-        "the tool* leaves out waiting for people, applications and the proof of the fence.\n",
+        f"## Drill: rehearsal of {groups:,} groups of {partitions} partitions\n",
+        f"Written by `python -m bench.drill --keep`. {_TIMES} {records:,} records a partition; the "
+        f"pipeline runs; shadow groups of {min(_SAMPLED, groups)} groups read {partitions} "
+        "partitions each.\n",
+        *_phases(measured, REHEARSE_TARGET_S),
     ]
-    if rehearsal is not None:
-        sampled = min(_SAMPLED, options.groups)
-        lines += [
-            f"### Rehearsal of {options.groups:,} groups of {options.partitions} partitions\n",
-            f"{options.records:,} records a partition; the pipeline runs; shadow groups of "
-            f"{sampled} groups read {options.partitions} partitions each.\n",
-            *_phases(rehearsal, REHEARSE_TARGET_S),
-        ]
-    if demo is not None:
-        lines += ["### The demo: rehearsal\n", *_phases(demo[0], None)]
-        lines += ["### The demo: planned switchover\n", *_phases(demo[1], PLANNED_TARGET_S)]
-        lines += [f"- {line}" for line in demo[1].summary] + [""]
-    if runbook is not None:
-        lines += report_runbook(runbook)
+    return _end(lines)
+
+
+def report_demo(rehearsal: Measured, switchover: Measured) -> str:
+    """Return the section of RESULTS.md about the demo."""
+    lines = [
+        "## Drill: planned switchover of the demo\n",
+        f"Written by `python -m bench.drill --keep`. {_TIMES} The rehearsal before it needed "
+        f"{rehearsal.tool_s:.1f} s of the tool.\n",
+        *_phases(switchover, PLANNED_TARGET_S),
+        *(f"- {line}" for line in switchover.summary),
+        "",
+    ]
+    return _end(lines)
+
+
+def report_ways(ways: Sequence[Runbook]) -> str:
+    """Return the section of RESULTS.md about the runbook."""
+    return _end(report_runbook(ways))
+
+
+def _end(lines: Sequence[str]) -> str:
     machine, busy = describe(), psutil.getloadavg()[2]
-    lines.append(
+    end = (
         f"{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}; load average of the last 15 "
         f"minutes {busy:.1f}."
     )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, end]) + "\n"
 
 
 def _phases(measured: Measured, target_s: float | None) -> list[str]:
-    rows = [f"| {name} | {took:.1f} | {tool:.1f} |" for name, (took, tool) in _timed(measured)]
+    rows = [
+        f"| {name} | {took:.1f} | {tool:.1f} |" for name, (took, tool) in measured.phases.items()
+    ]
     total = sum(took for took, _ in measured.phases.values())
     rto = "" if measured.rto_s is None else f"; first record read after {measured.rto_s:.1f} s"
     wanted = "" if target_s is None else f" (target ≤ {target_s:g})"
@@ -191,10 +208,6 @@ def _phases(measured: Measured, target_s: float | None) -> list[str]:
         f"| all{wanted} | {total:.1f} | {measured.tool_s:.1f} |",
         f"\nRTO: {measured.tool_s:.1f} s of the tool{rto}.\n",
     ]
-
-
-def _timed(measured: Measured) -> Sequence[tuple[str, tuple[float, float]]]:
-    return list(measured.phases.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -210,18 +223,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_class_archives()
     parts = options.only or PARTS
 
-    def when(part: str, measure: Callable[[], Any]) -> Any:
-        return measure() if part in parts else None
-
-    text = report(
-        when("rehearse", lambda: rehearse(options.groups, options.partitions, options.records)),
-        when("planned", switch_demo_over),
-        when("runbook", lambda: compare(options.runbook_records)),
-        options,
-    )
-    print(text)
-    if options.keep:
-        put_section(_RESULTS, "bench.drill", text)
+    found: dict[str, str] = {}
+    if "rehearse" in parts:
+        scope = options.groups, options.partitions, options.records
+        found["rehearse"] = report_rehearsal(rehearse(*scope), *scope)
+    if "planned" in parts:
+        found["planned"] = report_demo(*switch_demo_over())
+    if "runbook" in parts:
+        found["runbook"] = report_ways(compare(options.runbook_records))
+    for part, text in found.items():
+        print(text)
+        if options.keep:
+            put_section(_RESULTS, f"bench.drill.{part}", text)
 
 
 if __name__ == "__main__":

@@ -178,8 +178,9 @@ def _drill(file: Path) -> dict[str, float]:
 def report_runbook(ways: Sequence[Runbook]) -> list[str]:
     """Return the part of the section."""
     lines = [
-        "### A planned move: a runbook, and a drill, on the same data\n",
-        "Records of 100 bytes in 4 partitions, copied by both at the same time; the producers and "
+        "## A planned move: a runbook, and a drill, on the same data\n",
+        "Written by `python -m bench.drill --keep`. Records of 100 bytes in 4 partitions, copied "
+        "by both at the same time; the producers and "
         f"the groups have stopped. MirrorMaker 2 writes checkpoints and commits groups every "
         f"{_INTERVAL_S:g} seconds instead of every 60. The runbook compares nothing and fences "
         f"nothing; the drill proves the fence for {_FROZEN_S} s, compares the next record of each "

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 
-from bench.drill import read_report, report
+from bench.drill import read_report, report_demo, report_rehearsal, report_ways
 from bench.drill_runbook import DRILL, RUNBOOK, Runbook
 from bench.failover import LAGS, Found
 from k2ktui.engine.drill import DrillFigures
@@ -30,9 +29,10 @@ def test_the_report_has_times_by_phase_and_both_ways() -> None:
         Runbook(name, {"step": 2.0}, tuple(Found(lag, name, lag, 7, 0) for lag in LAGS))
         for name in (RUNBOOK, DRILL)
     ]
-    options = argparse.Namespace(groups=1_000, partitions=10, records=3_000)
-    text = report(rehearsal, (rehearsal, planned), ways, options)
+    text = report_demo(rehearsal, planned)
     assert "| drain | 1.5 | 0.5 |" in text and "| all (target ≤ 30) | 18.0 | 17.0 |" in text
     assert "first record read after 20.0 s" in text
+    assert "1,000 groups of 10 partitions" in report_rehearsal(rehearsal, 1_000, 10, 3_000)
+    text = report_ways(ways)
     assert f"| 100,000 | {DRILL} | 100,000 | 7 | 0 |" in text
     assert text.count(f"| {RUNBOOK} | 2.0 | step 2.0 |") == 1

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
-from k2ktui.drill.phases.moves import applied_offsets, find_unapplied, make_plan
+from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
@@ -244,7 +244,14 @@ def run_watch_clients(session: Session) -> PhaseResult:
     for row in plan.rows:
         if row.proposed is not None:
             applied[row.group].append(row)
-    session.applied = session.applied or applied_offsets(plan)
+    if session.applied is None:
+        # Another process applied them; groups that are active already are not planned again.
+        session.applied = {
+            (row.group, row.topic, row.partition): row.proposed
+            for rows in applied.values()
+            for row in rows
+            if row.proposed is not None
+        }
     expected = {each.group for each in session.drill.groups if each.was_active} & applied.keys()
     reader = TargetClusterReader(session.config)
     watched: dict[str, GroupResult] = {}
