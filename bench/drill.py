@@ -37,7 +37,7 @@ _TIMES = (
     "Times are those of the drill's report; *of the tool* leaves out waiting for people, "
     "applications and the proof of the fence."
 )
-_REPORT = re.compile(r"k2ktui drill report (\S+) -f (\S+)")
+_REPORT = re.compile(r"on the target: k2ktui drill report (\S+) -f (\S+)")
 _RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTS = ("rehearse", "planned", "runbook")
 
