@@ -101,7 +101,9 @@ def test_a_second_operator_watches_takes_over_and_aborts(
         second.sees("changes nothing from then on")
         agree(second, name)
         second.sees("It runs here: H holds it.", timeout=PATIENCE)
-        first.sees("another operator has taken over drill", "You watch; O takes it over.", timeout=PATIENCE)
+        first.sees(
+            "another operator has taken over drill", "You watch; O takes it over.", timeout=PATIENCE
+        )
         goes_on_to(second, name, "type apply to confirm")
         second.press("Escape")
         second.sees("apply was not confirmed", "No operator acts on it", timeout=PATIENCE)

@@ -22,7 +22,15 @@ from k2ktui.log.record import KafkaRecord
 from k2ktui.runtime.node import KafkaNode
 from tests.support.batches import writers
 from tests.support.copied import Copied
-from tests.support.kafka import Out, create_topic, open_transaction, produce, unique_name
+from tests.support.kafka import (
+    Out,
+    create_topic,
+    end_offsets,
+    eventually,
+    open_transaction,
+    produce,
+    unique_name,
+)
 
 BOTH = {"features": {"autoCreateControlTopics": "enabled", "bidirectionalReplication": "enabled"}}
 
@@ -47,6 +55,8 @@ def test_the_tail_is_what_applications_wrote_and_nothing_has_copied(
     others = writers(source, topic)
     back = open_transaction(source, topic, [Out(b"from the other side", b"y", 0)])
     back.commit_transaction(30)
+    # A commit is answered before its marker is written.
+    eventually(lambda: end_offsets(source, topic, "read_committed")[0] == 13, "markers are written")
     produce(source, topic, [Out(b"late", b"last\x1b", 0, timestamp=9000)])
     (number,) = writers(source, topic) - others
     create_topic(source, copied.commits, 1, {"cleanup.policy": "compact"})
