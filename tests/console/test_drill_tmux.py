@@ -50,7 +50,7 @@ def agree(tmux: Tmux, typed: str) -> None:
     tmux.press("Tab", "Space")
 
 
-def goes_on_to(tmux: Tmux, name: str, *texts: str) -> None:
+def continue_to(tmux: Tmux, name: str, *texts: str) -> None:
     """Accept whatever stops the drill, as no pipeline runs here, until the texts are shown."""
 
     def found() -> bool:
@@ -65,7 +65,7 @@ def goes_on_to(tmux: Tmux, name: str, *texts: str) -> None:
 
 
 def begin(tmux: Tmux, pair: Pair) -> None:
-    """Begin a planned switchover, and go on until it waits for the producers."""
+    """Begin a planned switchover, and continue until it waits for the producers."""
     name = pair.copied.name
     tmux.sees("No drill yet. N starts one; a rehearsal touches no application.")
     tmux.press("N")
@@ -74,7 +74,7 @@ def begin(tmux: Tmux, pair: Pair) -> None:
     tmux.sees("12 phases: preflight", "You confirm each of these", "k2ktui drill planned")
     agree(tmux, name)
     tmux.sees("preflight failed: stopped by", "or accept D07, D08 with A", timeout=PATIENCE)
-    goes_on_to(tmux, name, "Now, fence-producers: Waits until you have stopped", "s of 30 s")
+    continue_to(tmux, name, "Now, fence-producers: Waits until you have stopped", "s of 30 s")
     # Nothing is hidden: the whole checklist, the figures, who acts, and the way back.
     tmux.sees("RTO so far", "RPO 0 records", "It runs here: H holds it.", "12 report")
     tmux.sees("You can still go back: X aborts.")
@@ -104,7 +104,7 @@ def test_a_second_operator_watches_takes_over_and_aborts(
         first.sees(
             "another operator has taken over drill", "You watch; O takes it over.", timeout=PATIENCE
         )
-        goes_on_to(second, name, "type apply to confirm")
+        continue_to(second, name, "type apply to confirm")
         second.press("Escape")
         second.sees("apply was not confirmed", "No operator acts on it", timeout=PATIENCE)
         second.press("X")
@@ -132,9 +132,9 @@ def test_a_source_that_is_killed_turns_a_planned_drill_into_a_disaster_drill(
         tmux.sees("records that were not copied are lost", "--as disaster")
         agree(tmux, name)
         for phase in (DrillPhase.SOURCE_LOST, DrillPhase.FENCE_REPLICATOR, DrillPhase.APPLY):
-            goes_on_to(tmux, name, f"type {phase} to confirm", "You can still go back afterwards")
+            continue_to(tmux, name, f"type {phase} to confirm", "You can still go back afterwards")
             agree(tmux, str(phase))
-        goes_on_to(tmux, name, "type open-target to confirm", "This is the point of no return.")
+        continue_to(tmux, name, "type open-target to confirm", "This is the point of no return.")
         agree(tmux, str(DrillPhase.OPEN_TARGET))
         tmux.sees("You cannot go back: the target is open.", "watch-clients", timeout=PATIENCE)
         tmux.press("H")
