@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.support import commands
 from tests.support.commands import run_command
+from tests.support.kafka import eventually
 
 
 @pytest.mark.parametrize(
@@ -41,19 +45,52 @@ def test_what_python_reads_at_its_start_is_respected() -> None:
     assert "import time:" in timed.stderr and not plain.stderr
 
 
-def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        file = tmp_path / "pipeline.yaml"
-        file.write_text(
-            f"""name: p
-source: {{kafka: {{common: {{bootstrap.servers: "{address}"}}}}}}
-target: {{kafka: {{common: {{bootstrap.servers: "{address}"}}}}}}
+def hanging(tmp_path: Path) -> list[str]:
+    """Return a command that does not end."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        """name: p
+source: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}
+target: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}
 replication:
-  - source: {{topic: [t]}}
-  - sink: {{topic: source, partition: source}}
+  - source: {topic: [t]}
+  - sink: {topic: source, partition: source}
 """
-        )
-        with pytest.raises(subprocess.TimeoutExpired):
-            run_command(["watch", "-f", str(file)], os.environ, 1)
+    )
+    return ["watch", "-f", str(file)]
+
+
+def in_directory(directory: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd() == str(directory) and process.pid != os.getpid():
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_command_that_hangs_is_killed(
+    started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the server is not started yet: the limit is of the command alone."""
+    if not started:
+        monkeypatch.setattr(commands, "_server", cache(commands._Server))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_command(hanging(tmp_path), os.environ, 1)
     assert run_command(["--version"], os.environ, 60).returncode == 0
+    eventually(lambda: not in_directory(tmp_path), "the command has ended")
+
+
+def test_a_command_ends_with_the_process_that_waits_for_it(tmp_path: Path) -> None:
+    arguments = hanging(tmp_path)
+    program = (
+        "import os\nfrom tests.support.commands import run_command\n"
+        f"os.chdir({str(tmp_path)!r})\nrun_command({arguments!r}, os.environ, 60)"
+    )
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", program], cwd=root) as waiting:
+        eventually(lambda: len(in_directory(tmp_path)) == 2, "both run")
+        waiting.kill()
+    eventually(lambda: not in_directory(tmp_path), "the command has ended")

@@ -6,6 +6,8 @@ than most commands, are started once. :mod:`tests.support.cli` is the other end.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -16,11 +18,13 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from typing import Any, NoReturn
 
 import k2ktui.cli
 
 _REPLY, _OUT, _ERR = range(3)
+_PDEATHSIG = 1
 
 
 def serve(channel: socket.socket) -> dict[str, Any]:
@@ -44,13 +48,17 @@ def serve(channel: socket.socket) -> dict[str, Any]:
 
 
 def _await_command(files: list[int]) -> dict[str, Any]:
-    """Fork the command, and send its process id and, at its end, its exit code."""
+    """Fork the command, and send its process id and, at its end, its exit code.
+
+    The command ends with this process, and this process when the other end no longer waits.
+    """
     reply = socket.socket(fileno=files[_REPLY])
     with reply.makefile("rb") as lines:
         request: dict[str, Any] = json.loads(lines.readline())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
         reply.close()
         for number, file in ((1, files[_OUT]), (2, files[_ERR])):
             os.dup2(file, number)
@@ -58,9 +66,18 @@ def _await_command(files: list[int]) -> dict[str, Any]:
         return request
     for file in files[1:]:
         os.close(file)
-    reply.sendall(b"%d\n" % pid)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    reply.sendall(b"%d\n" % code)
+    threading.Thread(target=_end_with, args=[reply], daemon=True).start()
+    with contextlib.suppress(OSError):
+        reply.sendall(b"%d\n" % pid)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        reply.sendall(b"%d\n" % code)
+    os._exit(0)
+
+
+def _end_with(reply: socket.socket) -> None:
+    """End this process when the other end is gone; it sends nothing more."""
+    with contextlib.suppress(OSError):
+        reply.recv(1)
     os._exit(0)
 
 
