@@ -1,12 +1,15 @@
-"""Clusters that drills of a lost source need."""
+"""Clusters that drills of a lost source need; drills that wait less between two readings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from k2ktui.drill import runner
+from k2ktui.drill.checks.context import CheckLimits
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import START_S
 
@@ -17,3 +20,9 @@ def lost(tmp_path: Path) -> Iterator[KafkaNode]:
     node = KafkaNode("lost", tmp_path / "lost").start(START_S)
     yield node
     node.close()
+
+
+@pytest.fixture(autouse=True)
+def brief_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks of whole drills compare readings that are not five seconds apart."""
+    monkeypatch.setattr(runner, "CheckLimits", partial(CheckLimits, sample_s=0.2))
