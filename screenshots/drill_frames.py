@@ -18,6 +18,9 @@ from k2ktui.engine.drill_steps import describe_phase
 from k2ktui.engine.journal import DrillKey
 from k2ktui.engine.journal_format import read_state_value, state_value
 
+# In the JSON of a change, which is a text in the JSON of the drill.
+_DIRECTORY = re.compile(rb'(\\"cwd\\": \\")[^"\\]*')
+
 # Phases at whose last record before their end a frame is drawn, and whether it asks.
 MOMENTS = (
     (DrillPhase.PREFLIGHT, False),
@@ -57,6 +60,7 @@ def keep(polled: Path, kept: Path, who: str) -> None:
             value = state_value(replace(each, session=""))
             value = value.replace(here, b"").replace(last.started_by.encode(), who.encode())
             value = re.sub(rb"\b%s\b" % re.escape(host.encode()), who_host.encode(), value)
+            value = _DIRECTORY.sub(rb"\1/srv/k2ktui", value)  # of the job that was stopped
             file.write(each.id.encode() + b" " + value + b"\n")
 
 
