@@ -195,9 +195,9 @@ def test_columns_and_single_records_agree(
     write_payload_ids(buffer, starts, found, np.array(new, np.int64))
     ids = dict(zip(found.rows.tolist(), new, strict=True))
     expected = b"".join(
-        rewrite_schema_ids(VALUE, each, (), dict.fromkeys(find_schema_ids(VALUE, each), ids[row]))[
-            0
-        ]
+        rewrite_schema_ids(
+            VALUE, each, (), dict.fromkeys(find_schema_ids(VALUE, each), ids.get(row, 0))
+        )[0]
         or b""
         for row, each in enumerate(payloads)
     )
