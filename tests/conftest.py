@@ -21,6 +21,7 @@ from tests.support.brokers import Brokers
 from tests.support.examples import examples
 from tests.support.kafka import START_S
 from tests.support.long import is_long
+from tests.support.registries import Registries, start_registries
 from tests.support.secure import SecureNode, start_secure_node
 
 # A loaded machine fails no test: timings belong to bench/.
@@ -140,6 +141,20 @@ def brokers(class_archives: None, tmp_path_factory: pytest.TempPathFactory) -> I
     started = Brokers(tmp_path_factory.mktemp, _TEST_PROPERTIES)
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def running_registries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registries]:
+    """Schema registries of the source and of the target, whose ids disagree."""
+    started = start_registries(tmp_path_factory.mktemp("registries"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def registries(running_registries: Registries) -> Registries:
+    """Both schema registries, running whatever an earlier test did to them."""
+    return running_registries.start()
 
 
 @pytest.fixture

