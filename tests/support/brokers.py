@@ -15,6 +15,7 @@ from typing import Self
 
 from confluent_kafka import (
     ElectionType,
+    KafkaError,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -26,7 +27,7 @@ from k2ktui.runtime import storage
 from k2ktui.runtime.artifacts import KAFKA_VERSION, Classpath, Progress
 from k2ktui.runtime.java import Java
 from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode, broker_archive
-from tests.support.kafka import START_S, TIMEOUT, admin, client, eventually
+from tests.support.kafka import START_S, TIMEOUT, admin, client, create_topic, eventually
 from tests.support.zookeeper import JVM, ZooKeeper, kafka_jars
 
 
@@ -222,6 +223,7 @@ class TwoBrokers:
         }
         chosen = KINDS[kind]
         self._admin: AdminClient | None = None
+        self._needs_both = ""
         self.name = name
         first, second = (
             {**replicated, **({"broker.rack": rack} if rack else {})} for rack in racks
@@ -287,9 +289,30 @@ class TwoBrokers:
         return True
 
     def stop_second(self) -> None:
-        """Stop the second broker, and wait until the controller knows."""
+        """Stop the second broker, and wait until the first one acts alone.
+
+        The first applies the new in-sync replicas a moment after the second has gone from the
+        metadata. What it appends in between, transaction markers as well, waits up to 30 s for the
+        second: the partitions of a transaction all wait for the one with too few replicas.
+        """
+        if not self._needs_both:
+            config = {"min.insync.replicas": "2"}
+            self._needs_both = create_topic(self, replicas=[[1, 2]], config=config)
+        eventually(lambda: self._write_to_both() is None, f"{self.name} has both replicas in sync")
         self.second.kill()
         eventually(lambda: self.alive() == {1}, f"{self.name}-2 is gone")
+        refused = KafkaError.NOT_ENOUGH_REPLICAS
+        eventually(lambda: self._write_to_both() == refused, f"{self.name}-1 acts alone")
+
+    def _write_to_both(self) -> int | None:
+        """Write a record that both brokers must have, and return the error's code."""
+        errors: list[KafkaError | None] = []
+        settings = client(self.first, acks="all", retries=0, request_timeout_ms=1000)
+        producer = Producer(settings | {"log_level": 0})
+        producer.produce(self._needs_both, b"", on_delivery=lambda e, _: errors.append(e))
+        producer.flush(TIMEOUT)
+        (error,) = errors
+        return error.code() if error else None
 
     def kill(self) -> None:
         """Stop both; ``start`` starts them again."""

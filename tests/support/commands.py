@@ -19,13 +19,15 @@ _ROOT = Path(__file__).parents[2]
 _START_S = 120.0  # for the server's start, on a machine that is busy with other things too
 # Python reads these when it starts, and a module of the program when it is imported.
 _AT_START = ("K2KTUI_CRASH", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")
+# Without what a test sets: some find the processes that they left, and kill them, by a variable.
+_ENVIRONMENT = dict(os.environ)
 
 
 class _Server:
     """The process that commands are forked from; it ends with this one."""
 
     def __init__(self) -> None:
-        self.variables = _at_start(os.environ)
+        self.variables = _at_start(_ENVIRONMENT)
         self._lock = threading.Lock()
         self._channel, other = socket.socketpair()
         with other:
@@ -35,7 +37,7 @@ class _Server:
                 pass_fds=[other.fileno()],
                 cwd=_ROOT,
                 # A process that forks has no threads.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                env={**_ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"},
             )
 
     def run(self, request: Mapping[str, Any], out: IO[bytes], err: IO[bytes], limit: float) -> int:
