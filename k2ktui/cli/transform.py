@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -15,13 +13,8 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import print_table
 from k2ktui.log.record import KafkaRecord
 from k2ktui.present.columns import Column, text_column
-from k2ktui.replication.transform_preview import (
-    Preview,
-    PreviewOutcome,
-    infer_schema,
-    mask_preview,
-    preview_transform,
-)
+from k2ktui.replication.preview_records import Preview, PreviewOutcome, mask_preview, preview_json
+from k2ktui.replication.transform_preview import infer_schema, preview_transform
 from k2ktui.runtime.spark_extra import require_transform_packages
 from k2ktui.text import counted, safe_text
 
@@ -56,7 +49,7 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
     if mask:
         found = mask_preview(found)
     if as_json:
-        click.echo(json.dumps(_plain(found), indent=2))
+        click.echo(json.dumps(preview_json(found), indent=2))
         return
     if not found.rows:
         click.echo(f"{safe_text(topic)} has no records.")
@@ -120,43 +113,6 @@ def _text(data: bytes | None) -> str:
         return safe_text(data.decode(), _LONGEST)
     except UnicodeDecodeError:
         return f"{len(data)} bytes: {data[:16].hex()}"
-
-
-def _plain(found: Preview) -> dict[str, Any]:
-    return {
-        "topic": found.topic,
-        "target": found.target,
-        "transform": found.does,
-        "records": [
-            {
-                "partition": row.source.partition,
-                "offset": row.before.offset,
-                "outcome": str(row.outcome),
-                "step": row.step,
-                "before": _plain_record(row.before),
-                "after": _plain_record(row.after) if row.after is not None else None,
-            }
-            for row in found.rows
-        ],
-    }
-
-
-def _plain_record(record: KafkaRecord) -> dict[str, Any]:
-    return {
-        "key": _plain_bytes(record.key),
-        "value": _plain_bytes(record.value),
-        "headers": [[name, _plain_bytes(value)] for name, value in record.headers],
-        "timestamp": record.timestamp_ms,
-    }
-
-
-def _plain_bytes(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 _COLUMNS: tuple[Column[_Line], ...] = (

@@ -139,7 +139,13 @@ class ActionApp(ThemedApp):
         self.inform("sent to the terminal's clipboard (OSC 52); e writes a file")
 
     def action_shot(self) -> None:
-        """Save a screenshot in the working directory."""
+        """Save a screenshot in the working directory, unless contents of records are shown."""
+        if isinstance(self.screen, ConsoleScreen) and self.screen.shows_contents:
+            self.inform(
+                "No screenshot was taken: contents of records are shown.\nFix: mask them with m.",
+                error=True,
+            )
+            return
         try:
             path = self.save_screenshot(path=str(Path.cwd()))
         except OSError as error:

@@ -98,3 +98,9 @@ def _groups(groups: Collection[str] | None) -> list[str]:
 def offsets(files: Sequence[str], what: str, words: Sequence[str]) -> str:
     """Return the command for the pipeline's own positions; ``what`` is ``offsets set``, …"""
     return shlex.join(["k2ktui", *what.split(), *_files(files), *words])
+
+
+def transform_preview(files: Sequence[str], topic: str) -> str:
+    """Return the command that shows what a topic's transform does."""
+    words = ["k2ktui", "transform", "preview", *_files(files), f"--topic={safe_text(topic)}"]
+    return shlex.join([*words, "--mask"])

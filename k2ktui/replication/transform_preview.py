@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from confluent_kafka import IsolationLevel
@@ -23,6 +18,7 @@ from k2ktui.log.record import KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import Records
 from k2ktui.replication.copying.record_headers import change_headers, set_headers
 from k2ktui.replication.naming import target_name
+from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.plan import plan_steps
@@ -30,36 +26,6 @@ from k2ktui.replication.stages.rows import Transformed, join_record, join_record
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
-
-
-class PreviewOutcome(StrEnum):
-    """What happens to a record."""
-
-    COPIED = "copied"
-    LEFT_OUT = "left out"
-    SKIPPED = "skipped"
-    STOPS = "stops the partition"
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewRow:
-    """A record before and after; ``after`` is None if it is not copied, because of ``step``."""
-
-    source: SourcePartition
-    before: KafkaRecord
-    after: KafkaRecord | None
-    outcome: PreviewOutcome
-    step: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """The newest records of a topic, before and after."""
-
-    topic: str
-    target: str
-    does: str
-    rows: tuple[PreviewRow, ...]
 
 
 def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview:
@@ -204,52 +170,3 @@ def _after(
     changed = change_headers(records, header_rules(config, source.topic), source, config.name)
     made = [record_at(changed, row, TimestampType.CREATE) for row in range(len(changed))]
     return {record.offset: record for record in made}
-
-
-def mask_record(record: KafkaRecord) -> KafkaRecord:
-    """Return a record whose letters and digits are replaced, except the names of JSON fields."""
-    headers = tuple((name, _mask(value)) for name, value in record.headers)
-    return replace(record, key=_mask(record.key), value=_mask(record.value), headers=headers)
-
-
-def _mask(data: bytes | None) -> bytes | None:
-    if data is None:
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return b"?" * len(data)
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return _mask_text(text).encode()
-    if isinstance(found, (dict, list)):
-        return json.dumps(_mask_json(found), separators=(",", ":")).encode()
-    return _mask_text(text).encode()
-
-
-def _mask_json(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {key: _mask_json(value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [_mask_json(value) for value in found]
-    if found is None or isinstance(found, bool):
-        return found
-    return _mask_text(str(found))
-
-
-def _mask_text(text: str) -> str:
-    return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "9", text))
-
-
-def mask_preview(preview: Preview) -> Preview:
-    """Return a preview with masked records."""
-    rows: Sequence[PreviewRow] = [
-        replace(
-            row,
-            before=mask_record(row.before),
-            after=mask_record(row.after) if row.after is not None else None,
-        )
-        for row in preview.rows
-    ]
-    return replace(preview, rows=tuple(rows))

@@ -104,6 +104,7 @@ def spawn(
     grace: float = 0.0,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    output: int | None = None,
 ) -> ChildProcess:
     """Start ``command`` so that it ends when this process does.
 
@@ -113,6 +114,7 @@ def spawn(
         grace: seconds between SIGTERM and SIGKILL after this process exits; 0 kills immediately.
         env: its complete environment; None inherits this process's environment.
         cwd: its working directory; None inherits this process's directory.
+        output: descriptor for its standard output, in place of ``log_path``.
 
     Raises:
         Refused: the supervisor did not start.
@@ -127,8 +129,8 @@ def spawn(
                 # Isolated mode without site packages starts within a few hundredths of a second.
                 [sys.executable, "-I", "-S", str(_SUPERVISOR), *arguments, *command],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=log if output is None else output,
+                stderr=log,
                 pass_fds=(control_read, status_write),
                 start_new_session=True,  # k2ktui handles Ctrl-C and SIGHUP and ends it in order
                 env=dict(env) if env is not None else None,

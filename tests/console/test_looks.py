@@ -132,14 +132,14 @@ def test_a_theme_that_is_not_there_is_reported() -> None:
 
 def test_keys_can_be_moved(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
-    path.write_text("pause: x\nscreen.groups: g,f3\nsrot: a\nquit: nokey\n")
+    path.write_text("pause: b\nscreen.groups: g,f3\nsrot: a\nquit: nokey\n")
 
     async def flow(console: ConsoleDriver) -> None:
         assert "there is no id srot; did you mean sort?" in console.text
         assert "quit: nokey is not a key" in console.text
         await console.press("p")
         assert not console.feed.paused
-        await console.press("x", "f3")
+        await console.press("b", "f3")
         assert console.feed.paused
         assert "4 groups" in console.text
 

@@ -143,6 +143,11 @@ class ConsoleScreen(Screen[None]):
         return self.session.access.reason if action in self.CHANGES else ""
 
     @property
+    def shows_contents(self) -> bool:
+        """Whether contents of records are readable on the screen: then it is not photographed."""
+        return False
+
+    @property
     def crumb(self) -> str:
         """The screen's name in the path of open screens."""
         return ""

@@ -1,0 +1,161 @@
+"""What a preview of a transform shows: records before and after, masked or not, and as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from k2ktui.engine.state import SourcePartition
+from k2ktui.log.record import KafkaRecord
+
+
+class PreviewOutcome(StrEnum):
+    """What happens to a record."""
+
+    COPIED = "copied"
+    LEFT_OUT = "left out"
+    SKIPPED = "skipped"
+    STOPS = "stops the partition"
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """A record before and after; ``after`` is None if it is not copied, because of ``step``."""
+
+    source: SourcePartition
+    before: KafkaRecord
+    after: KafkaRecord | None
+    outcome: PreviewOutcome
+    step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The newest records of a topic, before and after."""
+
+    topic: str
+    target: str
+    does: str
+    rows: tuple[PreviewRow, ...]
+
+
+def mask_record(record: KafkaRecord) -> KafkaRecord:
+    """Return a record whose letters and digits are replaced, except the names of JSON fields."""
+    headers = tuple((name, _mask(value)) for name, value in record.headers)
+    return replace(record, key=_mask(record.key), value=_mask(record.value), headers=headers)
+
+
+def _mask(data: bytes | None) -> bytes | None:
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return b"?" * len(data)
+    try:
+        found = json.loads(text)
+        if isinstance(found, (dict, list)):
+            return json.dumps(_mask_json(found), separators=(",", ":")).encode()
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply
+        pass
+    return _mask_text(text).encode()
+
+
+def _mask_json(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {key: _mask_json(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_mask_json(value) for value in found]
+    if found is None or isinstance(found, bool):
+        return found
+    return _mask_text(str(found))
+
+
+def _mask_text(text: str) -> str:
+    return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "9", text))
+
+
+def mask_row(row: PreviewRow) -> PreviewRow:
+    """Return a row with masked records."""
+    after = mask_record(row.after) if row.after is not None else None
+    return replace(row, before=mask_record(row.before), after=after)
+
+
+def mask_preview(preview: Preview) -> Preview:
+    """Return a preview with masked records."""
+    return replace(preview, rows=tuple(mask_row(row) for row in preview.rows))
+
+
+def preview_json(found: Preview) -> dict[str, Any]:
+    """Return a preview as ``k2ktui transform preview --json`` prints it."""
+    return {
+        "topic": found.topic,
+        "target": found.target,
+        "transform": found.does,
+        "records": [
+            {
+                "partition": row.source.partition,
+                "offset": row.before.offset,
+                "outcome": str(row.outcome),
+                "step": row.step,
+                "before": _plain_record(row.before),
+                "after": _plain_record(row.after) if row.after is not None else None,
+            }
+            for row in found.rows
+        ],
+    }
+
+
+def _plain_record(record: KafkaRecord) -> dict[str, Any]:
+    return {
+        "key": _plain_bytes(record.key),
+        "value": _plain_bytes(record.value),
+        "headers": [[name, _plain_bytes(value)] for name, value in record.headers],
+        "timestamp": record.timestamp_ms,
+    }
+
+
+def _plain_bytes(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def parse_preview(text: str | bytes) -> Preview:
+    """Return the preview that a command printed with ``--json``.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not one.
+    """
+    found = json.loads(text)
+    rows = tuple(
+        PreviewRow(
+            SourcePartition(found["topic"], row["partition"]),
+            _parse_record(row["offset"], row["before"]),
+            _parse_record(row["offset"], row["after"]) if row["after"] is not None else None,
+            PreviewOutcome(row["outcome"]),
+            row["step"],
+        )
+        for row in found["records"]
+    )
+    return Preview(found["topic"], found["target"], found["transform"], rows)
+
+
+def _parse_record(offset: int, found: Mapping[str, Any]) -> KafkaRecord:
+    headers = tuple((name, _parse_bytes(value)) for name, value in found["headers"])
+    key, value = _parse_bytes(found["key"]), _parse_bytes(found["value"])
+    return KafkaRecord(offset, key, value, headers, found["timestamp"])
+
+
+def _parse_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()
