@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from k2ktui.engine.offset_intervals import FOREVER, Span
-from k2ktui.engine.opposite_copy import Commits, OppositeCopy, TailKind
+from k2ktui.engine.opposite_copy import Commits, OppositeCopy, TailKind, find_lost_end
 from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
@@ -32,6 +32,10 @@ _NOTHING: Mapping[TargetPartition, int] = {}
 _UNREAD_RETURNED = (
     "the source does not answer, and the group had not read all records there that came from the "
     "target"
+)
+_MAYBE_UNREAD = (
+    "the source does not answer, and the mapping topic does not say whether records that the group "
+    "has not read there came from the target"
 )
 
 
@@ -108,11 +112,7 @@ class _Joined:
             return self.row
         returned = self.opposite.returned
         if returned is not None:
-            topics = {at.topic for at in self.row.sources}
-            unread = any(
-                self.commits.get(at, 0) < end for at, end in returned.items() if at.topic in topics
-            )
-            return self._unmapped(_UNREAD_RETURNED) if unread else self.row
+            return self._without_opposite(returned)
         if self.opposite.replica.unusable_reason:
             return self._unmapped(f"opposite pipeline: {self.opposite.replica.unusable_reason}")
         natives = [self._native(source) for source in self.row.sources]
@@ -129,6 +129,19 @@ class _Joined:
                 f"{names} has records of this partition, and the group has no offset there"
             )
         return self._describe(offset, natives, lost, unknown, is_record=offset in found)
+
+    def _without_opposite(self, returned: Commits) -> Translation:
+        """Return the row as in one direction, if nothing unread on the source came from here."""
+        topics = {at.topic for at in self.row.sources}
+        unread = {
+            at: committed
+            for at, end in returned.items()
+            if at.topic in topics and (committed := self.commits.get(at, 0)) < end
+        }
+        if not unread:
+            return self.row
+        is_lost = all(at < find_lost_end(self.replicas[of]) for of, at in unread.items())
+        return self._unmapped(_MAYBE_UNREAD if is_lost else _UNREAD_RETURNED)
 
     def _describe(
         self,

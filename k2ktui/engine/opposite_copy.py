@@ -35,7 +35,8 @@ class OppositeCopy:
             before it could be copied.
         tail_kind: what is there.
         returned: if it cannot be read because the source is lost, the source offset per partition
-            from which a group has read everything that came from the target; None if unknown.
+            from which a group has read everything that came from the target; None if unknown
+            (``find_returned_ends``).
     """
 
     replica: Replica
@@ -63,6 +64,21 @@ class OppositeCopy:
             read += ranges.count_within((low, high), (0, committed))
             unread += ranges.count_within((low, high), (committed, FOREVER))
         return read, unread
+
+
+def find_returned_ends(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartition, int]:
+    """Return the source offset from which a group has read all that came from the target.
+
+    A mapping that the topic does not hold any more may have named such records.
+    """
+    return {at: max(each.left_out_end, find_lost_end(each)) for at, each in replicas.items()}
+
+
+def find_lost_end(replica: Replica) -> int:
+    """Return the source offset from which on no mapping is missing; 0 if none is."""
+    if replica.behind and replica.position is not None:
+        return replica.position.offset
+    return max([replica.complete_from or 0, *(end for _, end in replica.holes)])
 
 
 def find_uncopied(copies: Iterable[MappingRanges], low: int, high: int) -> list[Span]:

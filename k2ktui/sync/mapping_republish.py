@@ -11,8 +11,14 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.engine.mapping_log import MappingLog
 from k2ktui.engine.offset_intervals import Span
 from k2ktui.engine.ranges import RangeColumns, clip_columns
-from k2ktui.engine.state import Covers, MappingRange, SourcePartition, mapping_key, mapping_value
-from k2ktui.engine.state import MappingRecord as MappingRecord
+from k2ktui.engine.state import (
+    Covers,
+    MappingRange,
+    MappingRecord,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+)
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 
@@ -82,10 +88,21 @@ def _mappings(
         for at in range(0, len(columns), _RANGES_A_RECORD)
     ] or [(next(iter(track.target_ranges), ("", 0)), ())]
     for number, (target, ranges) in enumerate(parts):
-        covers = Covers(*span, number, len(parts))
         yield MappingRecord(
-            pipeline, source, *target, track.term, ranges, covers=covers, again=True
+            pipeline,
+            source,
+            *target,
+            track.term,
+            ranges,
+            covers=Covers(*span, number, len(parts)),
+            again=True,
+            left_out=() if number else _left_out(track.left_out_end, span),
         )
+
+
+def _left_out(end: int, span: Span) -> tuple[Span, ...]:
+    """Return the last offset that came from the target; a reader needs no earlier one."""
+    return ((end - 1, end),) if span[0] < end <= span[1] else ()
 
 
 def _ranges(columns: RangeColumns, rows: slice) -> tuple[MappingRange, ...]:

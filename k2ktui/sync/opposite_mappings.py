@@ -14,7 +14,7 @@ from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.offset_intervals import Span
-from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_uncopied
+from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_returned_ends, find_uncopied
 from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
@@ -36,8 +36,8 @@ _NONE_YET = (
     "the target are not considered"
 )
 _NONE_SEEN = (
-    "the source does not answer, and this pipeline has seen no record there that came from the "
-    "target: records that applications wrote on the target are not considered"
+    "the source does not answer, and this pipeline's mapping names no record there that came from "
+    "the target: records that applications wrote on the target are not considered"
 )
 _RETURNED = (
     "the source does not answer: everything on the target was on the source when a failback led "
@@ -157,11 +157,10 @@ class OppositeMappings:
             self._load_counted(replicas, logs, commits)
         if self._is_down and self._mode == "provenance" and not _has_left_out(replicas):
             self.note = _NONE_SEEN
-            return {}
-        if self._is_down and (found := self._find_returned(replicas)) is not None:
+            return _copy_without_source(wanted, replicas)
+        if self._is_down and self._has_led_back(replicas):
             self.note = _RETURNED
-            copy = OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, found)
-            return dict.fromkeys(wanted, copy)
+            return _copy_without_source(wanted, replicas)
         if self._failure:
             unusable = Replica(None, unusable_reason=self._failure)
             return {at: OppositeCopy(unusable, 0, TailKind.UNCHECKED) for at in wanted}
@@ -173,23 +172,23 @@ class OppositeMappings:
             for at in sorted(wanted)
         }
 
-    def _find_returned(self, replicas: _Replicas) -> Mapping[SourcePartition, int] | None:
-        """Return from where on a group has read all that came from the target, by the last drill.
+    def _has_led_back(self, replicas: _Replicas) -> bool:
+        """Whether the last drill was a failback to the source, and nothing was copied there since.
 
-        None if no failback has led back to the source, or a pipeline has copied there since.
+        As far as our mappings tell.
         """
         if self._mode != "provenance":
-            return None
+            return False
         try:
             drills = self._store.read().drills.values()
         except K2kError:
-            return None
+            return False
         opened = [drill for drill in drills if drill.figures.opened_ms is not None]
         last = max(opened, key=lambda drill: drill.figures.opened_ms or 0, default=None)
         ends = {SourcePartition(e.topic, e.partition): e.end for e in last.returned} if last else {}
-        if not ends or any(each.left_out_end > ends.get(at, 0) for at, each in replicas.items()):
-            return None
-        return {at: each.left_out_end for at, each in replicas.items()}
+        return bool(ends) and all(
+            each.left_out_end <= ends.get(at, 0) for at, each in replicas.items()
+        )
 
     def _load_counted(self, replicas: _Replicas, logs: _Logs, commits: Commits) -> None:
         """Load the ranges of records that may be read again."""
@@ -279,6 +278,15 @@ class OppositeMappings:
 def _has_left_out(replicas: _Replicas) -> bool:
     """Return whether our mappings name records that came from the target."""
     return any(each.left_out_end for each in replicas.values())
+
+
+def _copy_without_source(
+    wanted: Collection[TargetPartition], replicas: _Replicas
+) -> dict[TargetPartition, OppositeCopy]:
+    ends = find_returned_ends(replicas)
+    if not any(ends.values()):
+        return {}
+    return dict.fromkeys(wanted, OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, ends))
 
 
 def _judge(

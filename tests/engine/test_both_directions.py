@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.both_directions import translate_both_ways
-from k2ktui.engine.opposite_copy import OppositeCopy, TailKind
+from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_returned_ends
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis, Translation
@@ -243,3 +244,45 @@ def test_a_source_that_is_lost_again_after_a_failback() -> None:
         assert row.basis in (Basis.EXACT, Basis.END) and row.offset is not None
         found = [number for offset, number in target.records.items() if offset >= row.offset]
         assert found == unread
+
+
+@pytest.mark.parametrize("kind", ["beginning", "hole", "behind"])
+def test_a_source_that_is_lost_when_the_mapping_has_lost_what_came_from_the_target(
+    kind: str,
+) -> None:
+    """Retention has deleted the mappings that named it: a group that had read on is still exact."""
+    pair = Pair(1, 0)
+    pair.write("b", 5)
+    pair.settle()
+    pair.write("a", 5)
+    pair.settle()
+    pair.write("b", 6)
+    pair.settle()
+    (source,), (target,) = pair.sides["b"], pair.sides["a"]
+    came = [at for at, number in source.records.items() if pair.origin[number] == "a"]
+    end = source.position if kind == "behind" else max(came) + 1
+    missing: dict[str, object] = {
+        "beginning": {"complete_from": end},
+        "hole": {"holes": ((min(came), end),)},
+        "behind": {"behind": True},
+    }[kind]
+    at = SourcePartition(*source.name)
+    position = Position(source.position, 0, 0, "", 1, 0, *target.name)
+    ranges = dict(source.ranges)
+    if kind == "beginning":
+        ranges[target.name].forget(0, end)
+    replicas = {at: replace(Replica(position, ranges), **missing)}  # type: ignore[arg-type]
+    lost = OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, find_returned_ends(replicas))
+    logs, mapped = {target.name: TargetLog(0, target.end)}, 0
+    for committed in range(source.end + 1):
+        (row,) = translate_both_ways(replicas, {at: committed}, logs, {target.name: lost})
+        if row.basis is Basis.UNMAPPED:
+            continue
+        mapped += 1
+        unread = [number for offset, number in source.records.items() if offset >= committed]
+        assert row.offset is not None
+        found = {number for offset, number in target.records.items() if offset >= row.offset}
+        assert found >= set(unread), "nothing is skipped"
+    assert mapped == source.end + 1 - end, "exactly the groups past what is lost"
+    (row,) = translate_both_ways(replicas, {at: end - 1}, logs, {target.name: lost})
+    assert "mapping" in row.reason

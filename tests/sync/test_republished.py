@@ -59,10 +59,17 @@ class Topic:
     repeats: list[Entry] = field(default_factory=list)
     deleted: dict[int, int] = field(default_factory=dict)
 
-    def put(self, partition: int, source: SourcePartition, covers: Covers, *ranges: int) -> None:
+    def put(
+        self,
+        partition: int,
+        source: SourcePartition,
+        covers: Covers,
+        *ranges: int,
+        left_out: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         """Append a record with a range of one source record at each of these offsets."""
         rows = tuple(MappingRange(at, 1_000 + at, 1) for at in ranges)
-        made = MappingRecord("p", source, *LANE, 1, rows, covers=covers)
+        made = MappingRecord("p", source, *LANE, 1, rows, covers=covers, left_out=left_out)
         self.records.setdefault(partition, []).append((mapping_key(made), mapping_value(made)))
 
     def messages(self, partition: int, begin: int) -> list[Message]:
@@ -169,6 +176,16 @@ def test_a_repeat_holds_all_ranges_of_what_it_claims(topic: Topic) -> None:
     assert store.republish({A: 5}) == [A]
     assert claimed(later(topic), A) == ((5, 100),)
     assert rows(later(topic), A) == list(range(6, 100, 2))
+
+
+def test_a_repeat_says_up_to_where_records_came_from_the_target(topic: Topic) -> None:
+    """Otherwise a source that is lost later looks as if nothing had come from the target."""
+    fill(topic, 0, A, range(5))
+    topic.put(0, A, Covers(50, 60), 50, left_out=((51, 53), (54, 57)))
+    fill(topic, 0, A, range(6, 10))
+    store = loaded(topic)
+    assert store.republish({A: 5}) == [A]
+    assert later(topic)[A].left_out_end == 57
 
 
 def test_nothing_is_claimed_that_was_deleted_before_it_could_be_read_again(topic: Topic) -> None:
