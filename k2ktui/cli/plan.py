@@ -68,7 +68,6 @@ def command(
     valid_s: int,
 ) -> int:
     """Take a snapshot, plan, and print or write it; findings if a conflict stops everything."""
-    from k2ktui.engine.planning import is_stopped_by_conflict
     from k2ktui.sync.operations import create_plan
     from k2ktui.sync.plans import plan_options
 
@@ -98,7 +97,7 @@ def command(
             f"Written to {safe_text(output)}; apply it with: k2ktui apply {safe_text(output)}",
             err=True,
         )
-    return ExitCode.FINDINGS if is_stopped_by_conflict(plan) else ExitCode.OK
+    return ExitCode.FINDINGS if plan.is_stopped_by_conflict else ExitCode.OK
 
 
 def plan_csv(plan: Plan, *, to_terminal: bool) -> str:

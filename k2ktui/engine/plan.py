@@ -125,6 +125,8 @@ class Plan:
     ``files`` are the pipeline's configuration files, for the command that applies the plan.
     ``logs`` are the target partitions as they were; the plan is refused if they no longer match.
     ``commits_at`` is when the source's committed offsets were kept, if the source did not answer.
+    ``is_stopped_by_conflict`` says that nothing is committed because several pipelines map a
+    partition (``errorHandling.onMultipleTargetCommittedOffsets: fail``).
     """
 
     pipeline: Text
@@ -138,6 +140,7 @@ class Plan:
     files: Annotated[tuple[Text, ...], FailFast()] = ()
     logs: Annotated[tuple[PinnedLog, ...], FailFast()] = ()
     commits_at: Seconds | None = None
+    is_stopped_by_conflict: bool = False
 
     @property
     def digest(self) -> str:
@@ -300,6 +303,8 @@ def _head(plan: Plan) -> dict[str, Any]:
     fields = {name: getattr(plan, name) for name in Plan.__slots__ if name not in ("rows", "logs")}
     if plan.commits_at is None:
         del fields["commits_at"]
+    if not plan.is_stopped_by_conflict:
+        del fields["is_stopped_by_conflict"]
     logs = [[log.topic, log.partition, log.topic_id, log.start, log.end] for log in plan.logs]
     return {"v": VERSION, **fields, "logs": logs}
 

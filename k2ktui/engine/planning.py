@@ -24,8 +24,7 @@ from k2ktui.text import counted, duration
 
 _ITS_OWN = "the application has committed further on the target itself"
 _ON_CONFLICT = "errorHandling.onMultipleTargetCommittedOffsets"
-_STOPPED = f"{_ON_CONFLICT} is fail"
-_OTHERS_STOPPED = f"other partitions are mapped by several pipelines, and {_STOPPED}"
+_OTHERS_STOPPED = f"other partitions are mapped by several pipelines, and {_ON_CONFLICT} is fail"
 _ACTIVE = "still active on the source"
 
 
@@ -78,12 +77,8 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
         rows=tuple(rows),
         logs=pin_logs(places, snapshot.logs, snapshot.target_ids),
         commits_at=snapshot.commits_at if snapshot.source_down else None,
+        is_stopped_by_conflict=stopped,
     )
-
-
-def is_stopped_by_conflict(plan: Plan) -> bool:
-    """Whether the plan commits nothing because several pipelines map a partition."""
-    return any(row.reason.startswith((_STOPPED, _OTHERS_STOPPED)) for row in plan.rows)
 
 
 def _choose(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGroup, Translation]]:

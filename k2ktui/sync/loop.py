@@ -21,7 +21,7 @@ from k2ktui.engine.applying import (
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot, describe_conflicting_pipelines
 from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.planning import commit_metadata, is_stopped_by_conflict, make_plan
+from k2ktui.engine.planning import commit_metadata, make_plan
 from k2ktui.errors import K2kError
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
@@ -148,7 +148,7 @@ class SyncLoop:
     def _stop_if_configured(self, plan: Plan, snapshot: Snapshot) -> None:
         """Journal and raise what stops the application before it commits anything."""
         rows: list[PlanRow] = []
-        if is_stopped_by_conflict(plan):
+        if plan.is_stopped_by_conflict:
             why, key = describe_conflicting_pipelines(snapshot), "onMultipleTargetCommittedOffsets"
             rows = [row for row in plan.rows if row.proposed is not None]
             hint = "Stop all but one of these pipelines, or give them different topics."

@@ -30,8 +30,8 @@ from k2ktui.engine.groups import (
     snapshot_notes,
 )
 from k2ktui.engine.guard import MappingVersion, add_guard
-from k2ktui.engine.plan import Action, PlanRow, Rewind, plan_remarks
-from k2ktui.engine.planning import PlanOptions, commit_metadata, is_stopped_by_conflict, make_plan
+from k2ktui.engine.plan import Action, PlanRow, Rewind, dump_plan, load_plan, plan_remarks
+from k2ktui.engine.planning import PlanOptions, commit_metadata, make_plan
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
@@ -177,10 +177,20 @@ def test_a_conflict_stops_all_rows_skips_its_own_or_is_ignored() -> None:
     for policy in policies:
         plan = make_plan(found, replace(OPTIONS, conflicts=policy))
         actions[policy] = [row.action for row in plan.rows]
-        assert is_stopped_by_conflict(plan) == (policy == "fail")
+        assert plan.is_stopped_by_conflict == (policy == "fail")
         assert describe_conflicts(found, policy)[0].startswith("1 source partition mapped by")
     skip, create = Action.SKIP, Action.CREATE
     assert actions == {"fail": [skip] * 2, "skip": [skip, create], "ignore": [create] * 2}
+
+
+def test_a_conflict_stops_a_plan_whose_only_row_is_refused_for_another_reason() -> None:
+    made = snapshot(conflicting_pipelines={S: ("p", "q")})
+    found = replace(made, target={"g": GroupView("", error="not authorized")})
+    plan = make_plan(found, OPTIONS)
+    assert plan.rows[0].reason.startswith("on the target: not authorized")
+    assert plan.is_stopped_by_conflict
+    assert load_plan(dump_plan(plan), 0.0) == plan
+    assert not make_plan(found, replace(OPTIONS, conflicts="skip")).is_stopped_by_conflict
 
 
 def test_the_age_of_what_is_known_of_a_dead_source_is_reported() -> None:

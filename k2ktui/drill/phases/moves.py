@@ -24,7 +24,6 @@ from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import find_change
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot, make_group_rows
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.planning import is_stopped_by_conflict
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -221,7 +220,7 @@ def run_apply(session: Session) -> PhaseResult:
     plan = make_plan(session)
     keep_group_results(session, plan)
     refused = refused_rows(plan)
-    if is_stopped_by_conflict(plan):
+    if plan.is_stopped_by_conflict:
         return failed("several pipelines map the same partitions", *refused)
     if not plan.rows:
         return failed("no group has an offset to apply", "Check groups.consumerGroups.")
