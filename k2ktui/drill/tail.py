@@ -203,12 +203,15 @@ def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> froze
     try:
         loop.run(lambda: connection.open(_REGISTRATIONS_S))
         loop.run(lambda: reader.read(connection, _REGISTRATIONS_S))
+        reader.check_known(reader.newer_ids)
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         raise ConnectionFailed(
             f"the registered producer ids in topic {safe_text(topic)} of the old source cannot be "
             f"read: {safe_text(error)}",
             unchanged="Nothing was changed.",
-            hint="Grant the pipeline's source principal Read on this topic.",
+            hint="Continue with the release of the pipeline that wrote them."
+            if isinstance(error, RegistrationsUnavailable) and error.is_newer
+            else "Grant the pipeline's source principal Read on this topic.",
         ) from None
     finally:
         connection.close()

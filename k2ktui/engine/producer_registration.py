@@ -13,7 +13,7 @@ from typing import Any
 
 from k2ktui.engine.strict_json import (
     LARGEST_MS,
-    MalformedRecord,
+    UnknownVersion,
     dump_object,
     field,
     integer,
@@ -84,6 +84,7 @@ def read_registration(key: bytes | None, value: bytes | None) -> ProducerRegistr
     Positions are by far the most records of the topic; they are recognized without decoding.
 
     Raises:
+        UnknownVersion: a registration of another release; ``of`` is its producer id.
         MalformedRecord: a registration that cannot be read.
     """
     if key is None or value is None or REGISTRATION_MARK not in key:
@@ -93,5 +94,5 @@ def read_registration(key: bytes | None, value: bytes | None) -> ProducerRegistr
         return None
     body = parse_object(value, "the value", largest=_LARGEST_BYTES)
     if integer(field(body, "v")) != _VERSION:
-        raise MalformedRecord("a registration of an unknown version")
+        raise UnknownVersion("a registration", integer(head[PRODUCER]))
     return parse_registration(head[PRODUCER], body)

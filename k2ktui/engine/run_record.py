@@ -9,7 +9,7 @@ from typing import Any
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
 from k2ktui.engine.strict_json import (
     LARGEST_MS,
-    MalformedRecord,
+    UnknownVersion,
     dump_object,
     field,
     flag,
@@ -83,6 +83,7 @@ def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
     """Decode a record of a commit topic if it is a run, with its group; None for any other record.
 
     Raises:
+        UnknownVersion: a run of another release; ``of`` is its group.
         MalformedRecord: a run that cannot be read.
     """
     if key is None or value is None or RUN_MARK not in key:
@@ -90,7 +91,8 @@ def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
     head = parse_object(key, "the key", largest=_LARGEST_BYTES)
     if head.get("run") is not True:
         return None
+    group = text(field(head, "group"))
     body = parse_object(value, "the value", largest=_LARGEST_BYTES)
     if integer(field(body, "v")) != _VERSION:
-        raise MalformedRecord("a run of an unknown version")
-    return text(field(head, "group")), parse_run(body)
+        raise UnknownVersion("a run", group)
+    return group, parse_run(body)

@@ -25,6 +25,18 @@ class MalformedRecord(ValueError):
     """Not strict JSON, a value of the wrong type or out of bounds, or an unsupported version."""
 
 
+class UnknownVersion(MalformedRecord):
+    """A record of k2ktui in a version that this release does not read.
+
+    Attributes:
+        of: what its key names.
+    """
+
+    def __init__(self, what: str, of: str | int) -> None:
+        super().__init__(f"{what} of an unknown version")
+        self.of = of
+
+
 def parse(raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_BYTES) -> Any:
     """Return the value of a JSON text.
 

@@ -14,6 +14,7 @@ from k2ktui.engine.producer_registration import (
     registration_key,
     registration_value,
 )
+from k2ktui.engine.run_record import Run, run_key, run_value
 from k2ktui.engine.state import Covers, Position, SourcePartition
 from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
@@ -184,6 +185,9 @@ class Source:
         self._loop.run(lambda: reader.read(self._wire, timeout))
         return set(reader.found)
 
+    def decide(self, origins: BatchOrigins, asked: set[int]) -> None:
+        self._loop.run(lambda: origins.decide(self._wire, asked))
+
     def close(self) -> None:
         self._wire.close()
         self._loop.close()
@@ -215,6 +219,32 @@ def test_registrations_are_read_up_to_the_high_watermark(
     assert connection.read(reader) == {1, 2, 3, 4, 5}
     left_open.abort_transaction(20)
     assert connection.read(RegistrationReader(topic)) == {1, 2, 3, 4, 5}
+
+
+def of_another_release(out: Out) -> Out:
+    assert out.value is not None
+    return Out(out.value.replace(b'"v":1', b'"v":2'), out.key)
+
+
+def test_a_registration_of_another_release_decides_nothing_about_its_producer_id(
+    source: KafkaNode, connection: Source
+) -> None:
+    """To take its batches for native ones would copy records back."""
+    topic = create_topic(source)
+    run = Out(run_value(Run(1, 1, "run")), run_key("run"))
+    known_before = [record(3), of_another_release(record(3))]
+    known_later = [of_another_release(record(4)), record(4, "h")]
+    newer = [of_another_release(record(2)), of_another_release(run)]
+    produce(source, topic, [record(1), *newer, *known_before, *known_later])
+    reader = RegistrationReader(topic)
+    assert connection.read(reader) == {1, 3, 4}
+    assert (reader.newer_ids, reader.newer_runs, reader.runs) == ({2}, {"run"}, {})
+    origins = BatchOrigins(OppositePipeline(topic, "here", "there"))
+    with pytest.raises(RegistrationsUnavailable, match=r"does not read \(producer id 2\)") as found:
+        connection.decide(origins, {1, 2, 9})
+    assert found.value.is_lasting and not found.value.unauthorized
+    decided = [origins.origin(number) for number in (1, 2, 9)]
+    assert decided == [Origin.OPPOSITE, Origin.UNDECIDED, Origin.NATIVE]
 
 
 def test_a_commit_topic_that_does_not_exist_has_no_registrations(

@@ -139,6 +139,25 @@ def test_runs_of_an_earlier_release(sites: Sites) -> None:
     assert found.outcome is CheckOutcome.UNKNOWN and "old" in found.detail
 
 
+def of_another_release(out: Out) -> Out:
+    assert out.value is not None
+    return Out(out.value.replace(b'"v":1', b'"v":2'), out.key)
+
+
+def test_records_of_another_release(sites: Sites) -> None:
+    run = Out(run_value(Run(1, 1, "new")), run_key("new"))
+    produce(sites.source, sites.commits, [of_another_release(run)])
+    found = sites.check()
+    assert found.outcome is CheckOutcome.UNKNOWN and "the runs of new in topic" in found.detail
+    sites.back()
+    registered = ProducerRegistration(5, sites.target.cluster_id, sites.source.cluster_id)
+    record = Out(registration_value(registered), registration_key("new", 5))
+    produce(sites.source, sites.commits, [of_another_release(record)])
+    found = sites.check()
+    assert found.outcome is CheckOutcome.WARN and "1 producer id registered" in found.detail
+    assert "release" in found.hint
+
+
 def test_the_same_mode_with_a_header(sites: Sites) -> None:
     sites.back(bidirectional="cluster", registers=False)
     found = sites.check(mode="cluster")

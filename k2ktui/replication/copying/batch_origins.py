@@ -52,11 +52,13 @@ class BatchOrigins:
         """Read the registrations up to the high watermark, and decide about these producer ids.
 
         Raises:
-            RegistrationsUnavailable: they could not be read; nothing was decided.
+            RegistrationsUnavailable: they could not be read, or some of them not; nothing was
+                decided about these.
         """
         asked = set(producer_ids)
         await self._reader.read(wire, _READ_S)
-        self.learn(self._reader.found.values(), asked)
+        self.learn(self._reader.found.values(), asked - self._reader.newer_ids)
+        self._reader.check_known(asked)
 
     def learn(self, registered: Iterable[ProducerRegistration], asked: Iterable[int]) -> None:
         """Decide about the producer ids asked for, from everything that is registered."""

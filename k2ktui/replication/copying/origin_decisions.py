@@ -63,7 +63,7 @@ class OriginDecisions:
         self._closed = True
 
     def _is_lasting(self, trouble: RegistrationsUnavailable) -> bool:
-        return trouble.unauthorized or monotonic() - self._failing_since > _PATIENCE_S
+        return trouble.is_lasting or monotonic() - self._failing_since > _PATIENCE_S
 
     def _stop(self, reader: PartitionReader, trouble: RegistrationsUnavailable) -> int:
         fault = partition_faults.undecided_fault(reader.source, trouble, reader.handed)

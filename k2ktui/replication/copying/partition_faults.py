@@ -153,7 +153,9 @@ def undecided_fault(source: SourcePartition, why: RegistrationsUnavailable, offs
         FaultKind.UNAUTHORIZED if why.unauthorized else FaultKind.UNAVAILABLE,
         f"the producer ids of the opposite pipeline cannot be read: {why}; whether {source} at "
         f"offset {offset} came from the target is unknown, and it is not copied from there on",
-        "Grant the source principal Read on the opposite pipeline's commit topic "
+        "Run this pipeline with the release of the opposite pipeline."
+        if why.is_newer
+        else "Grant the source principal Read on the opposite pipeline's commit topic "
         "(bidirectional.opposite.commitTopic), and check that its partitions have leaders. "
         "The copy is retried automatically.",
         offset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -14,7 +14,7 @@ from k2ktui.engine.producer_registration import (
 )
 from k2ktui.engine.run_record import RUN_MARK, Run, read_run
 from k2ktui.engine.state import Position, read_commit_record
-from k2ktui.engine.strict_json import MalformedRecord
+from k2ktui.engine.strict_json import MalformedRecord, UnknownVersion
 from k2ktui.kafka.codes import TOPIC_GONE, Code, code_name
 from k2ktui.kafka.read_requests import (
     EARLIEST,
@@ -27,7 +27,7 @@ from k2ktui.kafka.wire import NotSent, OutcomeUnknown, TopicInfo, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, split_batches
 from k2ktui.log.record import record_at, timestamp_type
 from k2ktui.log.records import decode_records
-from k2ktui.text import safe_text
+from k2ktui.text import list_names, safe_text
 
 _FETCH_BYTES = 4 << 20
 _RETRY_S = 0.1
@@ -36,11 +36,21 @@ _GONE_AFTER_S = 3.0
 
 
 class RegistrationsUnavailable(Exception):
-    """The registrations cannot be read now; ``unauthorized`` if rights are missing."""
+    """The registrations cannot be read now.
 
-    def __init__(self, reason: str, *, unauthorized: bool = False) -> None:
+    Attributes:
+        unauthorized: whether rights are missing.
+        is_newer: whether another release of k2ktui wrote them.
+    """
+
+    def __init__(self, reason: str, *, unauthorized: bool = False, is_newer: bool = False) -> None:
         super().__init__(reason)
-        self.unauthorized = unauthorized
+        self.unauthorized, self.is_newer = unauthorized, is_newer
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether another attempt fails likewise, unless an operator changes something."""
+        return self.unauthorized or self.is_newer
 
 
 class RegistrationReader:
@@ -57,6 +67,8 @@ class RegistrationReader:
     Attributes:
         found: the registrations, by producer id.
         runs: the latest run of each pipeline, by its commit group.
+        newer_ids, newer_runs: producer ids and commit groups of which there are only records of
+            versions that this release does not read.
     """
 
     def __init__(self, topic: str, *, with_positions: bool = False) -> None:
@@ -67,6 +79,22 @@ class RegistrationReader:
         self._next: dict[int, int] = {}
         self.found: dict[int, ProducerRegistration] = {}
         self.runs: dict[str, Run] = {}
+        self.newer_ids: set[int] = set()
+        self.newer_runs: set[str] = set()
+
+    def check_known(self, producer_ids: Iterable[int]) -> None:
+        """Refuse to decide about producer ids whose registration this release does not read.
+
+        Raises:
+            RegistrationsUnavailable: there are such ids among them.
+        """
+        newer = sorted(self.newer_ids.intersection(producer_ids))
+        if newer:
+            raise RegistrationsUnavailable(
+                f"{safe_text(self._topic)} has registrations in a version that this release does "
+                f"not read (producer id {list_names(newer, 3)})",
+                is_newer=True,
+            )
 
     def target_topics(self, group: str) -> set[str]:
         """Return the target topics of a pipeline's positions."""
@@ -190,14 +218,25 @@ class RegistrationReader:
         try:
             found = read_registration(key, value)
             run = read_run(key, value)
+        except UnknownVersion as error:
+            self._note_newer(error.of)
+            return
         except MalformedRecord:
             return  # what is not k2ktui's stops no pipeline
         if self._with_positions and found is None and run is None and key and value:
             self._positions[key] = value
         if found is not None:
             self.found[found.producer_id] = found
+            self.newer_ids.discard(found.producer_id)
         if run is not None and (run[0] not in self.runs or run[1].term >= self.runs[run[0]].term):
             self.runs[run[0]] = run[1]
+            self.newer_runs.discard(run[0])
+
+    def _note_newer(self, of: str | int) -> None:
+        if isinstance(of, str):
+            self.newer_runs.add(of)
+        elif of not in self.found:  # an id is never registered for a second pair of clusters
+            self.newer_ids.add(of)
 
 
 class _Retry(Exception):

@@ -33,6 +33,7 @@ from k2ktui.text import counted, safe_text
 _NAME = "opposite pipeline"
 _RING = "ring of clusters"
 _READ_S = 20.0
+_UPDATE = "Run this pipeline with the release of the pipelines that write there."
 _REVERSE = "Write its file with k2ktui config reverse -f FILE, and start it."
 
 
@@ -100,6 +101,13 @@ def _compare(
     first.
     """
     topic = safe_text(config.opposite.commit_topic)
+    if not opposite and there.newer_runs:
+        return unknown_check(
+            _NAME,
+            f"the runs of {first_names(there.newer_runs)} in topic {topic} on the source are of a "
+            "version that this release does not read",
+            _UPDATE,
+        )
     if not opposite:
         unclear = [name for name, run in there.runs.items() if not run.pair.is_known]
         if unclear:
@@ -131,6 +139,13 @@ def _compare(
     if mode != "provenance":
         return passed_check(_NAME, f"{names} uses the same mode, {mode}")
     pair = next(iter(opposite.values())).pair
+    if there.newer_ids:
+        return warning_check(
+            _NAME,
+            f"{names}: topic {topic} has {counted(len(there.newer_ids), 'producer id')} registered "
+            "in a version that this release does not read; a partition with batches of them stops",
+            _UPDATE,
+        )
     ids = [r for r in there.found.values() if (r.source, r.target) == (pair.source, pair.target)]
     return passed_check(
         _NAME, f"{names} has registered {counted(len(ids), 'producer id')} in {topic}"
