@@ -162,7 +162,7 @@ class Connect:
         """Pause a connector; its tasks stay assigned but idle."""
         self._of(connector, "PUT", "/pause", _nothing, unchanged="Its state was not changed.")
 
-    def await_stopped(self, connector: str) -> None:
+    def await_stopped(self, connector: str, unchanged: str = "No offset was changed.") -> None:
         """Wait until a connector is stopped and has no tasks.
 
         Raises:
@@ -172,7 +172,7 @@ class Connect:
             connector,
             lambda found: found.state == STOPPED and not found.tasks,
             "did not stop",
-            "No offset was changed.",
+            unchanged,
         )
 
     def await_running(self, connector: str) -> None:

@@ -76,13 +76,16 @@ class RestPositions:
         return dict(self.read().positions)
 
     def require_stopped(self, unchanged: str) -> None:
-        """Check that the connector is stopped.
+        """Check that the connector is stopped; wait for tasks that are ending.
 
         Raises:
-            Refused: it is not stopped or still has tasks.
+            Refused: it is not stopped.
+            TimedOut: its tasks did not end within the configured ``timeout``.
         """
         found = self._connect.state(self._name)
-        if found.state != STOPPED or found.tasks:
+        if found.state == STOPPED:
+            self._connect.await_stopped(self._name, unchanged)
+        else:
             raise Refused(
                 f"connector {safe_text(self._name)} is {safe_text(found.state)} with "
                 f"{len(found.tasks)} tasks",

@@ -12,6 +12,7 @@ import pytest
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.mm2.connect import Connect, ConnectorState, SourceOffset
 from k2ktui.mm2.connect_settings import ConnectSettings, connect_settings
+from k2ktui.mm2.positions_rest import RestPositions
 from tests.support.rest import Server, serving
 from tests.support.tls import certificate_pem, make_leaf, make_root
 
@@ -117,6 +118,19 @@ def test_a_connector_that_does_not_stop_is_reported(server: Server) -> None:
     assert client(server).state("c") == ConnectorState("RUNNING", ("FAILED",), "x")
     with pytest.raises(TimedOut, match="it is RUNNING with 1 tasks"):
         client(server, 0.3).await_stopped("c")
+
+
+def test_tasks_of_a_stopped_connector_are_waited_for(server: Server) -> None:
+    ending = json.dumps({"connector": {"state": "STOPPED"}, "tasks": [{"state": "RUNNING"}]})
+    ended = json.dumps({"connector": {"state": "STOPPED"}, "tasks": []})
+    status = "GET /connectors/c/status"
+    server.answers[status] = [(200, ending.encode()), (200, ending.encode()), (200, ended.encode())]
+    RestPositions(client(server), "c").require_stopped("Nothing was written.")
+    assert len(server.asked) == 3
+    server.answers[status] = [(200, ending.encode())]
+    with pytest.raises(TimedOut, match="it is STOPPED with 1 tasks") as reported:
+        RestPositions(client(server, 0.3), "c").require_stopped("Nothing was written.")
+    assert reported.value.unchanged == "Nothing was written."
 
 
 def test_the_next_worker_is_asked_where_one_is_down(server: Server) -> None:
