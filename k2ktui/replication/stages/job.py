@@ -31,8 +31,10 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     # A common subexpression would be evaluated outside of the TryEval that catches its error.
     "spark.sql.subexpressionElimination.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # Off: to compare a batch with a limit, Spark measures it after every row, which takes time
+    # proportional to its rows. A micro-batch is limited by what it reads.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.adaptive.enabled": "false",
 }
 
