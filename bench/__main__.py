@@ -64,10 +64,13 @@ def _fits(candidate: MirrorMaker, patterns: list[str]) -> bool:
 
 def _scope(options: argparse.Namespace) -> Scope:
     scope = QUICK if options.quick else Scope()
-    records = dict(scope.records) | dict(options.records)
+    asked = dict(options.records)
+    payments = tuple((size, asked.pop(size, count)) for size, count in scope.json_records)
+    records = dict(scope.records) | asked
     return replace(
         scope,
         records=tuple(records.items()),
+        json_records=payments,
         repeat=options.repeat,
         heap=options.heap,
         batch_bytes=options.batch_bytes,

@@ -48,7 +48,8 @@ def copy(
     directory.mkdir(parents=True)
     job = Job(run, clusters.source.bootstrap, clusters.target.bootstrap, data.topic, directory)
     launch = contender.prepare(job)
-    blank = CopyResult(contender.key, data.name, data.records, data.bytes)
+    kept = data.kept if data.values == "json" else None
+    blank = CopyResult(contender.key, data.name, data.records, data.bytes, kept=kept)
     watcher = Watcher(job.target, launch.target_topic, data.partitions)
     watcher.start()
     try:
@@ -80,9 +81,9 @@ def _await_all(
         ended = child.exit_code is not None
         silent = time.monotonic() - max(last.at, child.started) > patience.quiet
         # Markers of transactions count as offsets too, so only a count of the records is proof.
-        if last.total >= data.records and silent and last != counted:
-            found = count(bootstrap, topic, watcher.changes[0].ends)
-            if found.distinct >= data.records:
+        if last.total >= data.kept and silent and last != counted:
+            found = count(bootstrap, topic, watcher.changes[0].ends, values=data.values)
+            if found.distinct >= data.kept:
                 return found
             counted = last
         elif ended and silent:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from bench import payments
 from bench.child import Child
 from bench.clusters import Clusters, admin, create_topic, end_offsets, led_partitions, wait_for
 from bench.load import key_of, pool
@@ -29,7 +30,10 @@ _CAUGHT_UP_MS = 2000.0
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The load: ``rate`` records a second of ``size`` bytes, measured for ``seconds``.
+    """The load: ``rate`` records a second, measured for ``seconds``.
+
+    Records have ``size`` bytes; those of contenders that transform are payments of ``json_size``
+    bytes, all of which are kept.
 
     ``warm_up`` seconds before that count from when the copy appears on the target. Neither its
     appearance nor catching up takes longer than ``start_timeout`` seconds.
@@ -37,6 +41,7 @@ class Steady:
 
     rate: int = 5000
     size: int = 100
+    json_size: int = 200
     partitions: int = 4
     seconds: float = 30.0
     warm_up: float = 20.0
@@ -57,7 +62,8 @@ def delay(
     blank = DelayResult(contender.key, steady.rate, steady.seconds, steady.partitions)
     context = multiprocessing.get_context("spawn")
     enough = context.Event()
-    producer = context.Process(target=_produce, args=(job.source, topic, steady, enough))
+    load = (job.source, topic, steady, enough, contender.transforms)
+    producer = context.Process(target=_produce, args=load)
     producer.start()
     try:
         with Child(launch, directory) as child:
@@ -75,16 +81,22 @@ def delay(
             producer.kill()
 
 
-def _produce(bootstrap: str, topic: str, steady: Steady, enough: Event) -> None:
+def _produce(bootstrap: str, topic: str, steady: Steady, enough: Event, as_json: bool) -> None:
     """Produce at the rate until ``enough``; runs in a process of its own."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 3, "linger.ms": 1})
     padding = pool()[: steady.size - KEY_BYTES - _CLOCK.size]
+    text, json_size = pool()[: steady.json_size], steady.json_size - KEY_BYTES
     started = time.monotonic()
     number = 0
     while not enough.is_set():
         due = int((time.monotonic() - started) * steady.rate)
         while number < due:
-            value = _CLOCK.pack(number, time.time_ns()) + padding
+            now = time.time_ns()
+            value = (
+                payments.payment(number, 1 + number % 4, now, json_size, text)
+                if as_json
+                else _CLOCK.pack(number, now) + padding
+            )
             producer.produce(topic, value, key_of(number), partition=number % steady.partitions)
             number += 1
         producer.poll(0)
@@ -167,7 +179,9 @@ def _read_until(consumer: Consumer, deadline: float) -> tuple[np.ndarray, np.nda
         message = consumer.poll(0.1)
         if message is None or message.error():
             continue
-        number, produced = _CLOCK.unpack_from(message.value())
+        value = message.value()
+        is_json = value[:1] == b"{"
+        number, produced = payments.clock_of(value) if is_json else _CLOCK.unpack_from(value)
         numbers.append(number)
         delays.append((time.time_ns() - produced) / 1e6)
     return np.array(numbers, dtype=np.int64), np.array(delays)

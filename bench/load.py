@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
+from bench import payments
 from bench.clusters import create_topic, end_offsets
 from bench.model import KEY_BYTES, DataSet
 
@@ -26,6 +27,7 @@ _PLAIN_SHARE = 0.9
 _CHUNK = 2000
 _SCATTER = 2654435761  # Knuth's multiplier: odd, so that n -> n * it is one-to-one below 2**32
 _FLUSH_SECONDS = 120.0
+_SINCE_NS = 1_700_000_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,13 @@ def value_of(number: int, size: int) -> bytes:
     return _SEQUENCE.pack(number) + pool()[start : start + length]
 
 
+def payment_of(number: int, size: int) -> bytes:
+    """Return the value of record ``number`` in a data set of payments."""
+    start = number * 7919 % _POOL_BYTES
+    text, at = pool()[start : start + size], _SINCE_NS + number
+    return payments.payment(number, payments.amount_of(number), at, size - KEY_BYTES, text)
+
+
 def load(bootstrap: str, data: DataSet, *, batch_bytes: int, processes: int) -> None:
     """Create the topic of ``data`` and fill it.
 
@@ -109,7 +118,8 @@ def fill(share: Share) -> None:
     )
     for start in range(share.first, share.last, _CHUNK):
         numbers = range(start, min(start + _CHUNK, share.last))
-        _send(producer, data.topic, [(key_of(n), value_of(n, data.size)) for n in numbers])
+        value = payment_of if data.values == "json" else value_of
+        _send(producer, data.topic, [(key_of(n), value(n, data.size)) for n in numbers])
     if producer.flush(_FLUSH_SECONDS):
         raise RuntimeError(f"{data.topic}: not everything was acknowledged")
 

@@ -6,8 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from bench import payments
+
 Codec = Literal["none", "lz4"]
 Suite = Literal["copy", "delay", "memory"]
+Values = Literal["text", "json"]
 
 KEY_BYTES = 8
 GB = 1e9
@@ -25,17 +28,25 @@ class DataSet:
         codec: compression of the batches on the source.
         partitions: of the source topic.
         records: how many.
+        values: ``json`` for payments, which are filtered and masked on the way.
     """
 
     size: int
     codec: Codec
     partitions: int
     records: int
+    values: Values = "text"
 
     @property
     def name(self) -> str:
         """Short and unique among the data sets of a benchmark."""
-        return f"{self.size}-{self.codec}-{self.partitions}"
+        kind = "json-" if self.values == "json" else ""
+        return f"{self.size}-{kind}{self.codec}-{self.partitions}"
+
+    @property
+    def kept(self) -> int:
+        """How many of the records the target gets."""
+        return payments.kept(self.records) if self.values == "json" else self.records
 
     @property
     def topic(self) -> str:
@@ -49,7 +60,8 @@ class DataSet:
 
     def __str__(self) -> str:
         codec = "uncompressed" if self.codec == "none" else self.codec
-        return f"{self.size} B, {codec}, {self.partitions} partitions"
+        kind = "JSON, filtered and masked, " if self.values == "json" else ""
+        return f"{self.size} B, {kind}{codec}, {self.partitions} partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,10 @@ class Contender(Protocol):
     def exactly_once(self) -> bool:
         """Whether it promises that each record appears once."""
 
+    @property
+    def transforms(self) -> bool:
+        """Whether it filters and masks payments; it copies nothing else."""
+
     def prepare(self, job: Job) -> Launch:
         """Write its configuration for ``job``."""
 
@@ -127,6 +143,7 @@ class CopyResult:
         rss_peak: highest resident memory of the process tree until ``all_records_s``, in bytes.
         ended_s: when the process ended by itself, and with which exit code.
         error: why the run does not count; empty when it does.
+        kept: how many records the target is to have; None for all.
     """
 
     contender: str
@@ -145,11 +162,17 @@ class CopyResult:
     ended_s: float | None = None
     exit_code: int | None = None
     error: str = ""
+    kept: int | None = None
+
+    @property
+    def expected(self) -> int:
+        """Records that the target is to have."""
+        return self.records if self.kept is None else self.kept
 
     @property
     def exact(self) -> bool:
         """Every record is there, once."""
-        return self.visible == self.distinct == self.records
+        return self.visible == self.distinct == self.expected
 
     @property
     def copying_s(self) -> float:
@@ -158,8 +181,8 @@ class CopyResult:
 
     @property
     def copied(self) -> int:
-        """Records that became visible within :attr:`copying_s`."""
-        return self.records - self.before_first
+        """Records that were copied within :attr:`copying_s`, with those that were left out."""
+        return self.records - round(self.before_first * self.records / self.expected)
 
     @property
     def _telling(self) -> bool:

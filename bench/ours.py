@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from bench import payments
 from bench.model import Job, Launch
 
 
@@ -17,12 +18,14 @@ class K2ktui:
 
     Attributes:
         partition: ``source`` lets the verbatim path be chosen, ``producer`` the record path.
+        transforms: filter and mask payments.
     """
 
     key: str
     label: str
     exactly_once: bool = True
     partition: str = "source"
+    transforms: bool = False
 
     def prepare(self, job: Job) -> Launch:
         """Write the pipeline file; the run's name is the prefix of all its topics."""
@@ -50,6 +53,7 @@ class K2ktui:
             "target": {"kafka": {"common": {"bootstrap.servers": job.target}}},
             "replication": [
                 {"source": {"name": "source", "topic": [job.topic]}},
+                *([{"transform": [payments.RULE]}] if self.transforms else []),
                 {
                     "sink": {
                         "name": "sink",
@@ -68,4 +72,5 @@ def variants() -> tuple[K2ktui, ...]:
         K2ktui("k2ktui", "k2ktui verbatim, exactly-once"),
         K2ktui("k2ktui-alo", "k2ktui verbatim, exactlyOnce: disabled", exactly_once=False),
         K2ktui("k2ktui-records", "k2ktui record path, exactly-once", partition="producer"),
+        K2ktui("k2ktui-transform", "k2ktui, filter and mask, exactly-once", transforms=True),
     )

@@ -1,11 +1,15 @@
-"""MirrorMaker 2 in dedicated mode, in four configurations."""
+"""MirrorMaker 2 in dedicated mode: four configurations, and two that filter and mask payments."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from bench import payments
 from bench.model import Job, Launch
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.java import find_java
@@ -75,6 +79,26 @@ _TUNED = {
     # Its record of offsets; without it consumer groups cannot be translated, but it is faster.
     "emit.offset-syncs.enabled": "false",
 }
+# Its values are bytes. None of Kafka Connect's own transformations reads JSON from bytes, and no
+# predicate sees values, so bench/smt has one of each, as small as possible: the converter, the
+# filter and the mask are Kafka Connect's.
+_FLOW = "{source}->{target}."
+_FILTER_AND_MASK = {
+    _FLOW + "transforms": "parse,filter,mask",
+    _FLOW + "transforms.parse.type": "bench.smt.FromJson",
+    _FLOW + "transforms.filter.type": "org.apache.kafka.connect.transforms.Filter",
+    _FLOW + "transforms.filter.predicate": "small",
+    _FLOW + "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+    _FLOW + "transforms.mask.fields": payments.FIELD,
+    _FLOW + "transforms.mask.replacement": payments.MASK,
+    _FLOW + "predicates": "small",
+    _FLOW + "predicates.small.type": "bench.smt.FieldBelow",
+    _FLOW + "predicates.small.field": "amount",
+    _FLOW + "predicates.small.bound": str(payments.LEAST_AMOUNT),
+    _FLOW + "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    _FLOW + "value.converter.schemas.enable": "false",
+}
+_SMT = Path(__file__).with_name("smt")
 # It commits a transaction a poll.
 _FEW_TRANSACTIONS = {"{source}.consumer.max.poll.records": "50000"}
 
@@ -90,6 +114,7 @@ class MirrorMaker:
     label: str
     properties: Mapping[str, str] = field(default_factory=dict)
     exactly_once: bool = False
+    transforms: bool = False
     jvm: tuple[str, ...] = _DEFAULT_JVM
 
     def prepare(self, job: Job) -> Launch:
@@ -101,9 +126,10 @@ class MirrorMaker:
             "target_address": job.target,
             "topic": job.topic,
         }
+        more = _FILTER_AND_MASK if self.transforms else {}
         filled = {
             name.format(**words): value.format(**words)
-            for name, value in {**_COMMON, **self.properties}.items()
+            for name, value in {**_COMMON, **self.properties, **more}.items()
         }
         text = "".join(f"{name} = {value}\n" for name, value in filled.items())
         file = job.directory / "mm2.properties"
@@ -112,27 +138,49 @@ class MirrorMaker:
             artifacts.CONNECT_MIRROR, artifacts.CONNECT_RUNTIME, artifacts.LOGGING
         )
         java = str(find_java().executable)
-        command = (java, *self.jvm, "-cp", jars.argument, _MAIN, str(file))
+        path = jars.argument
+        if self.transforms:
+            compile_transformations(path, job.directory)
+            path = f"{job.directory}{os.pathsep}{path}"
+        command = (java, *self.jvm, "-cp", path, _MAIN, str(file))
         options = " ".join(self.jvm)
         return Launch(command, f"{job.run}.{job.topic}", f"# java {options}\n{text}")
 
 
+def compile_transformations(class_path: str, directory: Path) -> None:
+    """Compile bench/smt into a directory.
+
+    Raises:
+        RuntimeError: there is no Java compiler.
+    """
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise RuntimeError("Payments are transformed by MirrorMaker 2 only if javac is on PATH.")
+    sources = [str(source) for source in sorted(_SMT.glob("*.java"))]
+    options = ("--release", "11", "-cp", class_path, "-d", str(directory))
+    subprocess.run([compiler, *options, *sources], check=True)
+
+
 def mirror_makers() -> tuple[MirrorMaker, ...]:
-    """Return the four configurations that the issue asks for."""
-    return (
-        MirrorMaker("mm2", "MirrorMaker 2, default", _OFFSET_SYNCS),
-        MirrorMaker("mm2-tuned", "MirrorMaker 2, tuned", _TUNED, jvm=_TUNED_JVM),
-        MirrorMaker(
-            "mm2-eos",
-            "MirrorMaker 2 exactly-once, default",
-            {**_OFFSET_SYNCS, **_EXACTLY_ONCE},
-            exactly_once=True,
-        ),
-        MirrorMaker(
-            "mm2-eos-tuned",
-            "MirrorMaker 2 exactly-once, tuned",
-            {**_TUNED, **_EXACTLY_ONCE, **_FEW_TRANSACTIONS},
-            exactly_once=True,
-            jvm=_TUNED_JVM,
-        ),
+    """Return the four configurations that the issue asks for, and two that transform payments."""
+    plain = MirrorMaker("mm2", "MirrorMaker 2, default", _OFFSET_SYNCS)
+    tuned = MirrorMaker("mm2-tuned", "MirrorMaker 2, tuned", _TUNED, jvm=_TUNED_JVM)
+    exact = MirrorMaker(
+        "mm2-eos",
+        "MirrorMaker 2 exactly-once, default",
+        {**_OFFSET_SYNCS, **_EXACTLY_ONCE},
+        exactly_once=True,
     )
+    exact_tuned = MirrorMaker(
+        "mm2-eos-tuned",
+        "MirrorMaker 2 exactly-once, tuned",
+        {**_TUNED, **_EXACTLY_ONCE, **_FEW_TRANSACTIONS},
+        exactly_once=True,
+        jvm=_TUNED_JVM,
+    )
+    return (plain, tuned, exact, exact_tuned, _transforming(exact), _transforming(exact_tuned))
+
+
+def _transforming(one: MirrorMaker) -> MirrorMaker:
+    label = f"{one.label}, filter and mask"
+    return replace(one, key=f"{one.key}-transform", label=label, transforms=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from bench.delay import Steady
@@ -13,6 +13,7 @@ from bench.ours import variants
 from bench.peer import mirror_makers
 
 MAIN = "k2ktui"
+TRANSFORM = "k2ktui-transform"
 
 
 def contenders() -> tuple[Contender, ...]:
@@ -26,11 +27,13 @@ class Scope:
 
     Attributes:
         records: bytes of a record to number of records.
+        json_records: the same for payments, which are filtered and masked.
         warm_up: records that are copied once, unmeasured, before all else.
         batch_bytes: size of the batches on the source before compression.
     """
 
     records: tuple[tuple[int, int], ...] = ((100, 10_000_000), (1000, 2_000_000))
+    json_records: tuple[tuple[int, int], ...] = ((200, 4_000_000),)
     codecs: tuple[Codec, ...] = ("none", "lz4")
     partitions: tuple[int, ...] = (4, 64)
     steady: Steady = field(default_factory=Steady)
@@ -41,23 +44,22 @@ class Scope:
 
     @property
     def data_sets(self) -> tuple[DataSet, ...]:
-        """The whole matrix."""
-        return tuple(
+        """The whole matrix, and the payments."""
+        plain = tuple(
             DataSet(size, codec, partitions, records)
             for size, records in self.records
             for codec in self.codecs
             for partitions in self.partitions
         )
+        return (*plain, *(self._payments(size, records) for size, records in self.json_records))
 
-    @property
-    def memory_data(self) -> tuple[DataSet, DataSet]:
+    def memory_data(self, contender: Contender) -> tuple[DataSet, DataSet]:
         """A data set and one with a quarter of its records, to see whether memory grows."""
-        size, records = self.records[0]
-        small, whole = (
-            DataSet(size, self.codecs[0], self.partitions[0], number)
-            for number in (records // 4, records)
-        )
-        return small, whole
+        whole = next(one for one in self.data_sets if fits(contender, one))
+        return replace(whole, records=whole.records // 4), whole
+
+    def _payments(self, size: int, records: int) -> DataSet:
+        return DataSet(size, self.codecs[0], self.partitions[0], records, "json")
 
     @property
     def loaders(self) -> int:
@@ -67,6 +69,7 @@ class Scope:
 
 QUICK = Scope(
     records=((100, 400_000), (1000, 100_000)),
+    json_records=((200, 200_000),),
     codecs=("none",),
     partitions=(4,),
     steady=Steady(seconds=8.0, warm_up=5.0),
@@ -97,6 +100,11 @@ class Task:
         )
 
 
+def fits(contender: Contender, data: DataSet) -> bool:
+    """Whether a contender copies a data set: payments if it transforms, others if not."""
+    return contender.transforms == (data.values == "json")
+
+
 def tasks(scope: Scope, patterns: Sequence[str]) -> list[Task]:
     """Return the runs that were asked for; those of one data set follow each other."""
     everyone = contenders()
@@ -105,7 +113,9 @@ def tasks(scope: Scope, patterns: Sequence[str]) -> list[Task]:
         for data in scope.data_sets
         for repeat in range(scope.repeat)
         for contender in everyone
+        if fits(contender, data)
     ]
     found += [Task("delay", contender) for contender in everyone]
-    found += [Task("memory", contender) for contender in everyone if contender.key == MAIN]
+    measured = (MAIN, TRANSFORM)
+    found += [Task("memory", contender) for contender in everyone if contender.key in measured]
     return [task for task in found if task.wanted(patterns)]

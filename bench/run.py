@@ -69,7 +69,8 @@ class Bench:
             "memory": self._memory,
         }
         if left:
-            self._warm_up({task.contender.key for task in left}, patience)
+            keys = {task.contender.key.removesuffix("-transform") for task in left}
+            self._warm_up(keys, patience)
         for number, task in enumerate(left, 1):
             say(f"[{number}/{len(left)}] {task.name}")
             try:
@@ -133,7 +134,7 @@ class Bench:
     def _memory(self, task: Task, patience: Patience) -> None:
         peaks: list[tuple[int, int]] = []
         error = ""
-        for data in self._scope.memory_data:
+        for data in self._scope.memory_data(task.contender):
             self._load(data)
             copied = self._copied(task.contender, data, patience)
             error = error or copied.error

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bench.model import CopyResult, DelayResult, Results
-from bench.plan import MAIN, contenders
+from bench.plan import MAIN, TRANSFORM, contenders
 
 RECORD_PATH = "k2ktui-records"
 EOS = "mm2-eos"
 TUNED = ("mm2-tuned", "mm2-eos-tuned")
+EOS_TRANSFORM, TUNED_TRANSFORM = "mm2-eos-transform", "mm2-eos-tuned-transform"
 # Two runs of the same program differ by this much without any growth.
 _MEMORY_SLACK = 1.10
 _START_SECONDS = 10.0
+_TRANSFORM_P99_MS = 600.0
 
 Figure = Callable[[CopyResult], float | None]
 
@@ -77,9 +79,25 @@ def verdicts(results: Results) -> list[Verdict]:
         _at_least(
             "the same over exactly-once tuned", 1.5, copies, (TUNED[1],), RECORD_PATH, asked=False
         ),
+        _at_least(
+            "filter and mask: records/s over exactly-once with the same",
+            1.5,
+            copies,
+            (EOS_TRANSFORM,),
+            TRANSFORM,
+        ),
+        _at_least(
+            "filter and mask: records/s over exactly-once tuned with the same",
+            1,
+            copies,
+            (TUNED_TRANSFORM,),
+            TRANSFORM,
+        ),
         *_delays(results.delays),
+        _transform_delay(results.delays),
         _start(copies.values()),
-        _memory(results),
+        _memory(results, MAIN, "peak memory for four times the data"),
+        _memory(results, TRANSFORM, "filter and mask: peak memory for four times the data"),
     ]
 
 
@@ -175,6 +193,16 @@ def _percentile(one: DelayResult, name: str) -> float:
     return one.p50_ms if name == "median" else one.p99_ms
 
 
+def _transform_delay(delays: Iterable[DelayResult]) -> Verdict:
+    text, needed = "filter and mask: delay, p99", f"≤ {_TRANSFORM_P99_MS:g} ms"
+    for one in delays:
+        if one.contender == TRANSFORM and not one.error:
+            return Verdict(
+                text, needed, f"{one.p99_ms:.0f} ms", (), one.p99_ms <= _TRANSFORM_P99_MS
+            )
+    return Verdict(text, needed)
+
+
 def _start(copies: Iterable[CopyResult]) -> Verdict:
     text, needed = "start to first record, warm", f"≤ {_START_SECONDS:g} s"
     own = [one for one in copies if one.contender in (MAIN, RECORD_PATH)]
@@ -185,11 +213,11 @@ def _start(copies: Iterable[CopyResult]) -> Verdict:
     return Verdict(text, needed, f"{worst:.1f} s", cells, worst <= _START_SECONDS)
 
 
-def _memory(results: Results) -> Verdict:
-    text = "peak memory for four times the data"
+def _memory(results: Results, contender: str, text: str) -> Verdict:
     needed = f"≤ {_MEMORY_SLACK:.2f} x"
     for one in results.memory:
-        if not one.error and len(one.peaks) == 2 and one.peaks[0][1]:
+        counts = one.contender == contender and not one.error
+        if counts and len(one.peaks) == 2 and one.peaks[0][1]:
             (_, small), (_, large) = one.peaks
             ratio = large / small
             cells = tuple(

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from bench import payments
 from bench.clusters import end_offsets
+from bench.model import Values
 
 _CHUNK = 10_000
 _SILENCE_SECONDS = 30.0
@@ -21,7 +23,7 @@ class Found:
 
     Attributes:
         records: their number.
-        distinct: how many different sequence numbers they carry.
+        distinct: how many different sequence numbers, or keys of masked payments, they carry.
         below: how many lie below the offsets that were asked about.
     """
 
@@ -36,9 +38,16 @@ class _Part:
     topic: str
     ends: tuple[tuple[int, int], ...]
     marks: tuple[int, ...]
+    values: Values
 
 
-def count(bootstrap: str, topic: str, marks: Sequence[int], processes: int = 2) -> Found:
+def count(
+    bootstrap: str,
+    topic: str,
+    marks: Sequence[int],
+    processes: int = 2,
+    values: Values = "text",
+) -> Found:
     """Read everything that is visible now, several partitions at a time.
 
     Args:
@@ -46,23 +55,26 @@ def count(bootstrap: str, topic: str, marks: Sequence[int], processes: int = 2) 
         topic: all of its partitions are read.
         marks: an offset for each partition, for ``below``.
         processes: how many readers.
+        values: what the records are.
     """
     ends = list(enumerate(end_offsets(bootstrap, topic, len(marks))))
     parts = [
-        _Part(bootstrap, topic, tuple(ends[number::processes]), tuple(marks))
+        _Part(bootstrap, topic, tuple(ends[number::processes]), tuple(marks), values)
         for number in range(processes)
     ]
     with multiprocessing.get_context("spawn").Pool(processes) as workers:
         found = workers.map(_read, parts, chunksize=1)
-    numbers = np.concatenate([one for one, _ in found])
-    return Found(len(numbers), len(np.unique(numbers)), sum(below for _, below in found))
+    numbers = np.concatenate([one for one, _, _ in found])
+    records, below = (sum(one[at] for one in found) for at in (1, 2))
+    return Found(records, len(np.unique(numbers)), below)
 
 
-def _read(part: _Part) -> tuple[np.ndarray, int]:
+def _read(part: _Part) -> tuple[np.ndarray, int, int]:
+    """Return the sequence numbers, the number of records, and that of those below the marks."""
     left = {number: end for number, end in part.ends if end}
     marks = np.array(part.marks, dtype=np.int64)
     chunks = [np.empty(0, dtype=">u8")]
-    below = 0
+    number_of_records = below = 0
     consumer = _consumer(part.bootstrap)
     try:
         consumer.assign([TopicPartition(part.topic, number, OFFSET_BEGINNING) for number in left])
@@ -70,13 +82,14 @@ def _read(part: _Part) -> tuple[np.ndarray, int]:
             messages = consumer.consume(_CHUNK, 0.5)
             records = _records(messages, left)
             if records:
-                chunks.append(_sequence_numbers(records))
+                number_of_records += len(records)
+                chunks.append(_sequence_numbers(records, part.values))
                 offsets = np.fromiter((m.offset() for m in records), np.int64)
                 numbers = np.fromiter((m.partition() for m in records), np.int64)
                 below += int((offsets < marks[numbers]).sum())
     finally:
         consumer.close()
-    return np.concatenate(chunks), below
+    return np.concatenate(chunks), number_of_records, below
 
 
 def _records(messages: list[Message], left: dict[int, int]) -> list[Message]:
@@ -94,7 +107,10 @@ def _records(messages: list[Message], left: dict[int, int]) -> list[Message]:
     return records
 
 
-def _sequence_numbers(records: list[Message]) -> np.ndarray:
+def _sequence_numbers(records: list[Message], values: Values) -> np.ndarray:
+    if values == "json":
+        keys = [m.key() for m in records if payments.is_masked(m.value())]
+        return np.frombuffer(b"".join(keys), dtype=">u8")
     return np.frombuffer(b"".join(m.value()[:8] for m in records), dtype=">u8")
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import clusters, meter, targets, verify, watch
-from bench.load import load, value_of
-from bench.model import CopyResult, DataSet, DelayResult, MemoryResult, Results
+from bench import clusters, meter, payments, targets, verify, watch
+from bench.load import load, payment_of, value_of
+from bench.model import KEY_BYTES, CopyResult, DataSet, DelayResult, MemoryResult, Results
 from bench.plan import QUICK, tasks
 from bench.report import markdown
 from k2ktui.config.load import load as load_pipeline
@@ -42,8 +42,11 @@ def run(contender: str, **changes: object) -> CopyResult:
 
 
 def test_only_chooses_by_pattern_and_by_part() -> None:
-    assert len(tasks(QUICK, [])) == 7 * 2 + 7 + 1
-    assert [task.name for task in tasks(QUICK, ["memory"])] == ["memory/k2ktui"]
+    assert len(tasks(QUICK, [])) == 7 * 2 + 3 + 10 + 2
+    memory = [task.name for task in tasks(QUICK, ["memory"])]
+    assert memory == ["memory/k2ktui", "memory/k2ktui-transform"]
+    payments = {task.contender.key for task in tasks(QUICK, ["copy/*/200-json-*"])}
+    assert payments == {"mm2-eos-transform", "mm2-eos-tuned-transform", "k2ktui-transform"}
     names = [task.name for task in tasks(QUICK, ["copy/mm2*/1000-*"])]
     assert len(names) == 4 and all("1000-none-4" in name for name in names)
 
@@ -58,6 +61,7 @@ def test_the_pipelines_are_valid(tmp_path: Path) -> None:
         config = load_pipeline([tmp_path / "pipeline.yaml"]).config
         assert config.features.exactly_once == one.exactly_once
         assert config.topics.matches("some-topic")
+        assert (config.replication.transform_for("some-topic") is not None) == one.transforms
         assert config.topic_mapping.target_for("some-topic") == launch.target_topic
         assert "--until-caught-up" in launch.command
         assert "--until-caught-up" not in one.prepare(replace(job, steady=True)).command
@@ -156,6 +160,43 @@ def test_verdicts_are_computed() -> None:
     assert found["record path: records/s over exactly-once"].met is True
     assert found["start to first record, warm"].met is True
     assert found["verbatim: records/s over tuned MirrorMaker 2, 1,000 B"].met is None
+
+
+PAYMENTS = DataSet(200, "none", 4, 1000, "json")
+
+
+def test_payments_are_json_of_which_some_are_kept() -> None:
+    values = [payment_of(number, 200) for number in range(1000)]
+    found = [json.loads(value) for value in values]
+    assert {len(value) + KEY_BYTES for value in values} == {200}
+    assert [one["id"] for one in found] == list(range(1000))
+    kept = [one for one in found if one["amount"] >= payments.LEAST_AMOUNT]
+    assert len(kept) == PAYMENTS.kept == 800
+    assert not any(payments.is_masked(value) for value in values)
+    assert payments.is_masked(values[0].replace(b"4000-000000000000", payments.MASK.encode()))
+    assert payments.clock_of(values[7]) == (7, found[7]["at"])
+
+
+def test_rates_of_a_transform_count_what_it_left_out() -> None:
+    counted = {"visible": 800, "distinct": 800, "kept": 800, "before_first": 80}
+    one = run("k2ktui-transform", data=PAYMENTS.name, **counted)
+    assert one.exact and one.rate == 900
+    peers = [
+        run("mm2-eos-transform", data=PAYMENTS.name, **counted, all_records_s=7.0),
+        run("mm2-eos-tuned-transform", data=PAYMENTS.name, **counted),
+    ]
+    delays = [DelayResult("k2ktui-transform", 5000, 30.0, 4, 10, 10, 1.0, 2.0, 601.0, 4.0, 0.1)]
+    memory = [MemoryResult("k2ktui-transform", ((10, 100), (40, 120)))]
+    results = Results(copies=[one, *peers], delays=delays, memory=memory)
+    found = {each.text: each for each in targets.verdicts(results)}
+    first = found["filter and mask: records/s over exactly-once with the same"]
+    assert (first.found, first.met) == ("2.00 x", True)
+    second = found["filter and mask: records/s over exactly-once tuned with the same"]
+    assert (second.found, second.met) == ("1.00 x", True)
+    assert found["filter and mask: delay, p99"].met is False
+    assert found["filter and mask: peak memory for four times the data"].met is False
+    assert found["peak memory for four times the data"].met is None
+    assert "200 B, JSON, filtered and masked, uncompressed, 4 partitions" in markdown(results)
 
 
 def test_a_run_that_broke_its_promise_does_not_count() -> None:
