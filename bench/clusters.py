@@ -16,6 +16,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from k2ktui.replication.spark_archive import ARCHIVE_MAKER as SPARK_MAKER
+from k2ktui.replication.spark_archive import TRANSFORM_ARCHIVE_MAKER
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import KafkaNode
@@ -56,7 +57,7 @@ class Clusters:
 def make_class_archives() -> None:
     """Make the archives with which Kafka and Spark start: none is made beside a measurement."""
     os.environ.setdefault(VARIABLE, USE)
-    for module in (BROKER_MAKER, SPARK_MAKER):
+    for module in (BROKER_MAKER, SPARK_MAKER, TRANSFORM_ARCHIVE_MAKER):
         subprocess.run([sys.executable, "-m", module], check=True)
 
 

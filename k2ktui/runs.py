@@ -143,7 +143,10 @@ class PipelineRun:
             wire(config.target, "producer"),
         )
         name = f"k2ktui {config.name}"
-        self._spark = SparkRuntime(config.spark, name, source, self._target_options)
+        self._transforms = named_transforms(config.replication.transform)
+        self._spark = SparkRuntime(
+            config.spark, name, source, self._target_options, transforms=bool(self._transforms)
+        )
 
     def run(self) -> Finished:
         """Run until stopped, or until caught up.
@@ -206,9 +209,9 @@ class PipelineRun:
                 if read_exporter_names(os.environ, wanted=self._telemetry):
                     self._rehearsals.start()
                 starting.result()
-                self._spark.check_transforms(named_transforms(self._config.replication.transform))
+                self._spark.check_transforms(self._transforms)
                 slots = self._slots()
-                self._spark.warm_up(slots)
+                self._spark.warm_up(slots, (transform for _, transform in self._transforms))
                 self._driver = self._make_driver(source, target, control, observe)
                 if self._stopping.is_set():
                     self._driver.stop()

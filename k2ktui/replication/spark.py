@@ -28,6 +28,7 @@ from k2ktui.replication.executors import await_executors, runs_task, ship_code, 
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.spark_archive import archive_options, make_missing_archive
 from k2ktui.replication.spark_settings import (
+    TRANSFORM_JAVA,
     is_local,
     properties_text,
     set_environment,
@@ -77,6 +78,7 @@ class SparkRuntime:
         name: application name.
         source: connection options of the source cluster, for the tasks.
         target: connection options of the target cluster, for the tasks.
+        transforms: it will transform records.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class SparkRuntime:
         name: str,
         source: Mapping[str, Any],
         target: Mapping[str, Any],
+        *,
+        transforms: bool = False,
     ) -> None:
         self._settings = settings
         self._name = name
@@ -94,6 +98,7 @@ class SparkRuntime:
         self._numbers = count()
         self._context: Any = None
         self._gateway: Any = None
+        self._with_transforms = transforms
         self._transforms: TransformJobs | None = None
         self._private: Scratch | None = None
         self._changing = threading.Lock()
@@ -108,7 +113,9 @@ class SparkRuntime:
         """
         set_environment(self._settings, sys.executable, spark_java_home())
         sweep(_DIRECTORY)
-        java_options = archive_options(self._settings)
+        java_options = archive_options(self._settings, transforms=self._with_transforms)
+        if self._with_transforms:
+            java_options += TRANSFORM_JAVA
         try:
             self._launch(java_options)
         except Exception as error:
@@ -117,7 +124,7 @@ class SparkRuntime:
             assert self._private is not None
             ship_code(self._context, self._private.path)
             await_executors(self._context, self._settings.master, self._pool().submit)
-        make_missing_archive(self._settings)
+        make_missing_archive(self._settings, transforms=self._with_transforms)
 
     def _launch(self, java_options: Sequence[str]) -> None:
         from pyspark import SparkContext  # slow import; only commands with jobs need it
@@ -159,12 +166,13 @@ class SparkRuntime:
             hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
         )
 
-    def run_once(self, tasks: int, timeout: float) -> None:
+    def run_once(self, tasks: int, timeout: float, transform: Transform | None = None) -> None:
         """Start a session, run one job in Python workers, and wait until Java has ended.
 
         Args:
             tasks: number of tasks of the job, which do nothing.
             timeout: seconds for Java to end.
+            transform: a transform to run in the job as well.
 
         Raises:
             Exception: Spark did not start, the job failed, or Java did not end in time.
@@ -174,6 +182,8 @@ class SparkRuntime:
         try:
             context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
             context.parallelize(range(tasks), tasks).mapPartitions(lambda rows: rows).collect()
+            if transform is not None:
+                self.transforms.warm_up(transform, tasks)
         finally:
             self.stop()
         _pyspark.await_java_end(gateway, timeout)
@@ -188,9 +198,15 @@ class SparkRuntime:
         """Check the plans of transforms, each with its name in the file; raises ConfigError."""
         self.transforms.check(transforms)
 
-    def warm_up(self, tasks: int) -> Future[None]:
-        """Start the workers and their connections while the driver is still preparing."""
+    def warm_up(self, tasks: int, transforms: Iterable[Transform] = ()) -> Future[None]:
+        """Start the workers and their connections while the driver is still preparing.
+
+        Args:
+            tasks: number of slots.
+            transforms: what the slots will run.
+        """
         source, target = self._options
+        different = tuple(dict.fromkeys(transforms))
 
         def task(_: Iterator[int]) -> Iterator[int]:
             open_connections(source, target)
@@ -198,6 +214,8 @@ class SparkRuntime:
             yield 0
 
         def job() -> None:
+            for transform in different:
+                self.transforms.warm_up(transform, tasks)
             context = self._context
             context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
 

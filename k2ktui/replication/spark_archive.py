@@ -12,29 +12,36 @@ from k2ktui.runtime.class_archive import ClassArchive, make_in_background
 from k2ktui.runtime.java import find_java
 
 _PURPOSE = "spark-local"
+_TRANSFORM_PURPOSE = "spark-transform"
 ARCHIVE_MAKER = "k2ktui.replication.spark_archive_maker"
+TRANSFORM_ARCHIVE_MAKER = "k2ktui.replication.transform_archive_maker"
 # Java options of the pipeline file that contradict an archive, or name another one.
 _OWN_OPTIONS = ("-Xshare:", "SharedArchiveFile", "ArchiveClassesAtExit", "AOT")
 
 
-def spark_archive() -> ClassArchive:
+def spark_archive(*, transforms: bool = False) -> ClassArchive:
     """Return the archive for the Java and the Spark of this process.
+
+    Args:
+        transforms: that of sessions with transforms, which load more of Spark.
 
     Raises:
         Refused: no Java can be used.
     """
-    return ClassArchive(_PURPOSE, find_java(), _spark_jars())
+    purpose = _TRANSFORM_PURPOSE if transforms else _PURPOSE
+    return ClassArchive(purpose, find_java(), _spark_jars())
 
 
-def archive_options(settings: SparkSettings) -> tuple[str, ...]:
+def archive_options(settings: SparkSettings, *, transforms: bool = False) -> tuple[str, ...]:
     """Return the Java options that make a session start faster; none on a cluster."""
-    return spark_archive().options() if _may_use(settings) else ()
+    return spark_archive(transforms=transforms).options() if _may_use(settings) else ()
 
 
-def make_missing_archive(settings: SparkSettings) -> None:
+def make_missing_archive(settings: SparkSettings, *, transforms: bool = False) -> None:
     """Make the archive beside this process if a local session started without one."""
     if _may_use(settings):
-        make_in_background(spark_archive(), ARCHIVE_MAKER)
+        maker = TRANSFORM_ARCHIVE_MAKER if transforms else ARCHIVE_MAKER
+        make_in_background(spark_archive(transforms=transforms), maker)
 
 
 def _may_use(settings: SparkSettings) -> bool:

@@ -55,8 +55,10 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": _LOOPBACK,
     "spark.driver.bindAddress": _LOOPBACK,
 }
-# A local driver only schedules: it should start quickly and stay small.
+# A local driver that only schedules should start quickly and stay small.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+# What transforms records runs long enough for the optimizing compiler.
+TRANSFORM_JAVA = ("-XX:TieredStopAtLevel=4",)
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENCRYPTED_NETWORK = (
     "spark.network.crypto.enabled",

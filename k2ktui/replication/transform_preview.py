@@ -46,7 +46,7 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
     target = target_name(config, topic)
     newest = read_newest(source_cluster(config), topic, limit)
     found = [(source, join_records(records)) for source, records in newest]
-    spark = SparkRuntime(SparkSettings(master="local[1]"), f"k2ktui {config.name}", {}, {})
+    spark = _spark_for(config)
     try:
         spark.start()
         made = spark.transforms.preview(transform, found)
@@ -80,12 +80,17 @@ def infer_schema(config: PipelineConfig, topic: str, limit: int) -> tuple[str, i
             unchanged="Nothing was written.",
             hint="Read more with --limit, or write the schema by hand.",
         )
-    spark = SparkRuntime(SparkSettings(master="local[1]"), f"k2ktui {config.name}", {}, {})
+    spark = _spark_for(config)
     try:
         spark.start()
         return spark.transforms.infer_schema(texts), len(texts)
     finally:
         spark.stop()
+
+
+def _spark_for(config: PipelineConfig) -> SparkRuntime:
+    settings = SparkSettings(master="local[1]")
+    return SparkRuntime(settings, f"k2ktui {config.name}", {}, {}, transforms=True)
 
 
 def _json_object(value: bytes) -> str:

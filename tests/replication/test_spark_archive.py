@@ -9,27 +9,37 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.model import SparkSettings
-from k2ktui.replication.spark_archive import archive_options, spark_archive
+from k2ktui.replication.spark_archive import (
+    TRANSFORM_ARCHIVE_MAKER,
+    archive_options,
+    spark_archive,
+)
 from k2ktui.replication.spark_settings import JAVA_OPTIONS, spark_properties
 from tests.runtime.test_class_archive import make_empty
 
 _SESSION = """
 import sys
 from k2ktui.config.model import SparkSettings
+from k2ktui.engine.transforms import Transform
 from k2ktui.replication.spark import SparkRuntime
 config = {"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={sys.argv[1]}"}
-runtime = SparkRuntime(SparkSettings(master="local[1]", config=config), "test", {}, {})
-runtime.run_once(1, 60.0)
+settings = SparkSettings(master="local[1]", config=config)
+transform = Transform(filter="offset > 1") if sys.argv[2] else None
+runtime = SparkRuntime(settings, "test", {}, {}, transforms=transform is not None)
+runtime.run_once(1, 120.0, transform)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("class_archives")
-def test_a_session_uses_the_archive(tmp_path: Path) -> None:
+@pytest.mark.parametrize("transforms", [False, True])
+def test_a_session_uses_the_archive(tmp_path: Path, transforms: bool) -> None:
+    if transforms:
+        pytest.importorskip("pyarrow")  # of the extra ``transform``
+        subprocess.run([sys.executable, "-m", TRANSFORM_ARCHIVE_MAKER], check=True, timeout=240)
     log = tmp_path / "classes.log"
-    done = subprocess.run(
-        [sys.executable, "-c", _SESSION, str(log)], capture_output=True, text=True, timeout=180
-    )
+    command = [sys.executable, "-c", _SESSION, str(log), "transform" if transforms else ""]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     spark = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
     # Java does not archive what it generates for Scala's lambda expressions.
@@ -46,6 +56,9 @@ def test_only_local_sessions_have_the_options(
     options = spark_archive().options()
     assert options and archive_options(SparkSettings(master="local[*]")) == options
     assert archive_options(SparkSettings(master="spark://host:7077")) == ()
+    assert archive_options(SparkSettings(master="local[*]"), transforms=True) == ()
+    assert make_empty(spark_archive(transforms=True))
+    assert archive_options(SparkSettings(master="local[*]"), transforms=True)
     own = SparkSettings(master="local[2]", config={JAVA_OPTIONS: "-XX:SharedArchiveFile=/own.jsa"})
     assert archive_options(own) == ()
 

@@ -153,6 +153,14 @@ def test_what_expressions_see(spark: SparkRuntime) -> None:
     assert rows.assigned[1] == [b"a=01,a=", b"pay:3:1:1000", b"k11"]
 
 
+def test_a_warm_up_needs_neither_records_nor_clusters(spark: SparkRuntime) -> None:
+    """Also where each of its records fails a step."""
+    for rule in (RULE, {"decode": JSON, "set": {"value.id": "1 div 0"}}):
+        transform = TransformRule.model_validate(rule).transform
+        assert transform is not None
+        spark.transforms.warm_up(transform, 2)
+
+
 def test_many_records_keep_their_order(spark: SparkRuntime) -> None:
     records = valued(*(b'{"id": %d, "amount": %d}' % (n, n % 5) for n in range(25_000)))
     values, failed, rows = made(spark, RULE, *records)

@@ -42,7 +42,7 @@ Options = Mapping[str, Any]
 
 
 class TransformJobs:
-    """The DataFrames of a session's transforms; each is planned once per slot, and run per lap.
+    """The DataFrames of a session's transforms: one per slot, as slots run at once.
 
     Args:
         context: the Spark context.
@@ -53,7 +53,8 @@ class TransformJobs:
     def __init__(self, context: Any, source: Options, target: Options) -> None:
         self._context = context
         self._options = (dict(source), dict(target))
-        self._planned: dict[tuple[int, Transform], Any] = {}
+        self._plans: dict[Transform, Any] = {}
+        self._frames: dict[tuple[int, Transform], Any] = {}
         self._lock = threading.Lock()
         self._session: Any = None
 
@@ -62,9 +63,11 @@ class TransformJobs:
         assert task.transform is not None
         with self._lock:
             at = (task.slot, task.transform)
-            frame = self._planned.get(at)
+            frame = self._frames.get(at)
             if frame is None:
-                frame = self._planned[at] = self._plan(task.transform)
+                if task.transform not in self._plans:
+                    self._plans[task.transform] = self._plan(task.transform)
+                frame = self._frames[at] = self._plans[task.transform].select("result")
         # The task has no secrets; the clusters' options, which have some, are in the closures.
         text = base64.b64encode(pickle.dumps(task)).decode()
         self._context.setLocalProperty(_TASK, text)
@@ -74,6 +77,26 @@ class TransformJobs:
             self._context.setLocalProperty(_TASK, None)
         result: SlotResult = pickle.loads(row[0])  # noqa: S301 - our own task wrote it
         return result
+
+    def warm_up(self, transform: Transform, tasks: int) -> None:
+        """Start the workers of some tasks, and let Java load and compile what a transform needs."""
+
+        def read(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from k2ktui.replication.stages.read import read_samples
+
+            for _batch in _:
+                yield from read_samples(*options)
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            from k2ktui.replication.stages.write import warm_up_writing
+
+            warm_up_writing(batches, *options)
+            yield pa.RecordBatch.from_pydict({"result": [b""]})
+
+        options = self._options
+        self.apply(transform, read, tasks=tasks).mapInArrow(write, "result BINARY").collect()
 
     def check(self, transforms: Iterable[tuple[str, Transform]]) -> None:
         """Plan transforms without running them.
@@ -92,13 +115,14 @@ class TransformJobs:
         transform: Transform,
         read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         name: str = "replication.transform",
+        tasks: int = 1,
     ) -> Any:
-        """Return a DataFrame with the transformed rows that ``read`` yields in one task.
+        """Return a DataFrame with the transformed rows that ``read`` yields in each task.
 
         Raises:
             ConfigError: as for ``check``.
         """
-        records = self._open().range(0, 1, 1, 1).mapInArrow(read, rows.INPUT)
+        records = self._open().range(0, tasks, 1, tasks).mapInArrow(read, rows.INPUT)
         return TransformPlan(transform, name).apply(records)
 
     def preview(

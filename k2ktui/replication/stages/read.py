@@ -15,13 +15,14 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch
+from k2ktui.log.record import KafkaRecord
 from k2ktui.log.records import Records, concatenate, decode_records
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.partition_reader import PartitionReader, ReaderState
 from k2ktui.replication.copying.record_headers import native_rows
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
-from k2ktui.replication.copying.worker import known_origins, run_connected
+from k2ktui.replication.copying.worker import known_origins, open_connections, run_connected
 from k2ktui.replication.slot_task import SlotTask, SourceLogBounds
 from k2ktui.replication.stages import rows
 
@@ -33,6 +34,7 @@ _BYTES = 8 << 20
 _DECODED_BYTES = 32 << 20
 _GATHER_S = 0.05
 _LONGEST_WAIT_MS = 50
+_SAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,15 @@ def read_rows(
         spent = time.process_time() - cpu
         facts = ReadFacts(read.states, read.bounds, read.codecs, began_at, spent)
     yield rows.facts_batch(pickle.dumps(facts))
+
+
+def read_samples(source: Mapping[str, Any], target: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Connect to the clusters, and yield records that are not written."""
+    open_connections(source, target)
+    record = KafkaRecord(0, b"{}", b"{}", (), 0)
+    found = rows.join_records([record] * _SAMPLES)
+    yield from rows.input_batches(0, SourcePartition("", 0), found, with_headers=True)
+    yield rows.facts_batch(b"-")
 
 
 @dataclass(frozen=True, slots=True)

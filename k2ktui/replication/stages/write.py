@@ -21,7 +21,7 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetParti
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.record_headers import change_headers, set_headers
 from k2ktui.replication.copying.slot import SlotCopier
-from k2ktui.replication.copying.worker import run_copier
+from k2ktui.replication.copying.worker import open_connections, run_copier
 from k2ktui.replication.copying.writer import GONE_AFTER_S
 from k2ktui.replication.slot_task import (
     LapOutcome,
@@ -65,6 +65,15 @@ def write_rows(
     skipped = copiers[-1].skipped if copiers and result.outcome is LapOutcome.DONE else ()
     stats = replace(result.stats, cpu_s=result.stats.cpu_s + facts.cpu_s)
     return replace(result, skipped=skipped, stats=stats, began_at=facts.began_at)
+
+
+def warm_up_writing(
+    batches: Iterable[pa.RecordBatch], source: Mapping[str, Any], target: Mapping[str, Any]
+) -> None:
+    """Connect to the clusters, and read the transformed records without writing them."""
+    open_connections(source, target)
+    for batch in batches:
+        batch.validate()
 
 
 class TransformCopier(SlotCopier):
