@@ -83,7 +83,7 @@ class Topic:
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[Where, int]:
-        first = spec._value == OffsetSpec.earliest()._value
+        first = spec is OffsetSpec.earliest()
         return {at: self.start if first else len(self.records) for at in partitions}
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import IsolationLevel, Message
+from confluent_kafka.admin import OffsetSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping_log import MappingLog
 from k2ktui.engine.ranges import NOT_FOUND
 from k2ktui.engine.replica import MappingGaps
@@ -25,27 +27,22 @@ from k2ktui.engine.state import (
     mapping_key,
     mapping_value,
 )
-from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.keyed_writer import Entry
-from k2ktui.sync import mapping_reload, mapping_republish
+from k2ktui.sync import mapping_reload, mapping_republish, mapping_store
+from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_sort import MappingSorter
 from k2ktui.sync.mapping_store import MappingStore
 from tests.support.examples import examples
 
+MANY = 1_000
 A, B, C = (SourcePartition("s", number) for number in range(3))
 LANE = ("t", 0)
-CONFIG = PipelineConfig.model_validate(
-    {
-        "name": "p",
-        "source": {"kafka": {"common": {"bootstrap.servers": "s:1"}}},
-        "target": {"kafka": {"common": {"bootstrap.servers": "t:1"}}},
-    }
-)
 
 
 @dataclass
 class Topic:
-    """A mapping topic in memory, and what is written to it.
+    """A mapping topic in memory, and what is written to it; it is its own cluster.
 
     Attributes:
         records: the records per partition; the offset of each is its index.
@@ -58,6 +55,22 @@ class Topic:
     starts: dict[int, int] = field(default_factory=dict)
     repeats: list[Entry] = field(default_factory=list)
     deleted: dict[int, int] = field(default_factory=dict)
+    label: str = "target"
+
+    def describe(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        return {name: TopicDescription(name, "id", max(self.records) + 1, 1) for name in names}
+
+    def offsets(
+        self,
+        partitions: Collection[tuple[str, int]],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[tuple[str, int], int]:
+        first = spec is OffsetSpec.earliest()
+        return {
+            at: self.starts.get(at[1], 0) if first else len(self.records.get(at[1], []))
+            for at in partitions
+        }
 
     def put(
         self,
@@ -75,27 +88,26 @@ class Topic:
     def messages(self, partition: int, begin: int) -> list[Message]:
         return [
             Message(topic="m", partition=partition, offset=at, key=key, value=value)
-            for at, (key, value) in enumerate(self.records[partition])
+            for at, (key, value) in enumerate(self.records.get(partition, []))
             if at >= begin
         ]
 
 
-class FakeReader:
-    """Reads a ``Topic`` as ``TopicReader`` does: it stops where records were deleted."""
+class Reader(TopicReader):
+    """Reads the records in memory: it stops where records were deleted."""
 
-    topic: Topic
-
-    def __init__(self, *_: object) -> None:
-        self.next: dict[int, int] = {}
+    def __init__(self, topic: Any, name: str) -> None:
+        super().__init__(topic, name)
+        self._log: Topic = topic
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         self.next = dict(offsets)
-        self.topic.starts.update(self.topic.deleted)
+        self._log.starts.update(self._log.deleted)
 
     def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Message]]]:
         for partition, begin in list(self.next.items()):
-            found = self.topic.messages(partition, begin)
-            if begin >= self.topic.starts.get(partition, 0) and found:
+            found = self._log.messages(partition, begin)
+            if begin >= self._log.starts.get(partition, 0) and found:
                 self.next[partition] = begin + len(found)
                 yield {partition: found}
 
@@ -112,11 +124,8 @@ def topic() -> Iterator[Topic]:
 def in_memory(patch: pytest.MonkeyPatch) -> Topic:
     """Let every record count as old, and every access go to a topic in memory."""
     made = Topic()
-
-    class Reader(FakeReader):
-        topic = made
-
     patch.setattr(mapping_reload, "TopicReader", Reader)
+    patch.setattr(mapping_store, "TopicReader", Reader)
     patch.setattr(mapping_republish, "old_before", lambda target, topic, ends: dict(ends))
 
     def write(target: object, name: str, count: int, entries: Sequence[Entry], s: float) -> None:
@@ -126,11 +135,19 @@ def in_memory(patch: pytest.MonkeyPatch) -> Topic:
     return made
 
 
-def loaded(topic: Topic) -> MappingStore:
-    """Return a store that has read the topic."""
-    store = MappingStore(CONFIG, target_cluster(CONFIG))
-    store._tracks = read(topic, {p: topic.messages(p, 0) for p in topic.records})
-    store._next = {partition: len(records) for partition, records in topic.records.items()}
+def loaded(
+    topic: Topic, held: int = MANY, positions: Mapping[SourcePartition, Position] | None = None
+) -> MappingStore:
+    """Return a store that has read the topic, and holds so many ranges of each partition."""
+    retention = SimpleNamespace(count=held, schedule_s=0.0, time_s=None)
+    config: Any = SimpleNamespace(
+        coordination=SimpleNamespace(commit=SimpleNamespace(group="p", batch_timeout_s=0.0)),
+        features=SimpleNamespace(offset_mapping=True),
+        offset_mapping=SimpleNamespace(topic="m", retention=retention),
+    )
+    cluster: Any = topic
+    store = MappingStore(config, cluster)
+    store.refresh(20.0, positions or {})
     return store
 
 
@@ -170,8 +187,7 @@ def fill(topic: Topic, partition: int, source: SourcePartition, numbers: Collect
 
 def test_a_repeat_holds_all_ranges_of_what_it_claims(topic: Topic) -> None:
     fill(topic, 0, A, range(10))
-    store = loaded(topic)
-    store._tracks[A].trim(10)
+    store = loaded(topic, 10)
     assert store.held_from(A) > 5
     assert store.republish({A: 5}) == [A]
     assert claimed(later(topic), A) == ((5, 100),)
@@ -192,8 +208,7 @@ def test_nothing_is_claimed_that_was_deleted_before_it_could_be_read_again(topic
     """The ranges below 80 are only in the topic, and are deleted there: a repeat from 5 on would
     say that source offsets 5 to 79 were never copied."""
     fill(topic, 0, A, range(10))
-    store = loaded(topic)
-    store._tracks[A].trim(10)
+    store = loaded(topic, 10)
     topic.deleted = {0: 3}
     assert store.republish({A: 5}) == []
     assert topic.repeats == []
@@ -206,10 +221,9 @@ def test_nothing_is_claimed_that_was_deleted_before_it_could_be_read_again(topic
 
 def test_only_the_partition_that_could_not_be_read_is_left_out(topic: Topic) -> None:
     """What is in memory needs no reading."""
-    fill(topic, 0, A, range(10))
+    fill(topic, 0, A, range(20))
     fill(topic, 1, B, range(10))
-    store = loaded(topic)
-    store._tracks[A].trim(10)
+    store = loaded(topic, 50)
     topic.deleted = {0: 3, 1: 3}
     assert store.republish({A: 5, B: 5}) == [B]
     assert claimed(later(topic), A) == ()
@@ -220,9 +234,7 @@ def test_only_the_partition_that_could_not_be_read_is_left_out(topic: Topic) -> 
 def test_one_partition_of_the_mapping_topic_does_not_hold_up_the_others(topic: Topic) -> None:
     fill(topic, 0, A, range(10))
     fill(topic, 1, B, range(10))
-    store = loaded(topic)
-    for source in (A, B):
-        store._tracks[source].trim(10)
+    store = loaded(topic, 10)
     topic.deleted = {0: 3}
     assert store.republish({A: 5, B: 5}) == [B]
     assert claimed(later(topic), A) == ()
@@ -233,9 +245,8 @@ def test_one_partition_of_the_mapping_topic_does_not_hold_up_the_others(topic: T
 def test_nothing_is_claimed_below_what_the_topic_held(topic: Topic, deleted: bool) -> None:
     """The mapping is known from source offset 50 on; a group needs offset 5."""
     fill(topic, 0, A, range(5, 10))
-    store = loaded(topic)
+    store = loaded(topic, 10 if deleted else MANY)
     if deleted:
-        store._tracks[A].trim(10)
         topic.deleted = {0: 1}
     assert store.republish({A: 5}) == ([] if deleted else [A])
     assert claimed(later(topic), A) == (() if deleted else ((50, 100),))
@@ -243,9 +254,7 @@ def test_nothing_is_claimed_below_what_the_topic_held(topic: Topic, deleted: boo
 
 def test_after_a_failed_repeat_the_store_says_what_it_does_not_know(topic: Topic) -> None:
     fill(topic, 0, A, range(10))
-    store = loaded(topic)
-    store._positions = {A: Position(100, 0, -1, "", 1, 0, *LANE)}
-    store._tracks[A].trim(10)
+    store = loaded(topic, 10, {A: Position(100, 0, -1, "", 1, 0, *LANE)})
     held = store.held_from(A)
     topic.deleted = {0: 3}
     store.republish({A: 5})
@@ -266,9 +275,7 @@ def test_repeats_never_claim_more_than_they_hold(seed: int) -> None:
             numbers = [n for n in range(first, random.randint(first + 1, 20)) if n != missing]
             fill(topic, random.randint(0, 1), source, numbers)
             copied[source] = {at for n in numbers for at in range(n * 10, n * 10 + 10, 2)}
-        store = loaded(topic)
-        for track in store._tracks.values():
-            track.trim(random.randint(1, 100))
+        store = loaded(topic, random.randint(1, 100))
         topic.deleted = {p: random.choice([0, 0, 1, 10]) for p in topic.records}
         needed = {source: random.randint(0, 150) for source in (A, B, C)}
         done = store.republish(needed)
