@@ -6,18 +6,16 @@ returns.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from time import sleep, time
+from time import time
 from typing import Any
-
-import psutil
 
 from k2ktui import __version__
 from k2ktui.drill.operator import Operator
+from k2ktui.drill.ownership import new_token, own_drill
 from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
@@ -39,6 +37,7 @@ from k2ktui.engine.drill_steps import (
     accept_checks,
     can_go_back,
     changes_to_restore,
+    explain_no_repeat,
     find_change,
     put_change,
     repeat_from,
@@ -48,15 +47,12 @@ from k2ktui.engine.journal import new_id
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.runtime.host import pid_space
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import whoami
 from k2ktui.text import safe_text
 
 _UNCHANGED = "Nothing was changed."
 _NOTHING: Mapping[str, Any] = {}
-_OBSERVE_S = 6.0
-_OBSERVE_AGAIN_S = 0.5
 
 
 def start_drill(
@@ -105,7 +101,7 @@ def start_drill(
         _refuse_second(session)
         if kind is DrillKind.FAILBACK:
             find_last_failover(session)
-        session.open(_new_token(), f"begun: {kind}")
+        session.open(new_token(), f"begun: {kind}")
         run_drill(session)
     finally:
         session.close()
@@ -161,31 +157,21 @@ def resume_drill(
         chosen: options that replace those with which the drill was begun.
 
     Raises:
-        ConfigError: there is no such drill.
-        Refused: it is over, another operator acts, or as for :func:`start_drill`.
+        ConfigError: there is no such drill, or an option is not for its kind.
+        Refused: it is over, another operator acts, it cannot be repeated from the fence on, or as
+            for :func:`start_drill`.
         TimedOut, K2kError: as for :func:`start_drill`.
     """
     require(may, "resuming a drill")
-    with _owning(flow, drill_id, files, may, operator, take_over, "resumed") as session:
-        if session.drill.status is DrillStatus.ABORTING:
-            raise Refused(
-                f"drill {safe_text(drill_id)} is being aborted",
-                unchanged=_UNCHANGED,
-                hint=f"Complete it: k2ktui drill abort {safe_text(drill_id)} -f FILE",
-            )
-        if chosen and session.drill.kind is not DrillKind.FAILBACK:
-            raise ConfigError(
-                f"drill {safe_text(drill_id)} is no failback: there is nothing to replay or export",
-                unchanged=_UNCHANGED,
-                hint="Leave out --tail, --export-to and --forward.",
-            )
+    with own_drill(flow, drill_id, files, may, operator, take_over, "resumed") as session:
+        _refuse_resume(session.drill, as_disaster, from_fence, chosen)
         if chosen:
             options = replace(session.drill.options, **chosen)
             session.change_drill(lambda drill: replace(drill, options=options))
         if as_disaster and session.drill.kind.is_switchover:
             session.change_drill(turn_into_disaster)
             session.write("the source is lost: continued as a disaster drill", phase="owner")
-        if from_fence and can_go_back(session.drill):
+        if from_fence:
             session.change_drill(lambda drill: repeat_from(drill, DrillPhase.FENCE_PRODUCERS))
             session.write("begun again with fencing the producers", phase="owner")
         if accept:
@@ -193,6 +179,37 @@ def resume_drill(
             session.write(f"accepted findings of {', '.join(accept)}", phase="owner")
         run_drill(session)
     return session.drill
+
+
+def _refuse_resume(
+    drill: Drill, as_disaster: bool, from_fence: bool, chosen: Mapping[str, Any]
+) -> None:
+    """Refuse to resume a drill that is being aborted, or with options that do not fit it."""
+    name = safe_text(drill.id)
+    if drill.status is DrillStatus.ABORTING:
+        raise Refused(
+            f"drill {name} is being aborted",
+            unchanged=_UNCHANGED,
+            hint=f"Complete it: k2ktui drill abort {name} -f FILE",
+        )
+    if chosen and drill.kind is not DrillKind.FAILBACK:
+        raise ConfigError(
+            f"drill {name} is no failback: there is nothing to replay or export",
+            unchanged=_UNCHANGED,
+            hint="Leave out --tail, --export-to and --forward.",
+        )
+    if as_disaster and drill.kind is DrillKind.REHEARSE:
+        raise ConfigError(
+            f"drill {name} is a rehearsal: it moves no group",
+            unchanged=_UNCHANGED,
+            hint="Begin a drill without the source: k2ktui drill disaster -f FILE",
+        )
+    if from_fence and (why := explain_no_repeat(drill, DrillPhase.FENCE_PRODUCERS)):
+        raise Refused(
+            f"the producers cannot be fenced again: {safe_text(why)}",
+            unchanged=_UNCHANGED,
+            hint="Leave out --from-fence.",
+        )
 
 
 def abort_drill(
@@ -214,7 +231,7 @@ def abort_drill(
         PartlyApplied: something could not be restored; the drill stays ``aborting``.
     """
     require(may, "aborting a drill")
-    with _owning(flow, drill_id, files, may, operator, take_over, "abort begun") as session:
+    with own_drill(flow, drill_id, files, may, operator, take_over, "abort begun") as session:
         if not can_go_back(session.drill):
             left = "; ".join(
                 f"{change.what} (to undo it: {change.undo})"
@@ -269,9 +286,8 @@ def release_replicator(
         Refused: not allowed, another operator acts, or the drill fences nothing.
     """
     require(may, "releasing a pipeline")
-    never = _never
-    with _owning(
-        flow, drill_id, files, may, operator, never, "release begun", also_over=True
+    with own_drill(
+        flow, drill_id, files, may, operator, _never, "release begun", also_over=True
     ) as session:
         change = find_change(session.drill, ChangeKind.EPOCHS)
         if change is None:
@@ -320,70 +336,3 @@ def _reading(flow: Flow) -> Iterator[DrillStore]:
         yield store
     finally:
         store.close()
-
-
-@contextmanager
-def _owning(
-    flow: Flow,
-    drill_id: str,
-    files: Sequence[str],
-    may: Access,
-    operator: Operator,
-    take_over: Callable[[Drill], bool],
-    text: str,
-    *,
-    also_over: bool = False,
-) -> Iterator[Session]:
-    """Become the owner of a drill, asking first if another process acts on it."""
-    store = DrillStore(flow.config, target_cluster(flow.config))
-    drill = store.read(drill_id)
-    session = Session(flow, drill, store, operator, may, files)
-    try:
-        if drill.is_over and not also_over:
-            raise Refused(
-                f"drill {safe_text(drill_id)} is {drill.status}",
-                unchanged=_UNCHANGED,
-                hint=f"Read its report: k2ktui drill report {safe_text(drill_id)} -f FILE",
-            )
-        if _is_owned(store, drill):
-            if not take_over(drill):
-                raise Refused(
-                    f"{safe_text(drill.owner)} acts on drill {safe_text(drill_id)}",
-                    unchanged=_UNCHANGED,
-                    hint=f"Watch it with k2ktui drill show {safe_text(drill_id)} -f FILE, or take "
-                    "it over with --take-over.",
-                )
-            text = f"taken over from {safe_text(drill.owner)}, {text}"
-        session.drill = store.read(drill_id)
-        session.open(_new_token(), text)
-        yield session
-    finally:
-        session.close()
-
-
-def _new_token() -> str:
-    """Return an id of this process, which shows on this host whether it still exists."""
-    return f"{pid_space()}:{os.getpid()}:{secrets.token_hex(8)}"
-
-
-def _has_ended(token: str) -> bool:
-    """Return whether the process of a token is known to have ended."""
-    space, _, rest = token.partition(":")
-    pid = rest.partition(":")[0]
-    return space == pid_space() and pid.isdigit() and not psutil.pid_exists(int(pid))
-
-
-def _is_owned(store: DrillStore, drill: Drill) -> bool:
-    """Return whether a process acts on the drill: whether its record changes while it is watched.
-
-    The clocks of two hosts may disagree, so its time alone does not decide.
-    """
-    if not drill.session or _has_ended(drill.session):
-        return False
-    until = time() + _OBSERVE_S
-    while time() < until:
-        now = store.read(drill.id)
-        if (now.session, now.beat_ms) != (drill.session, drill.beat_ms):
-            return bool(now.session)
-        sleep(_OBSERVE_AGAIN_S)
-    return False

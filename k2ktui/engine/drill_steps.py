@@ -172,6 +172,15 @@ def repeat_from(drill: Drill, phase: DrillPhase) -> Drill:
     return replace(drill, phases=tuple(phases))
 
 
+def explain_no_repeat(drill: Drill, phase: DrillPhase) -> str:
+    """Return why a drill cannot be repeated from a phase on; "" if it can."""
+    if phase not in [each.phase for each in drill.phases]:
+        return f"drill {drill.id} ({drill.kind}) has no phase {phase}"
+    if not can_go_back(drill):
+        return f"drill {drill.id} has opened the target"
+    return ""
+
+
 def changes_to_restore(drill: Drill) -> tuple[Change, ...]:
     """Return what an abort restores, the last change first."""
     open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)

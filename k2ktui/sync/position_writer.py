@@ -37,6 +37,10 @@ _SHOWN = 10
 Written = Mapping[SourcePartition, Position | None]
 
 
+class PipelineRunning(Refused):
+    """The pipeline is running: its positions are its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class PositionWriteResult:
     """The result of applying a position plan.
@@ -109,7 +113,7 @@ class PositionWriter:
         """Refuse if the pipeline is running; return notes about what could not be determined.
 
         Raises:
-            Refused: it is running; the message names host and process.
+            PipelineRunning: the message names host and process.
             ConnectionFailed, TimedOut: the target did not answer.
         """
         state, unread = self._positions.state(settled=True)
@@ -222,7 +226,7 @@ def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
     """Refuse if the pipeline is running.
 
     Raises:
-        Refused: it is running; the message names host and process.
+        PipelineRunning: it is running; the message names host and process.
     """
     if not alive:
         return
@@ -231,7 +235,7 @@ def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
         f"{duration(max(0, at_ms - runner.last_ms) / 1000)} ago)"
         for runner in alive
     )
-    raise Refused(
+    raise PipelineRunning(
         f"pipeline {safe_text(name)} is running on {where}",
         unchanged=_UNCHANGED,
         hint="Stop it first. If it was killed, wait until its last heartbeat is 15 s old.",

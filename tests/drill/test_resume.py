@@ -182,6 +182,18 @@ def test_a_planned_drill_continues_as_a_disaster(pair: Pair) -> None:
 
 
 @pytest.mark.slow
+def test_options_that_do_not_fit_a_drill_are_refused(pair: Pair) -> None:
+    drill = pair.start(DrillKind.DISASTER)
+    assert drill.status is DrillStatus.OPEN, "the source answers"
+    refused = k2ktui("drill", "resume", drill.id, "-f", pair.file, "--from-fence", code=5)
+    assert "(disaster) has no phase fence-producers" in refused.stderr
+    refused = k2ktui("drill", "resume", drill.id, "-f", pair.file, "--tail", "replay", code=2)
+    assert "is no failback" in refused.stderr
+    (after,) = pair.drills()
+    assert (after.options, after.phases) == (drill.options, drill.phases)
+
+
+@pytest.mark.slow
 def test_findings_that_stopped_a_drill_are_accepted_later(pair: Pair) -> None:
     stopped = pair.start(DrillKind.PLANNED, replace(QUICK, accepted=()))
     found = failed_phase(stopped)

@@ -40,6 +40,7 @@ from k2ktui.engine.drill_steps import (
     describe_next,
     describe_way_back,
     end_phase,
+    explain_no_repeat,
     find_change,
     needs_confirmation,
     next_phase,
@@ -255,6 +256,15 @@ def test_what_no_longer_holds_is_repeated_with_all_that_follows() -> None:
     assert next_phase(drill) is DrillPhase.FENCE_PRODUCERS
     assert [each.status for each in drill.phases[:2]] == [PhaseStatus.DONE] * 2
     assert {each.status for each in drill.phases[2:]} == {PhaseStatus.WAITING}
+
+
+def test_what_cannot_be_repeated_says_why() -> None:
+    fence = DrillPhase.FENCE_PRODUCERS
+    assert explain_no_repeat(make(), fence) == ""
+    for kind in (DrillKind.REHEARSE, DrillKind.DISASTER):
+        assert explain_no_repeat(make(kind), fence).endswith(f"({kind}) has no phase {fence}")
+    opened = make(figures=DrillFigures(opened_ms=1))
+    assert explain_no_repeat(opened, fence).endswith("has opened the target")
 
 
 def test_producers_fenced_by_hand_need_no_confirmation() -> None:

@@ -22,7 +22,7 @@ from k2ktui.engine.drill_tail import (
 )
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
-from k2ktui.sync.position_writer import PositionWriter
+from k2ktui.sync.position_writer import PipelineRunning, PositionWriter
 from k2ktui.sync.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 
@@ -207,9 +207,7 @@ def _before(position: Position | None) -> int | None:
 def _write_positions(session: Session, planner: PositionPlanner, plan: PositionPlan) -> None:
     try:
         PositionWriter(session.forward.config, planner).apply(plan, session.may)
-    except Refused as error:
-        if "is running" not in error.message:
-            raise
+    except PipelineRunning as error:
         raise Refused(
             f"{error.message}: it copies what is to be left out",
             unchanged="No position was changed. The drill stays where it is.",

@@ -1,0 +1,36 @@
+"""Workers that are killed at chosen steps while a pipeline copies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from tests.support.pipeline import Pipeline
+from tests.support.traffic import Traffic
+
+WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit", "lap-over")
+
+
+def copy_despite_kills(pipeline: Pipeline, topics: Mapping[str, int], seed: int) -> int:
+    """Write and copy while a worker is killed at every step, in random order, then catch up.
+
+    Args:
+        pipeline: the pipeline.
+        topics: number of partitions of each topic.
+        seed: of the traffic and the order.
+
+    Returns:
+        How many records were sent.
+    """
+    steps = random.Random(seed).sample(WORKER_STEPS, len(WORKER_STEPS))
+    with Traffic(pipeline.source, topics, seed) as traffic:
+        run = pipeline.start()
+        run.expect("firstrecord")
+        for step in steps:
+            pipeline.arm(step)
+            pipeline.await_hit(step)
+        pipeline.await_copying()
+    assert run.stop() == 0
+    run.await_gone()
+    pipeline.catch_up()
+    return traffic.sent
