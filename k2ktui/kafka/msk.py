@@ -56,10 +56,10 @@ class MskTokens(CachingTokenProvider):
 
     def __init__(self, signer: MskSigner) -> None:
         super().__init__()
-        self._signer = signer
+        self.signer = signer
 
     def __reduce__(self) -> tuple[object, ...]:
-        return MskTokens, (self._signer,)
+        return MskTokens, (self.signer,)
 
     def __call__(self, _config: str) -> tuple[str, float]:
         """Return a token and when it expires (seconds since 1970), as librdkafka asks for it.
@@ -80,7 +80,7 @@ class MskTokens(CachingTokenProvider):
 
         def run() -> None:
             try:
-                token, expires_ms = sign(self._signer)
+                token, expires_ms = sign(self.signer)
                 results.append((token, expires_ms / 1000 - time()))
             except Exception as error:  # the SDK's errors have no common class
                 failures.append(_reason(error))
@@ -93,7 +93,7 @@ class MskTokens(CachingTokenProvider):
             return results[0]
         reason = failures[0] if failures else f"no answer within {_TIMEOUT_S:g} s"
         raise ConnectionFailed(
-            f"no AWS token for region {safe_text(self._signer.region)}: {reason}",
+            f"no AWS token for region {safe_text(self.signer.region)}: {reason}",
             hint="Check the AWS credentials of this account, awsProfileName and awsRoleArn.",
         )
 

@@ -36,6 +36,9 @@ class BackgroundRunner(ABC):
         longest_pause_s: after failures, the pause doubles from ``interval_s`` up to this.
         stop_s: seconds for which ``stop`` waits by default.
         clock: monotonic seconds, for the intervals between reports.
+
+    Attributes:
+        interval_s: as above.
     """
 
     failing: ClassVar[str]
@@ -58,7 +61,7 @@ class BackgroundRunner(ABC):
         stop_s: float = 0.0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._interval_s, self._longest_pause_s = interval_s, max(interval_s, longest_pause_s)
+        self.interval_s, self._longest_pause_s = interval_s, max(interval_s, longest_pause_s)
         self._report, self._clock = report, clock
         self._immediately, self._last_turn, self._stop_s = immediately, last_turn, stop_s
         self._is_urgent = is_urgent
@@ -112,11 +115,11 @@ class BackgroundRunner(ABC):
 
     def _run(self) -> None:
         try:
-            pause = 0.0 if self._immediately else self._interval_s
+            pause = 0.0 if self._immediately else self.interval_s
             while not self._wait(pause):
                 if not self._turn():
                     return
-                pause = pause_after(self._failures, self._interval_s, self._longest_pause_s)
+                pause = pause_after(self._failures, self.interval_s, self._longest_pause_s)
             if self._last_turn:
                 self._turn()
         finally:

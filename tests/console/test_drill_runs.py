@@ -53,7 +53,7 @@ async def run(console: ConsoleDriver, job: Callable[[ScreenOperator], Drill]) ->
     """Open the drill, and run a job in place of the real one."""
     await console.press("enter")
     await console.until(lambda: isinstance(console.screen, DrillScreen), "opened")
-    screen_of(console)._run("drill", job, "k2ktui drill resume ID")
+    screen_of(console).run_drill("drill", job, "k2ktui drill resume ID")
 
 
 def test_a_phase_is_confirmed_by_its_name_and_by_nothing_else() -> None:

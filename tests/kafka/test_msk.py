@@ -76,7 +76,7 @@ def with_options(options: str) -> Properties:
 def signer(properties: Properties, servers: str = HOST) -> MskSigner:
     provider = wire(cluster(properties, servers), "consumer")["sasl_oauth_token_provider"]
     assert isinstance(provider, MskTokens)
-    return provider._signer
+    return provider.signer
 
 
 @pytest.mark.parametrize("properties", [JAVA, JAVA_OAUTH, SHORT])

@@ -259,8 +259,8 @@ def test_mm2_separator_and_force(keys: dict[str, str], monkeypatch: pytest.Monke
     [(CommitSnapshotRunner, "groups.pollInterval"), (publish.PublisherThread, "mm2.interval")],
 )
 def test_work_beside_a_run_repeats_at_its_interval(runner: Any, key: str) -> None:
-    assert runner(pipeline(**under(key, "7 seconds")), lambda _: None)._interval_s == 7
-    assert runner(pipeline(), lambda _: None)._interval_s != 7
+    assert runner(pipeline(**under(key, "7 seconds")), lambda _: None).interval_s == 7
+    assert runner(pipeline(), lambda _: None).interval_s != 7
 
 
 def test_metrics_of_sync_have_their_prefix() -> None:

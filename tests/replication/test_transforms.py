@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 from typing import Any
 
 import pytest
 
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_copies import by_key
-from tests.replication.test_exactly_once import WORKER_STEPS
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
@@ -23,6 +21,7 @@ from tests.support.kafka import (
     produce,
     read_all,
 )
+from tests.support.kills import copy_despite_kills
 from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
@@ -223,17 +222,7 @@ def test_workers_killed_at_every_step_of_a_transform(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
     pipeline.settings = {"replication.transform": [APPENDED]}
-    steps = random.Random(seed).sample(WORKER_STEPS, len(WORKER_STEPS))
-    with Traffic(pipeline.source, topics, seed) as traffic:
-        run = pipeline.start()
-        run.expect("firstrecord")
-        for step in steps:
-            pipeline.arm(step)
-            pipeline.await_hit(step)
-        pipeline.await_copying()
-    assert run.stop() == 0
-    run.await_gone()
-    pipeline.catch_up()
+    sent = copy_despite_kills(pipeline, topics, seed)
     expected = [appended(topic) for topic in topics]
     proof = prove(pipeline.source, pipeline.target, pipeline.name, *expected)
-    assert proof.records >= traffic.sent // 6
+    assert proof.records >= sent // 6

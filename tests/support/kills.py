@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
@@ -11,7 +10,7 @@ from tests.support.traffic import Traffic
 WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit", "lap-over")
 
 
-def copy_despite_kills(pipeline: Pipeline, topics: Mapping[str, int], seed: int) -> int:
+def copy_despite_kills(pipeline: Pipeline, topics: dict[str, int], seed: int) -> int:
     """Write and copy while a worker is killed at every step, in random order, then catch up.
 
     Args:

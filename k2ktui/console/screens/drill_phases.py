@@ -108,7 +108,7 @@ class DrillScreen(DrillChecklist):
         elif self._start is not None:
             kind, options = self._start
             flow, files, may = self.flow, self.session.files, self.session.access
-            self._run(
+            self.run_drill(
                 kind.noun,
                 lambda operator: operations.start_drill(flow, kind, options, files, may, operator),
                 cli_equivalent.drill(files, kind, options),
@@ -130,7 +130,7 @@ class DrillScreen(DrillChecklist):
 
     # Running
 
-    def _run(self, doing: str, run: Run, command: str, *, can_stop: bool = True) -> None:
+    def run_drill(self, doing: str, run: Run, command: str, *, can_stop: bool = True) -> None:
         """Run a drill on a thread until it ends, fails or is stopped."""
         self.operator = first = self._make_operator(can_stop)
 
@@ -310,7 +310,7 @@ class DrillScreen(DrillChecklist):
             )
 
         if not self._runs_next(run):
-            self._run("drill", run, command)
+            self.run_drill("drill", run, command)
 
     def _runs_next(self, run: Run, *, can_stop: bool = True) -> bool:
         """Stop the drill that runs here, and run something after it; False if none runs."""
@@ -343,7 +343,7 @@ class DrillScreen(DrillChecklist):
 
         if not self._runs_next(run, can_stop=False):
             command = cli_equivalent.drill_on(files, "abort", drill.id)
-            self._run("aborting the drill", run, command, can_stop=False)
+            self.run_drill("aborting the drill", run, command, can_stop=False)
 
     async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
         name = self.session.pair.pipeline
