@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, TypeVar
 
 import click
@@ -68,7 +69,7 @@ _FENCE = click.option(
     type=click.Choice([str(each) for each in Fence]),
     default=str(Fence.HAND),
     show_default=True,
-    help="Fence of the producers: you stop them by hand, access rules, or quotas.",
+    help="Way to keep producers from writing: by hand (you stop them), access rules or quotas.",
 )
 _MAX_LAG = _option(
     "--max-lag",
@@ -104,17 +105,16 @@ def rehearse(**chosen: Any) -> int:
     return _begin(DrillKind.REHEARSE, **chosen)
 
 
+def _switchover_options(command: F) -> F:
+    """Add the options of drills that move groups while both clusters are up, in this order."""
+    options = (_FENCE, _MAX_LAG, _FROZEN, _WAIT, _WATCH, ACCEPT, YES_TO, _DRY_RUN)
+    return reduce(lambda found, option: option(found), reversed(options), command)
+
+
 @click.command(help="Switch over while both clusters are up; no record is lost.")
 @file_option
 @_GROUPS
-@_FENCE
-@_MAX_LAG
-@_FROZEN
-@_WAIT
-@_WATCH
-@ACCEPT
-@YES_TO
-@_DRY_RUN
+@_switchover_options
 @unlock_option
 @json_option
 def planned(fence: str, **chosen: Any) -> int:
@@ -156,8 +156,9 @@ FORWARD = click.option(
 
 
 @click.command(
+    short_help="Move the groups back to the old source.",
     help="Move the groups back to the old source, with the reverse pipeline's file. Records that "
-    "were never copied from there are listed; you choose what happens to them."
+    "were never copied from there are listed; you choose what happens to them.",
 )
 @file_option
 @_GROUPS
@@ -165,14 +166,7 @@ FORWARD = click.option(
 @click.option("--show-keys", is_flag=True, help="Show the first keys of these records.")
 @EXPORT_TO
 @FORWARD
-@_FENCE
-@_MAX_LAG
-@_FROZEN
-@_WAIT
-@_WATCH
-@ACCEPT
-@YES_TO
-@_DRY_RUN
+@_switchover_options
 @unlock_option
 @json_option
 def failback(
