@@ -19,6 +19,7 @@ LIBRARIES = ("click", "confluent_kafka", "kafka", "plotext", "py4j", "pyspark", 
 MADE_FOR_IT = {
     "k2ktui/console/_textual.py",
     "k2ktui/kafka/_kafka_python.py",
+    "k2ktui/registry/_confluent.py",
     "k2ktui/replication/_pyspark.py",
 }
 ROOT = Path(k2ktui.__file__).parent.parent

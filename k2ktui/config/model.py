@@ -22,7 +22,7 @@ from pydantic import (
 from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
 from k2ktui.config.clusters import ClusterConfig, Section
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
-from k2ktui.config.patterns import NamesOrPattern, Pattern
+from k2ktui.config.patterns import NamesOrPattern
 from k2ktui.config.replication import Replication
 from k2ktui.config.scalars import (
     Duration,
@@ -35,6 +35,7 @@ from k2ktui.config.scalars import (
     parse_duration,
     parse_toggle,
 )
+from k2ktui.config.schema_mapping import SchemaMapping, SchemaTopics, schema_topics
 from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
 from k2ktui.config.topic_creation import TopicCreation
 from k2ktui.config.topics import (
@@ -104,26 +105,6 @@ class ErrorHandling(Section):
     on_control_message_deserialization_error: FailOrIgnore = "fail"
     on_multiple_target_committed_offsets: FailSkipOrIgnore = "fail"
     on_active_consumer_group_commit: FailSkipOrIgnore = "fail"
-
-
-class SchemaMappingRule(Section):
-    """Whether keys and values of matching topics contain schema ids."""
-
-    pattern: Pattern
-    key: Toggle = True
-    value: Toggle = True
-
-
-class SchemaMapping(Section):
-    """Schema types and topics whose schema ids are rewritten."""
-
-    supported_types: tuple[Literal["AVRO", "JSON", "PROTOBUF", "YANG"], ...] = (
-        "AVRO",
-        "JSON",
-        "PROTOBUF",
-        "YANG",
-    )
-    topics: tuple[SchemaMappingRule, ...] = ()
 
 
 class Configuration(Section):
@@ -340,6 +321,11 @@ class PipelineConfig(Section):
     def replicates(self) -> bool:
         """Whether the file says what to replicate; the mapping application's own does not."""
         return bool(self.replication.source.topic)
+
+    @cached_property
+    def schema_topics(self) -> SchemaTopics:
+        """The topics whose schema ids are rewritten if features.schemaMapping is enabled."""
+        return schema_topics(self.schema_mapping, self.topics, self.topic_mapping)
 
     @property
     def topic_mapping(self) -> TopicMapping:

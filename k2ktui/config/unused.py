@@ -13,22 +13,27 @@ from k2ktui.config.problems import Path, Problem, format_path
 from k2ktui.config.start import RESET
 from k2ktui.config.tree import Node
 
-_NO_REGISTRY = "k2ktui does not rewrite schema ids; start refuses it"
+_NO_SCHEMAS = "features.schemaMapping is disabled"
 _ONE_DIRECTION = "features.bidirectionalReplication is disabled"
 _PROVENANCE = "bidirectional.mode is provenance, which needs no header"
 _NO_TOPIC = "k2ktui has no assignment topic; transactional ids fence earlier tasks"
 
 #: Why a key has no effect; with a section, all of its keys have none.
 UNUSED: Mapping[Path, str] = {
-    ("schemaMapping",): _NO_REGISTRY,
-    ("source", "registry"): _NO_REGISTRY,
-    ("target", "registry"): _NO_REGISTRY,
     ("coordination", "assignment", "graceWindow"): _NO_TOPIC,
     ("coordination", "assignment", "fencingMaxParallelism"): _NO_TOPIC,
     ("topicCreation", "control", "assignment"): _NO_TOPIC,
     ("metrics", "prefix", "targetConsumer"): "no metric describes a consumer of the target",
     ("source", "kafka", "producer"): "k2ktui never writes to the source",
 }
+#: Keys that have an effect only if schema ids are rewritten.
+OF_SCHEMAS: tuple[Path, ...] = (
+    ("schemaMapping",),
+    ("source", "registry"),
+    ("target", "registry"),
+)
+_TYPES: Path = ("schemaMapping", "supportedTypes")
+_YANG = "YANG applies only where both registries know this type; Apicurio and Confluent's do not"
 _PARALLELISM = (
     ("configuration", "pipelineParallelism"),
     ("configuration", "partitionParallelism"),
@@ -44,6 +49,11 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
         yield from _note(tree, ("bidirectional",), _ONE_DIRECTION)
     elif config.bidirectional.mode == "provenance":
         yield from _note(tree, ("bidirectional", "headers"), _PROVENANCE)
+    if not config.features.schema_mapping:
+        for path in OF_SCHEMAS:
+            yield from _note(tree, path, _NO_SCHEMAS)
+    elif tree.at(_TYPES) is not None and "YANG" in config.schema_mapping.supported_types:
+        yield Problem(tree.nearest(_TYPES).mark, format_path(_TYPES), _YANG)
     if config.spark.slots is not None:
         for path in _PARALLELISM:
             yield from _note(tree, path, "spark.slots is set")
@@ -76,6 +86,17 @@ def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
         if value not in strong:
             path = _property(tree, key)
             needed = f"expected {strong[0]}, which features.exactlyOnce needs"
+            yield Problem(tree.nearest(path).mark, format_path(path), needed)
+
+
+def missing_registries(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Yield an error for every registry that schema mapping needs and the file does not name."""
+    if not config.features.schema_mapping:
+        return
+    for side, cluster in (("source", config.source), ("target", config.target)):
+        if not cluster.registry.config.get("schema.registry.url", "").strip():
+            path: Path = (side, "registry", "config", "schema.registry.url")
+            needed = "missing; features.schemaMapping needs it"
             yield Problem(tree.nearest(path).mark, format_path(path), needed)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from k2ktui.engine.schema_subjects import SubjectNaming, TopicRule, map_subject
+from k2ktui.engine.schema_subjects import SubjectNaming, TopicRules, map_subject
 from k2ktui.engine.schemas import (
     RegistryContent,
     Schema,
@@ -118,13 +118,13 @@ class SchemaPlan:
 
 
 def find_mapped_subjects(
-    source: RegistryContent, topics: Mapping[str, TopicRule], types: Set[str]
+    source: RegistryContent, rules: TopicRules, types: Set[str]
 ) -> tuple[dict[str, tuple[str, SubjectNaming]], tuple[UnmappedSubject, ...]]:
     """Return the target name and naming of every mapped subject, references included.
 
     Args:
         source: the source's registry.
-        topics: the topics that are mapped.
+        rules: the topics that are copied.
         types: the schema types that are mapped.
 
     Returns:
@@ -134,7 +134,7 @@ def find_mapped_subjects(
     unmapped = {}
     for subject in source.subjects.values():
         records = frozenset(name for each in subject.versions for name in record_names(each.schema))
-        found = map_subject(subject.name, records, topics)
+        found = map_subject(subject.name, records, rules)
         other_types = sorted({each.schema.type for each in subject.versions} - types)
         if found is None:
             unmapped[subject.name] = "no topic of the pipeline uses it"
@@ -159,7 +159,7 @@ def find_mapped_subjects(
 def plan_schemas(
     source: RegistryContent,
     target: RegistryContent,
-    topics: Mapping[str, TopicRule],
+    rules: TopicRules,
     types: Set[str],
 ) -> SchemaPlan:
     """Plan what to register on the target.
@@ -168,10 +168,10 @@ def plan_schemas(
         source: the source's registry, references included.
         target: the target's registry: at least the subjects that the plan names, and under ``ids``
             the schemas that have an id of the source.
-        topics: the topics that are mapped.
+        rules: the topics that are copied.
         types: the schema types that are mapped.
     """
-    mapped, unmapped = find_mapped_subjects(source, topics, types)
+    mapped, unmapped = find_mapped_subjects(source, rules, types)
     planner = _Planner(source, target, mapped)
     for version in _in_order(source, mapped):
         planner.add(version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,10 +25,17 @@ class TopicRule:
     Attributes:
         target: its name on the target.
         parts: the parts of its records that have schemas.
+        exact: whether its name is known, rather than matched by a pattern that matches many names:
+            only then does a subject with just its name belong to it.
     """
 
     target: str
     parts: frozenset[SchemaPart] = frozenset(SchemaPart)
+    exact: bool = True
+
+
+#: Returns what is done with a topic's schemas; None for a topic that is not copied.
+TopicRules = Callable[[str], TopicRule | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +46,8 @@ class MappedSubject:
     naming: SubjectNaming
 
 
-def map_subject(
-    subject: str, records: Set[str], topics: Mapping[str, TopicRule]
-) -> MappedSubject | None:
-    """Return a subject's name on the target; None if no record of the topics uses it.
+def map_subject(subject: str, records: Set[str], rules: TopicRules) -> MappedSubject | None:
+    """Return a subject's name on the target; None if no record of the copied topics uses it.
 
     The strategy is recognized by the name: a topic's suffix comes first, then topic and record,
     then the record alone.
@@ -50,24 +55,26 @@ def map_subject(
     Args:
         subject: its name in the source registry.
         records: names of the records that its schemas describe.
-        topics: the topics that are mapped.
+        rules: the topics that are copied.
     """
     for part in SchemaPart:
-        topic = subject.removesuffix(f"-{part}")
-        if topic != subject and topic in topics:
-            if part not in topics[topic].parts:
-                return None
-            return MappedSubject(f"{topics[topic].target}-{part}", SubjectNaming.TOPIC)
-    if subject in topics and subject not in records:
-        found = topics[subject]
-        return MappedSubject(found.target, SubjectNaming.TOPIC) if found.parts else None
+        rule = _rule(subject, f"-{part}", rules)
+        if rule is not None:
+            target = f"{rule.target}-{part}"
+            return MappedSubject(target, SubjectNaming.TOPIC) if part in rule.parts else None
     for record in sorted(records, key=len, reverse=True):
-        topic = subject.removesuffix(f"-{record}")
-        if topic != subject and topic in topics:
-            if not topics[topic].parts:
-                return None
-            target = f"{topics[topic].target}-{record}"
-            return MappedSubject(target, SubjectNaming.TOPIC_RECORD)
-    if subject in records and any(rule.parts for rule in topics.values()):
+        rule = _rule(subject, f"-{record}", rules)
+        if rule is not None:
+            target = f"{rule.target}-{record}"
+            return MappedSubject(target, SubjectNaming.TOPIC_RECORD) if rule.parts else None
+    if subject in records:
         return MappedSubject(subject, SubjectNaming.RECORD)
+    rule = rules(subject)
+    if rule is not None and rule.exact and rule.parts:
+        return MappedSubject(rule.target, SubjectNaming.TOPIC)
     return None
+
+
+def _rule(subject: str, suffix: str, rules: TopicRules) -> TopicRule | None:
+    topic = subject.removesuffix(suffix)
+    return rules(topic) if topic and topic != subject else None

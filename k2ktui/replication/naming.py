@@ -28,16 +28,6 @@ def check_supported(config: PipelineConfig) -> None:
             hint="Set features.schemaMapping: disabled where both sides share one registry "
             "(or the ids are the same); otherwise copy these topics with another tool.",
         )
-    needless = _schema_keys(config)
-    if needless:
-        raise ConfigError(
-            f"{' and '.join(needless)} {'is' if len(needless) == 1 else 'are'} set, and k2ktui "
-            "does not rewrite schema ids: consumers on the target would read records with the ids "
-            "of the source's registry",
-            unchanged="Nothing was copied.",
-            hint="Remove them where both sides share one registry (or the ids are the same); "
-            "otherwise copy these topics with another tool.",
-        )
     if config.features.bidirectional_replication:
         _check_bidirectional(config)
 
@@ -52,15 +42,6 @@ def _check_bidirectional(config: PipelineConfig) -> None:
             hint="Set features.exactlyOnce: enabled on both sides, or bidirectional.mode: pipeline "
             "or cluster, which mark records by a header.",
         )
-
-
-def _schema_keys(config: PipelineConfig) -> list[str]:
-    given = {
-        "schemaMapping": config.schema_mapping.model_fields_set,
-        "source.registry": config.source.registry.model_fields_set,
-        "target.registry": config.target.registry.model_fields_set,
-    }
-    return [key for key, fields in given.items() if fields]
 
 
 def target_name(config: PipelineConfig, topic: str) -> str:

@@ -6,14 +6,14 @@ import pytest
 
 from k2ktui.config.load import load
 from k2ktui.config.show import to_yaml
-from k2ktui.config.unused import UNUSED
-from k2ktui.errors import ConfigError
-from k2ktui.replication.naming import check_supported
+from k2ktui.config.unused import OF_SCHEMAS, UNUSED
 from tests.config.files import MINIMAL, Files
 
 # Each with a value that differs from the default.
 WITHOUT_EFFECT = {
     "schemaMapping.supportedTypes": "[AVRO]",
+    "schemaMapping.autoRegister": "enabled",
+    "schemaMapping.onUnknownSchema": "passthrough",
     "schemaMapping.topics": '[{pattern: "a.*", key: disabled, value: disabled}]',
     "source.registry.config": '{schema.registry.url: "http://s"}',
     "source.registry.headers": "{x-team: a}",
@@ -49,15 +49,38 @@ def test_a_key_without_effect_is_noted(files: Files, key: str, value: str) -> No
     assert files.over_minimal().notes == ()
 
 
+REGISTRIES = """\
+features: {schemaMapping: enabled}
+source: {registry: {config: {schema.registry.url: "http://s"}}}
+target: {registry: {config: {schema.registry.url: "http://t"}}}
+"""
+
+
 @pytest.mark.parametrize(
     "key", [key for key in WITHOUT_EFFECT if "registry" in key or key.startswith("schemaMapping")]
 )
-def test_schema_ids_that_would_not_be_rewritten_are_refused(files: Files, key: str) -> None:
-    loaded = files.over_minimal(nested(key, WITHOUT_EFFECT[key]))
-    with pytest.raises(ConfigError, match="does not rewrite schema ids") as refused:
-        check_supported(loaded.config)
-    assert ".".join(key.split(".")[: 1 if key.startswith("schema") else 2]) in refused.value.message
-    check_supported(files.over_minimal().config)
+def test_keys_of_schema_mapping_have_an_effect_where_it_is_enabled(files: Files, key: str) -> None:
+    assert files.over_minimal(REGISTRIES, nested(key, WITHOUT_EFFECT[key])).notes == ()
+
+
+def test_a_type_that_registries_do_not_know_is_noted(files: Files) -> None:
+    (note,) = files.over_minimal(REGISTRIES, "schemaMapping: {supportedTypes: [AVRO, YANG]}").notes
+    assert "schemaMapping.supportedTypes: YANG applies only where both registries know" in note
+    assert files.over_minimal(REGISTRIES).notes == ()
+
+
+def test_dead_letters_are_refused(files: Files) -> None:
+    (error,) = files.errors(MINIMAL, REGISTRIES, "schemaMapping: {onUnknownSchema: deadLetter}")
+    assert "expected fail or passthrough; deadLetter is not supported yet" in error
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_schema_mapping_needs_both_registries(files: Files, side: str) -> None:
+    lines = [line for line in REGISTRIES.splitlines() if not line.startswith(side)]
+    (error,) = files.errors(MINIMAL, "\n".join(lines))
+    assert f'{side}.registry.config."schema.registry.url": missing' in error or (
+        f"{side}.registry.config" in error and "features.schemaMapping needs it" in error
+    )
 
 
 def test_parallelism_beside_slots_is_noted(files: Files) -> None:
@@ -112,5 +135,5 @@ def test_descriptions_are_shown(files: Files) -> None:
 
 def test_every_unused_key_is_in_the_list() -> None:
     """A key that is added to the table needs a line here."""
-    for path in UNUSED:
+    for path in (*UNUSED, *OF_SCHEMAS):
         assert any(key.startswith(".".join(map(str, path))) for key in WITHOUT_EFFECT), path

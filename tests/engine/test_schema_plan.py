@@ -17,7 +17,13 @@ from k2ktui.engine.schema_plan import (
     SchemaPlan,
     plan_schemas,
 )
-from k2ktui.engine.schema_subjects import MappedSubject, SubjectNaming, TopicRule, map_subject
+from k2ktui.engine.schema_subjects import (
+    MappedSubject,
+    SubjectNaming,
+    TopicRule,
+    TopicRules,
+    map_subject,
+)
 from k2ktui.engine.schemas import (
     RegistryContent,
     Schema,
@@ -29,7 +35,7 @@ from k2ktui.engine.schemas import (
 )
 
 TYPES = frozenset({"AVRO", "JSON", "PROTOBUF"})
-PAY = {"pay": TopicRule("dr.pay")}
+PAY = {"pay": TopicRule("dr.pay")}.get
 PROTO = """
 syntax = "proto3"; // message Wrong {
 package com.acme;
@@ -60,10 +66,10 @@ def content(
 def plan(
     source: RegistryContent,
     target: RegistryContent | None = None,
-    topics: dict[str, TopicRule] = PAY,
+    rules: TopicRules = PAY,
     types: frozenset[str] = TYPES,
 ) -> SchemaPlan:
-    return plan_schemas(source, target or content(), topics, types)
+    return plan_schemas(source, target or content(), rules, types)
 
 
 def only(found: SchemaPlan) -> PlannedSchema:
@@ -110,18 +116,27 @@ def test_a_subject_is_recognized_by_its_name(
 
 def test_a_topic_name_that_contains_another_is_not_confused() -> None:
     topics = {"pay": TopicRule("a"), "pay-eu": TopicRule("b")}
-    found = map_subject("pay-eu-value", {"eu-value"}, topics)
+    found = map_subject("pay-eu-value", {"eu-value"}, topics.get)
     assert found == MappedSubject("b-value", SubjectNaming.TOPIC)
 
 
 def test_a_part_that_is_not_mapped_has_no_subject() -> None:
-    topics = {"pay": TopicRule("pay", frozenset({SchemaPart.VALUE}))}
-    assert map_subject("pay-key", set(), topics) is None
-    assert map_subject("pay-value", set(), topics) is not None
-    nothing = {"pay": TopicRule("pay", frozenset())}
+    only_values = {"pay": TopicRule("pay", frozenset({SchemaPart.VALUE}))}.get
+    assert map_subject("pay-key", set(), only_values) is None
+    assert map_subject("pay-value", set(), only_values) is not None
+    nothing = {"pay": TopicRule("pay", frozenset())}.get
     assert map_subject("pay-acme.Pay", {"acme.Pay"}, nothing) is None
-    assert map_subject("acme.Pay", {"acme.Pay"}, nothing) is None
     assert map_subject("pay", set(), nothing) is None
+
+
+def test_a_pattern_does_not_make_every_subject_a_topic() -> None:
+    def anything(topic: str) -> TopicRule:
+        return TopicRule(f"dr.{topic}", exact=False)
+
+    assert map_subject("common.proto", {"acme.Common"}, anything) is None
+    assert map_subject("-value", set(), anything) is None
+    found = map_subject("any-value", set(), anything)
+    assert found == MappedSubject("dr.any-value", SubjectNaming.TOPIC)
 
 
 def test_a_new_schema_is_registered_under_the_mapped_topic() -> None:

@@ -47,7 +47,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Server]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_PUT = do_PATCH = do_GET
+        do_PUT = do_POST = do_PATCH = do_GET
 
         def log_message(self, *_: object) -> None:
             pass

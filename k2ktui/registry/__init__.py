@@ -1,0 +1,1 @@
+"""Schema registries: their clients, their content, and the mapping of schema ids between two."""

@@ -1,0 +1,84 @@
+"""Make Confluent's registry client from settings."""
+
+from __future__ import annotations
+
+import importlib
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from k2ktui.errors import NotInstalled
+from k2ktui.kafka.security import Tls
+from k2ktui.registry import _confluent
+from k2ktui.registry.settings import RegistrySettings
+from k2ktui.runtime.spark_extra import install_command
+
+NOTHING = "Nothing was changed."
+
+
+def import_library() -> Any:
+    """Import and return ``confluent_kafka.schema_registry``, which needs optional packages.
+
+    Raises:
+        NotInstalled: they are missing.
+    """
+    try:
+        return importlib.import_module("confluent_kafka.schema_registry")
+    except ImportError:
+        raise NotInstalled(
+            "schema mapping needs packages that are not installed: confluent-kafka[schemaregistry]",
+            unchanged=NOTHING,
+            hint=f"Install them with: {install_command('schemas')}",
+        ) from None
+
+
+def make_client(library: Any, settings: RegistrySettings) -> Any:
+    """Return Confluent's client for a registry; ``library`` is what ``import_library`` returns."""
+    with _tls_files(settings.tls) as files:
+        client = library.SchemaRegistryClient(
+            {
+                "url": ",".join(settings.urls),
+                **settings.login,
+                **files,
+                "timeout": (
+                    settings.connect_timeout_s,
+                    settings.read_timeout_s,
+                    settings.read_timeout_s,
+                    settings.connect_timeout_s,
+                ),
+                "max.retries": settings.max_retries,
+                "retries.wait.ms": settings.retry_wait_ms,
+                "retries.max.wait.ms": settings.max_retry_wait_ms,
+                "cache.capacity": settings.cache_size,
+                **({"proxy": settings.proxy} if settings.proxy else {}),
+            }
+        )
+    _confluent.set_headers(client, settings.headers)
+    if settings.tls is not None:
+        _confluent.set_minimum_tls(client, ssl.TLSVersion.TLSv1_2)
+        if not settings.tls.verify_name:
+            _confluent.skip_name_verification(client)
+    return client
+
+
+@contextmanager
+def _tls_files(tls: Tls | None) -> Iterator[dict[str, str]]:
+    """Yield the client's TLS settings; it reads the files at once, and from files only."""
+    if tls is None:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="k2ktui-") as directory:
+        settings = {}
+        texts = {"ssl.ca.location": tls.trust}
+        if tls.identity is not None:
+            texts["ssl.certificate.location"] = tls.identity.certificates + tls.identity.key
+        for number, (key, text) in enumerate(texts.items()):
+            if text:
+                pem = Path(directory, f"{number}.pem")
+                pem.touch(mode=0o600)
+                pem.write_text(text)
+                settings[key] = str(pem)
+        yield settings

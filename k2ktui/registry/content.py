@@ -1,0 +1,105 @@
+"""Read what a registry holds: subjects with their versions, references and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from k2ktui.engine.schemas import RegistryContent, Schema, SchemaVersion, Subject
+from k2ktui.registry.client import RegistryClient
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_REQUESTS_AT_ONCE = 8
+
+
+def read_content(
+    client: RegistryClient, subjects: Iterable[str] | None = None, *, deleted: bool = False
+) -> RegistryContent:
+    """Read subjects, and all subjects that their schemas refer to.
+
+    Args:
+        client: the registry.
+        subjects: names of the subjects; all without them. Those that do not exist are left out.
+        deleted: also read versions that were deleted, but not for good.
+    """
+    names = set(client.subjects(deleted=deleted) if subjects is None else subjects)
+    return _read(client, names, set(), deleted)
+
+
+def read_versions(client: RegistryClient, pairs: Iterable[tuple[str, int]]) -> RegistryContent:
+    """Read versions of subjects, deleted ones too, with what they refer to and nothing else.
+
+    Args:
+        client: the registry.
+        pairs: subjects and versions.
+    """
+    return _read(client, set(), set(pairs), deleted=False)
+
+
+def with_ids(
+    client: RegistryClient, content: RegistryContent, ids: Iterable[int]
+) -> RegistryContent:
+    """Return the content with the schemas that have some ids, whatever their subjects."""
+    missing = sorted(set(ids) - content.ids.keys())
+    schemas = _on_each(client.schema, missing)
+    found = {each: schema for each, schema in zip(missing, schemas, strict=True) if schema}
+    needed = {reference.subject for schema in found.values() for reference in schema.references}
+    more = read_content(client, needed - content.subjects.keys())
+    subjects = {**more.subjects, **content.subjects}
+    return replace(content, subjects=subjects, ids={**more.ids, **content.ids, **found})
+
+
+def _read(
+    client: RegistryClient, names: set[str], pairs: set[tuple[str, int]], deleted: bool
+) -> RegistryContent:
+    whole = bool(names)
+    versions: dict[tuple[str, int], SchemaVersion | None] = {}
+    listed: set[str] = set()
+    while names or pairs:
+        for name, numbers in zip(
+            sorted(names),
+            _on_each(lambda name: client.versions(name, deleted=deleted), sorted(names)),
+            strict=True,
+        ):
+            pairs |= {(name, number) for number in numbers}
+        listed |= names
+        wanted = sorted(pairs - versions.keys())
+        read = _on_each(lambda pair: client.version(*pair), wanted)
+        versions |= dict(zip(wanted, read, strict=True))
+        schemas = [each.schema for each in read if each is not None]
+        references = [each for schema in schemas for each in schema.references]
+        # A version may be referred to although it was deleted, and is not listed.
+        pairs = {(each.subject, each.version) for each in references} - versions.keys()
+        names = {each.subject for each in references} - listed if whole else set()
+    return _content(client, [each for each in versions.values() if each is not None])
+
+
+def _content(client: RegistryClient, versions: list[SchemaVersion]) -> RegistryContent:
+    compatibility, mode = client.default_compatibility(), client.default_mode()
+    by_name: dict[str, list[SchemaVersion]] = {}
+    for version in sorted(versions, key=lambda each: each.version):
+        by_name.setdefault(version.subject, []).append(version)
+
+    def read(name: str) -> Subject:
+        own = client.compatibility(name)
+        return Subject(
+            name,
+            tuple(by_name[name]),
+            # Some registries answer with the default for a subject without its own level.
+            "" if own == compatibility else own,
+            client.mode(name) or mode,
+        )
+
+    subjects = {each.name: each for each in _on_each(read, sorted(by_name))}
+    ids: dict[int, Schema] = {each.id: each.schema for each in versions}
+    return RegistryContent(subjects, compatibility, mode, client.types(), ids)
+
+
+def _on_each(read: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return the results of requests that are sent at the same time, in order."""
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        return list(pool.map(read, items))

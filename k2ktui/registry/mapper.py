@@ -1,0 +1,218 @@
+"""Maps ids of the source's registry to ids of the target's, while records are copied."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.schema_mapping import OnUnknownSchema, SchemaTopics
+from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_subjects import SubjectNaming, TopicRule, map_subject
+from k2ktui.engine.schemas import SchemaVersion, record_names
+from k2ktui.errors import Refused
+from k2ktui.registry.apicurio import ApicurioClient
+from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.connection import NOTHING
+from k2ktui.registry.registrar import SchemaRegistrar
+from k2ktui.registry.settings import RegistrySettings, read_registry_settings
+from k2ktui.text import safe_text
+
+_ORDER = {SubjectNaming.TOPIC: 0, SubjectNaming.TOPIC_RECORD: 1, SubjectNaming.RECORD: 2}
+_Key = tuple[str, SchemaPart, SchemaId]
+
+
+@dataclass(frozen=True)
+class SchemaMapperSettings:
+    """What a mapper needs; can be pickled, and holds credentials.
+
+    Attributes:
+        source: the source's registry.
+        target: the target's registry.
+        topics: the topics that are copied, with their names on the target.
+        types: schema types that are mapped; ids of others count as unknown.
+        auto_register: whether schemas that the target lacks are registered.
+        on_unknown: what to do with records whose id the source's registry does not know.
+    """
+
+    source: RegistrySettings
+    target: RegistrySettings
+    topics: SchemaTopics
+    types: frozenset[str]
+    auto_register: bool = False
+    on_unknown: OnUnknownSchema = "fail"
+
+
+def read_mapper_settings(config: PipelineConfig) -> SchemaMapperSettings:
+    """Return what a pipeline's mapper needs.
+
+    Raises:
+        ConfigError: a registry's properties cannot be used.
+    """
+    section = config.schema_mapping
+    return SchemaMapperSettings(
+        read_registry_settings(config.source, "source"),
+        read_registry_settings(config.target, "target"),
+        config.schema_topics,
+        frozenset(section.supported_types),
+        section.auto_register,
+        section.on_unknown_schema,
+    )
+
+
+class SchemaMapper:
+    """Maps schema ids from the source's registry to the target's.
+
+    Thread-safe; schemas that are registered while it runs are found. Make one per process from the
+    settings, and close it. A mapped id is kept in memory. An id that the source does not know is
+    asked for again on each call, since it may be registered now: ask once per batch of records.
+
+    Args:
+        settings: the registries and rules.
+
+    Raises:
+        NotInstalled: Confluent's registry client is not installed.
+    """
+
+    def __init__(self, settings: SchemaMapperSettings) -> None:
+        self.settings = settings
+        self._source = RegistryClient(settings.source)
+        self._target = RegistryClient(settings.target)
+        self._ids: dict[_Key, int] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> SchemaMapper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to both registries."""
+        self._source.close()
+        self._target.close()
+
+    def map_id(self, topic: str, part: SchemaPart, schema_id: SchemaId) -> int | None:
+        """Return the value of a schema id on the target, for the same form.
+
+        Args:
+            topic: the record's topic on the source.
+            part: whether the key or the value has the id.
+            schema_id: the id that ``find_schema_ids`` found.
+
+        Returns:
+            The new value; None if the source's registry does not know the id, or its schema is of
+            a type that is not mapped: ``settings.on_unknown`` says what to do.
+
+        Raises:
+            SchemaNotRegistered: the target's registry lacks the schema.
+            SchemaRejected: the target's registry does not accept it.
+            ConnectionFailed: a registry does not respond, or rejects the login.
+        """
+        key = (topic, part, schema_id)
+        found = self._ids.get(key)
+        if found is None:
+            # One request per schema, however many threads ask.
+            with self._lock:
+                found = self._ids.get(key)
+                if found is None:
+                    found = self._look_up(topic, part, schema_id)
+                    if found is not None:
+                        self._ids[key] = found
+        return found
+
+    def _look_up(self, topic: str, part: SchemaPart, schema_id: SchemaId) -> int | None:
+        versions = self._versions(schema_id)
+        if not versions:
+            return None
+        version, subject = self._choose(topic, part, versions)
+        if version.schema.type not in self.settings.types:
+            return None
+        registrar = SchemaRegistrar(
+            self._source,
+            self._target,
+            partial(self._rename, topic),
+            registers=self.settings.auto_register,
+        )
+        return self._value(schema_id, registrar.require(version, subject))
+
+    def _versions(self, schema_id: SchemaId) -> list[SchemaVersion]:
+        """Return the versions on the source that an id names."""
+        pairs: Iterable[tuple[str, int]]
+        if _is_global(schema_id, self.settings.source):
+            with ApicurioClient(self.settings.source) as own:
+                found = own.version_of(schema_id.value)
+            pairs = [found] if found else []
+        elif schema_id.form is SchemaIdForm.GUID_HEADER:
+            ids = self._source.ids_of_guid(str(uuid.UUID(int=schema_id.value)))
+            pairs = [pair for each in ids for pair in self._source.versions_of_id(each)]
+        else:
+            pairs = self._source.versions_of_id(schema_id.value)
+        read = (self._source.version(*pair) for pair in pairs)
+        return [each for each in read if each is not None]
+
+    def _choose(
+        self, topic: str, part: SchemaPart, versions: list[SchemaVersion]
+    ) -> tuple[SchemaVersion, str]:
+        """Return the version whose subject the record's serializer used, and its target subject.
+
+        Several subjects may have the same schema and id.
+        """
+        rules = partial(self._own_rule, topic, part)
+        found = [
+            (_ORDER[mapped.naming], version.subject, version, mapped.target)
+            for version in versions
+            for mapped in [map_subject(version.subject, record_names(version.schema), rules)]
+            if mapped is not None
+        ]
+        if found:
+            _, _, version, subject = min(found, key=lambda each: each[:2])
+            return version, subject
+        return versions[0], self._rename(topic, versions[0])
+
+    def _rename(self, topic: str, version: SchemaVersion) -> str:
+        """Return the name on the target of a subject that any copied topic may use."""
+        mapped = map_subject(
+            version.subject, record_names(version.schema), partial(self._rule, topic)
+        )
+        return mapped.target if mapped else version.subject
+
+    def _own_rule(self, own: str, part: SchemaPart, topic: str) -> TopicRule | None:
+        """Return what is done with the record's topic; None for another."""
+        target = self.settings.topics.mapping.target_for(topic) if topic == own else None
+        return TopicRule(target, frozenset({part})) if target else None
+
+    def _rule(self, own: str, topic: str) -> TopicRule | None:
+        """Return what is done with a topic's subjects; the record's topic is ``own``."""
+        if topic == own:
+            target = self.settings.topics.mapping.target_for(topic)
+            return TopicRule(target) if target else None
+        return self.settings.topics.rule(topic)
+
+    def _value(self, schema_id: SchemaId, there: SchemaVersion) -> int:
+        """Return what stands on the target in place of an id."""
+        if _is_global(schema_id, self.settings.target):
+            with ApicurioClient(self.settings.target) as own:
+                found = own.global_id(there.subject, there.version)
+        elif schema_id.form is SchemaIdForm.GUID_HEADER:
+            found = uuid.UUID(there.guid).int if there.guid else None
+        else:
+            found = there.id
+        if found is None:
+            raise Refused(
+                f"{self._target.address} gives schema {there.id} of subject "
+                f"{safe_text(there.subject)} no id of the form {schema_id.form}",
+                unchanged=NOTHING,
+                hint="Use a registry of the same kind on both sides.",
+            )
+        return found
+
+
+def _is_global(schema_id: SchemaId, registry: RegistrySettings) -> bool:
+    """Return whether an id is a global id of Apicurio, else a content id or Confluent's."""
+    return schema_id.form is SchemaIdForm.GLOBAL_ID_HEADER or (
+        schema_id.form is SchemaIdForm.LONG_PREFIX and registry.uses_global_id
+    )
