@@ -209,13 +209,23 @@ def test_records_before_the_start_of_the_opposite_pipeline() -> None:
 
 
 def test_a_partition_without_a_commit_that_shares_records() -> None:
+    """Records of a are on both partitions of b, and records of b only on its first one."""
     pair = Pair(2, 3)
     pair.write("a", 20)
-    for _ in range(20):
-        pair.copy("a", 99)
-    read = [pair.sides["b"][0].end, -1]
-    for row in move_back(pair, read, [0, 0]).values():
-        assert row.basis is Basis.UNMAPPED and "no offset there" in row.reason
+    pair.settle()
+    first = pair.sides["b"][0]
+    for _ in range(4):
+        number = len(pair.origin)
+        pair.origin[number] = "b"
+        first.append(number)
+    pair.settle()
+    rows = move_back(pair, [first.end, None], [0, 0])
+    assert sorted(rows) == [log.name for log in pair.sides["a"]]
+    for row in rows.values():
+        assert row.basis is Basis.UNMAPPED
+        assert row.reason == (
+            "topic-of-b-1 has records of this partition, and the group has no offset there"
+        )
 
 
 def test_a_source_that_is_lost_again_after_a_failback() -> None:

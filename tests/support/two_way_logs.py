@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -102,9 +103,9 @@ def replica_of(log: Log) -> Replica:
 
 
 def move_back(
-    pair: Pair, read: list[int], starts: list[int], **changes: object
+    pair: Pair, read: Sequence[int | None], starts: list[int], **changes: object
 ) -> dict[Where, Translation]:
-    """Translate a group that has read side b up to these offsets, to side a."""
+    """Translate a group that has read side b up to these offsets, to side a; None is no commit."""
     replicas = {SourcePartition(*log.name): replica_of(log) for log in pair.sides["b"]}
     for at, log in zip(replicas, pair.sides["b"], strict=True):
         if len(pair.sides["a"]) == 1:
@@ -113,7 +114,7 @@ def move_back(
             name, number = pair.sides["a"][0].name
             position = replace(position, target_topic=name, target_partition=number)
             replicas[at] = replace(replicas[at], position=position)
-    commits = dict(zip(replicas, read, strict=True))
+    commits = {at: to for at, to in zip(replicas, read, strict=True) if to is not None}
     logs = {
         log.name: TargetLog(start, log.end)
         for log, start in zip(pair.sides["a"], starts, strict=True)
