@@ -87,6 +87,12 @@ def list_names(names: Sequence[object], most: int) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def first_lines(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first texts, and a last one with the number of further ones, if there are any."""
+    more = len(texts) - most
+    return [*texts[:most], *([f"and {more:,} more"] if more > 0 else [])]
+
+
 def duration(value: float, *, tenths: bool = False) -> str:
     """Return a measured duration in seconds as text, in its two largest units.
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.applying import results_text, undo_text
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Progress, Started
-from k2ktui.text import list_names, safe_text
+from k2ktui.text import first_lines, list_names, safe_text
 
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
@@ -109,3 +109,10 @@ def test_first_names_and_the_number_of_the_others(count: int, text: str) -> None
 
 def test_listed_names_are_safe() -> None:
     assert list_names(["a\x1b"], 3) == "a\\x1b"
+
+
+def test_first_lines_and_the_number_of_the_others() -> None:
+    lines = [f"a{n}" for n in range(1_005)]
+    assert first_lines(lines, 2) == ["a0", "a1", "and 1,003 more"]
+    assert first_lines(lines[:2], 2) == ["a0", "a1"]
+    assert first_lines([], 2) == []

@@ -74,7 +74,7 @@ def new_token() -> str:
     return f"{pid_space()}:{os.getpid()}:{secrets.token_hex(8)}"
 
 
-def _has_ended(token: str) -> bool:
+def has_ended(token: str) -> bool:
     """Return whether the process of a token is known to have ended."""
     space, _, rest = token.partition(":")
     pid = rest.partition(":")[0]
@@ -86,7 +86,7 @@ def _is_owned(store: DrillStore, drill: Drill) -> bool:
 
     The clocks of two hosts may disagree, so its time alone does not decide.
     """
-    if not drill.session or _has_ended(drill.session):
+    if not drill.session or has_ended(drill.session):
         return False
     until = time() + _OBSERVE_S
     while time() < until:

@@ -46,7 +46,7 @@ class FencedWriter(KeyedWriter):
     ) -> None:
         super().__init__(cluster, topic, timeout)
         self._id = transactional_id
-        self._failed = False
+        self._first_error: K2kError | None = None
 
     def open(self) -> None:
         """Fence every earlier writer with this id.
@@ -59,8 +59,8 @@ class FencedWriter(KeyedWriter):
         try:
             producer.init_transactions(self._timeout)
         except KafkaException as error:
-            self._failed = True
-            raise self._transaction_failure(error.args[0]) from None
+            self._first_error = self._transaction_failure(error.args[0])
+            raise self._first_error from None
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Write records in one transaction.
@@ -70,10 +70,13 @@ class FencedWriter(KeyedWriter):
             ConnectionFailed, TimedOut, K2kError: the outcome is unknown.
         """
         producer = self._producer
-        if producer is None or self._failed:
+        if producer is None or self._first_error is not None:
+            first = self._first_error
             raise K2kError(
-                f"the transactional id {safe_text(self._id)} failed before",
+                f"nothing can be written as {safe_text(self._id)} after an earlier failure: "
+                + (first.message if first is not None else "it is not connected"),
                 unchanged="Nothing was written.",
+                hint=first.hint if first is not None else "",
             )
         refused: list[KafkaError] = []
 
@@ -92,8 +95,8 @@ class FencedWriter(KeyedWriter):
             cause = error if isinstance(error, KafkaException) else error.__cause__
             if not isinstance(cause, KafkaException):
                 raise
-            self._failed = True
-            raise self._transaction_failure(cause.args[0]) from None
+            self._first_error = self._transaction_failure(cause.args[0])
+            raise self._first_error from None
 
     def _commit(self, producer: Producer) -> None:
         until = monotonic() + self._timeout

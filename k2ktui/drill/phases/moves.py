@@ -40,7 +40,7 @@ from k2ktui.sync.operations import (
 )
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import take_snapshot
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_lines, safe_text
 
 _NAMED = 20
 _RANGES = 20
@@ -211,7 +211,7 @@ def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
         f"{records.different:,} different"
     )
     if different:
-        return failed(text, *wrong[:_NAMED])
+        return failed(text, *first_lines(wrong, _NAMED))
     return PhaseResult(text)
 
 
@@ -252,12 +252,13 @@ def run_apply(session: Session) -> PhaseResult:
 
 def find_unapplied(plan: Plan) -> list[str]:
     """Return the rows whose committed offset on the target is not the planned one."""
-    rows = [row for row in plan.rows if row.changes]
-    return [
+    found = [
         f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {row.current} is "
         f"committed, {row.proposed} was planned"
-        for row in rows[:_NAMED]
+        for row in plan.rows
+        if row.changes
     ]
+    return first_lines(found, _NAMED)
 
 
 def run_verify(session: Session) -> PhaseResult:

@@ -42,7 +42,7 @@ from k2ktui.sync.apply import Applier
 from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.store import StateStore
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_lines, safe_text
 
 _CONSUMERS = 8
 _CONSUME_S = 30.0
@@ -75,7 +75,7 @@ def run_shadow(session: Session) -> PhaseResult:
     if not rows:
         return PhaseResult(
             "no group has an exact offset that could be tried",
-            tuple(f"{safe_text(name)}: not tried" for name in left_out[:5]),
+            tuple(first_lines([f"{safe_text(name)}: not tried" for name in left_out], 5)),
         )
     groups = sorted({each.row.group for each in rows})
     change = _intend(session, len(groups))
@@ -97,7 +97,7 @@ def run_shadow(session: Session) -> PhaseResult:
     )
     if left_out:
         text += f"; {counted(len(left_out), 'group')} not tried (limit or no exact offset)"
-    return failed(text, *problems[:20]) if problems else PhaseResult(text)
+    return failed(text, *first_lines(problems, 20)) if problems else PhaseResult(text)
 
 
 def _choose(session: Session) -> tuple[list[ShadowRow], list[str]]:

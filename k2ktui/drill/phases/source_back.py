@@ -12,7 +12,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.acls import denied_topics
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.quotas import EVERYONE, producer_quotas
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_lines, safe_text
 
 _NAMED = 20
 
@@ -32,17 +32,15 @@ def run_source_back(session: Session) -> PhaseResult:
     bounds = read_bounds(session.forward)
     wrong = [*_find_replaced(session), *(text for each in bounds if (text := _find_loss(each)))]
     if wrong:
-        more = [f"and {len(wrong) - _NAMED:,} more"] if len(wrong) > _NAMED else []
         return failed(
             "the old source is not as it was left",
-            *wrong[:_NAMED],
-            *more,
+            *first_lines(wrong, _NAMED),
             "Its copy cannot be continued: set up a new pipeline in the other direction.",
         )
     deleted = [text for each in bounds if (text := _find_deleted(each))]
     topics = counted(len({each.at.topic for each in bounds}), "topic")
     text = f"cluster {safe_text(ids[1])} answers, with {topics}; failed over by drill {failover.id}"
-    return PhaseResult(text, tuple(deleted[:_NAMED]))
+    return PhaseResult(text, tuple(first_lines(deleted, _NAMED)))
 
 
 def _find_fences(session: Session, changes: tuple[Change, ...]) -> Iterator[str]:

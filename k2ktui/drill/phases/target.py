@@ -29,7 +29,7 @@ from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import CopierObservation
 from k2ktui.sync.mapping_source import NothingCopied
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, first_lines, safe_text
 
 _RESTART = "Start the pipeline again; a start takes over from any other run"
 
@@ -279,7 +279,7 @@ def run_watch_clients(session: Session) -> PhaseResult:
         for name in sorted(watched)
         if watched[name].note and (name in expected or watched[name].joined)
     ]
-    return PhaseResult(live, tuple(findings[:50]))
+    return PhaseResult(live, tuple(first_lines(findings, 50)))
 
 
 def _is_started(result: GroupResult) -> bool:
