@@ -14,6 +14,7 @@ from tests.support.copied import committed
 from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Out,
+    admin,
     create_topic,
     end_offsets,
     eventually,
@@ -34,12 +35,9 @@ class Moving:
     def __init__(self, source: KafkaNode, target: KafkaNode, directory: Path) -> None:
         self.source, self.target = source, target
         self.topic = create_topic(source, unique_name("moving"), 2)
-        for number in range(2):
-            values = [Out(b"%d-%d" % (number, n), partition=number) for n in range(RECORDS)]
-            produce(source, self.topic, values)
+        self.produce(0, 1)
         self.caught, self.lagging = unique_name("caught"), unique_name("lagging")
-        self.commit(self.caught, RECORDS, RECORDS)
-        self.commit(self.lagging, 240, 100)
+        self.commit(self.caught, 1, 1)
         self.maker = MirrorMaker(
             source,
             target,
@@ -50,6 +48,12 @@ class Moving:
         )
         self.copy = f"{self.maker.source}.{self.topic}"
         self.args = ("-f", self.maker.file, "--topic", self.topic)
+
+    def produce(self, first: int, end: int) -> None:
+        """Produce the records from one offset to another to both partitions."""
+        for number in range(2):
+            values = [Out(b"%d-%d" % (number, n), partition=number) for n in range(first, end)]
+            produce(self.source, self.topic, values)
 
     def commit(self, group: str, *offsets: int) -> None:
         commit_offsets(self.source, group, {(self.topic, n): at for n, at in enumerate(offsets)})
@@ -67,16 +71,20 @@ def moving(
     with moving.maker:
         checkpoints = f"{moving.maker.source}.checkpoints.internal"
 
-        def translated() -> bool:
-            from tests.support.kafka import admin
-
+        def translated(count: int) -> bool:
             topics = admin(moving.target).list_topics(timeout=10).topics
             if checkpoints not in topics or moving.copy not in topics:
                 return False
-            groups = {got.key for got in read_all(moving.target, checkpoints)}
-            return len(groups) >= 4 and end_offsets(moving.target, moving.copy) == {0: 250, 1: 250}
+            return len({got.key for got in read_all(moving.target, checkpoints)}) >= count
 
-        eventually(translated, "all groups have checkpoints", 300)
+        # Of what was copied before its checkpoint task has started, it knows the last offset only.
+        eventually(lambda: translated(2), "the checkpoint task runs", 300)
+        moving.produce(1, RECORDS)
+        moving.commit(moving.caught, RECORDS, RECORDS)
+        moving.commit(moving.lagging, 240, 100)
+        eventually(lambda: translated(4), "both groups have checkpoints", 120)
+        ends = {0: RECORDS, 1: RECORDS}
+        eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "all is copied")
         yield moving
 
 
@@ -106,7 +114,8 @@ def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
 
 def test_checkpoints_are_applied_verified_and_undone(moving: Moving) -> None:
     def settled() -> bool:
-        found = k2ktui("mm2", "apply-checkpoints", *moving.args, "--dry-run", "--watch", "0")
+        args = (*moving.args, "--dry-run", "--watch", "0")
+        found = k2ktui("mm2", "apply-checkpoints", *args, code=None)
         return (
             "everything-replicated: every record" in found.stdout
             and "the checkpoint is of" not in found.stdout

@@ -163,7 +163,8 @@ def test_what_was_there_is_put_back_when_a_step_fails(
 ) -> None:
     eventually(lambda: mirror.connect.state(mirror.name).state == "RUNNING", "it runs")
     before = end_offsets(mirror.target, mirror.copy)
-    positions = mirror.positions()
+    positions = end_offsets(mirror.source, mirror.topic)
+    eventually(lambda: mirror.positions() == positions, "positions are stored")
     change = plan(mirror.read(), {mirror.at(0): 1, mirror.at(2): None}, None)
     with pytest.raises(K2kError, match="the connection broke"):
         apply(Failing(ConnectSettings(url=worker.url)), change)
