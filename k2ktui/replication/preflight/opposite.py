@@ -101,29 +101,8 @@ def _compare(
     first.
     """
     topic = safe_text(config.opposite.commit_topic)
-    if not opposite and there.newer_runs:
-        return unknown_check(
-            _NAME,
-            f"the runs of {first_names(there.newer_runs)} in topic {topic} on the source are of a "
-            "version that this release does not read",
-            _UPDATE,
-        )
     if not opposite:
-        unclear = [name for name, run in there.runs.items() if not run.pair.is_known]
-        if unclear:
-            return unknown_check(
-                _NAME,
-                f"the clusters of {first_names(unclear)} in topic {topic} on the source are "
-                "unknown: their runs are of an earlier release",
-                "Start them again.",
-            )
-        return warning_check(
-            _NAME,
-            f"no pipeline has copied from the target to the source yet, by topic {topic} on the "
-            "source",
-            f"{_REVERSE} If its commit topic has another name, set "
-            "bidirectional.opposite.commitTopic.",
-        )
+        return _explain_none(there, topic)
     mode = config.bidirectional.mode
     problems = [_problem(name, run, mode) for name, run in sorted(opposite.items())]
     if any(problems):
@@ -149,6 +128,30 @@ def _compare(
     ids = [r for r in there.found.values() if (r.source, r.target) == (pair.source, pair.target)]
     return passed_check(
         _NAME, f"{names} has registered {counted(len(ids), 'producer id')} in {topic}"
+    )
+
+
+def _explain_none(there: RegistrationReader, topic: str) -> Check:
+    """Return the check if no run of an opposite pipeline is known."""
+    if there.newer_runs:
+        return unknown_check(
+            _NAME,
+            f"the runs of {first_names(there.newer_runs)} in topic {topic} on the source are of a "
+            "version that this release does not read",
+            _UPDATE,
+        )
+    unclear = [name for name, run in there.runs.items() if not run.pair.is_known]
+    if unclear:
+        return unknown_check(
+            _NAME,
+            f"the clusters of {first_names(unclear)} in topic {topic} on the source are "
+            "unknown: their runs are of an earlier release",
+            "Start them again.",
+        )
+    return warning_check(
+        _NAME,
+        f"no pipeline has copied from the target to the source yet, by topic {topic} on the source",
+        f"{_REVERSE} If its commit topic has another name, set bidirectional.opposite.commitTopic.",
     )
 
 
