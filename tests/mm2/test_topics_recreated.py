@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
-from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
-from k2ktui.log.record import KafkaRecord
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.log.batch import split_batches
+from k2ktui.log.fetcher import PartitionRequest
+from k2ktui.mm2 import topic_tail
 from k2ktui.mm2.formats import (
     Checkpoint,
     ConnectorPartition,
@@ -21,7 +25,6 @@ from k2ktui.mm2.formats import (
 )
 from k2ktui.mm2.mirror_flow import MirrorFlow
 from k2ktui.mm2.settings import parse_settings
-from k2ktui.mm2.topic_tail import TopicTail, _New
 from k2ktui.mm2.topics import MirrorTopics
 
 FILE = b"""
@@ -34,36 +37,48 @@ T0, T1 = SourcePartition("t", 0), SourcePartition("t", 1)
 
 
 class Stored:
-    """A topic in memory with one partition: stands for the cluster and the fetcher of a tail."""
+    """A topic in memory with one partition: stands for its cluster and for what fetches from it."""
 
     label = "target"
 
-    def __init__(self, tail: TopicTail) -> None:
-        self.topic, self.topic_id, self.exists, self.trouble = tail.topic, "1", True, ""
+    def __init__(self) -> None:
+        self.topic_id, self.exists, self.trouble = "1", True, ""
         self.records: list[tuple[bytes, bytes]] = []
-        tail._cluster = self  # type: ignore[assignment]
-        tail._fetcher = self  # type: ignore[assignment]
 
     def create_again(self) -> None:
         self.topic_id, self.records = f"{self.topic_id}1", []
 
     def describe(self, names: list[str]) -> Mapping[str, object]:
-        found = TopicDescription(self.topic, self.topic_id, 1, 1) if self.exists else None
-        return {self.topic: found}
+        found = TopicDescription(names[0], self.topic_id, 1, 1) if self.exists else None
+        return {names[0]: found}
 
-    def run(self, wants: Mapping[tuple[str, int], _New], timeout: float, size: int) -> None:
+    def run(
+        self, wants: Mapping[tuple[str, int], PartitionRequest], timeout: float, size: int
+    ) -> None:
         for want in wants.values():
-            want.trouble = self.trouble
-            rows = [*enumerate(self.records)][want.next :]
-            want.found += [KafkaRecord(at, key, value, (), 1) for at, (key, value) in rows]
-            want.next = len(self.records)
+            if self.trouble:
+                want.refuse(self.trouble)
+                continue
+            builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+            for at, (key, value) in enumerate(self.records):
+                builder.append(at, 1, key, value, [])
+            for batch in split_batches(bytes(builder.build())):
+                want.add_batch(batch)
+            want.advance(len(self.records))
+            want.finish()
 
 
 @pytest.fixture
-def topics() -> MirrorTopics:
+def stored(monkeypatch: pytest.MonkeyPatch) -> Stored:
+    monkeypatch.setattr(topic_tail, "Fetcher", lambda cluster: cluster)
+    return Stored()
+
+
+@pytest.fixture
+def topics(stored: Stored) -> MirrorTopics:
     flow = MirrorFlow.of(parse_settings(FILE, "mm2.properties", {}).flow(""))
-    config = flow.config
-    return MirrorTopics(flow.properties, source_cluster(config), target_cluster(config))
+    cluster: Any = stored
+    return MirrorTopics(flow.properties, cluster, cluster)
 
 
 def position(at: SourcePartition, last: int) -> tuple[bytes, bytes]:
@@ -71,8 +86,7 @@ def position(at: SourcePartition, last: int) -> tuple[bytes, bytes]:
     return key, connect_offset_value(last)
 
 
-def test_positions_of_the_old_topic_are_forgotten(topics: MirrorTopics) -> None:
-    stored = Stored(topics._positions.tail)
+def test_positions_of_the_old_topic_are_forgotten(topics: MirrorTopics, stored: Stored) -> None:
     stored.records += [position(T0, 5), position(T1, 6)]
     topics.read_positions()
     topics.read_positions()
@@ -83,8 +97,7 @@ def test_positions_of_the_old_topic_are_forgotten(topics: MirrorTopics) -> None:
     assert topics.positions == {T0: 1}
 
 
-def test_checkpoints_of_the_old_topic_are_forgotten(topics: MirrorTopics) -> None:
-    stored = Stored(topics._checkpoints.tail)
+def test_checkpoints_of_the_old_topic_are_forgotten(topics: MirrorTopics, stored: Stored) -> None:
     at = GroupPartition("g", "A.t", 0)
     stored.records.append((checkpoint_key(at), checkpoint_value(Checkpoint(at, 5, 7, ""))))
     topics.read_checkpoints()
@@ -94,9 +107,8 @@ def test_checkpoints_of_the_old_topic_are_forgotten(topics: MirrorTopics) -> Non
     assert topics.checkpoints == {}
 
 
-def test_a_read_that_fails_after_the_re_creation(topics: MirrorTopics) -> None:
+def test_a_read_that_fails_after_the_re_creation(topics: MirrorTopics, stored: Stored) -> None:
     """Nothing is forgotten until the new topic was read; then all of the old one is."""
-    stored = Stored(topics._positions.tail)
     stored.records += [position(T0, 5), position(T1, 6)]
     topics.read_positions()
     stored.create_again()
@@ -110,8 +122,7 @@ def test_a_read_that_fails_after_the_re_creation(topics: MirrorTopics) -> None:
     assert topics.positions == {T0: 1}
 
 
-def test_a_topic_that_is_not_found_for_a_moment(topics: MirrorTopics) -> None:
-    stored = Stored(topics._positions.tail)
+def test_a_topic_that_is_not_found_for_a_moment(topics: MirrorTopics, stored: Stored) -> None:
     stored.records.append(position(T0, 5))
     topics.read_positions()
     stored.exists = False
