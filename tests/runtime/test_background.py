@@ -32,7 +32,8 @@ class Sample(BackgroundRunner):
         self._changed = threading.Condition()
         self._do = work
         interval = options.pop("interval_s", 0.0)
-        super().__init__("sample", interval, self._take, clock=lambda: self.now, **options)
+        report = options.pop("report", self._take)
+        super().__init__("sample", interval, report, clock=lambda: self.now, **options)
 
     def _take(self, text: str) -> None:
         self.reports.append(text)
@@ -202,8 +203,8 @@ def test_a_runner_that_never_began_can_be_stopped() -> None:
 
 def test_a_report_that_fails_does_not_end_the_thread() -> None:
     switch = Switch(TimedOut("no answer"))
-    with Sample(switch, stop_s=WAIT_S) as runner:
-        runner._report = Switch(OSError("the terminal is gone"))  # type: ignore[assignment]
+    report = Switch(OSError("the terminal is gone"))
+    with Sample(switch, stop_s=WAIT_S, report=lambda _: report()) as runner:
         runner.await_turns(5)
 
 
