@@ -35,6 +35,7 @@ _VERBS = {
     "mm2": "Import, audit and correct MirrorMaker 2 flows.",
     "offsets": "Show, set and clear a pipeline's source positions.",
     "plan": "Plan the offsets to commit on the target, without changing anything.",
+    "schemas": "Plan, register and verify schemas in the target's registry.",
     "start": "Run a pipeline.",
     "status": "Show positions, lag and coverage; works while no job is running.",
     "sync": "Translate and commit group offsets continuously.",

@@ -321,7 +321,8 @@ def _compatibility(
     """Yield the levels of subjects that the target does not have yet."""
     for name, (target_name, _) in sorted(mapped.items()):
         level = source.subjects[name].compatibility
-        if level and target_name not in target.subjects and level != target.compatibility:
+        there = target.subjects.get(target_name)
+        if level and not (there and there.versions) and level != target.compatibility:
             yield PlannedCompatibility(target_name, level, first=level == "NONE")
 
 
@@ -335,7 +336,7 @@ def _remarks(
         )
     for name, (target_name, _) in sorted(mapped.items()):
         there = target.subjects.get(target_name)
-        if there is None:
+        if there is None or not there.versions:
             continue
         ours = source.subjects[name].compatibility or source.compatibility
         theirs = there.compatibility or target.compatibility

@@ -29,10 +29,10 @@ class ApicurioClient:
         if not all(found for _, found, _ in own):
             raise ConfigError(
                 f"records hold global ids of Apicurio Registry, and {settings.address} has no "
-                f"address of its API {_CONFLUENT}v7",
+                "address of its API /apis/ccompat/v7",
                 unchanged=NOTHING,
                 hint="Use Apicurio's address in schema.registry.url, for example "
-                f"http://registry:8080{_CONFLUENT}v7.",
+                "http://registry:8080/apis/ccompat/v7.",
             )
         urls = tuple(f"{host}{_OWN}" for host, _, _ in own)
         self._client = RegistryClient(replace(settings, urls=urls))

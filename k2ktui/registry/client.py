@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from k2ktui.engine.schemas import AVRO, Schema, SchemaReference, SchemaVersion
@@ -63,9 +63,15 @@ class RegistryClient:
         return self.settings.address
 
     def subjects(self, *, deleted: bool = False) -> tuple[str, ...]:
-        """Return the names of all subjects, of deleted ones too if asked for."""
-        found = self._ask("list subjects", lambda: self._client.get_subjects(deleted=deleted))
-        return tuple(sorted(map(str, found)))
+        """Return the names of all subjects, of deleted ones too if asked for.
+
+        Those of other contexts than the address's are left out.
+        """
+        found: tuple[str, ...] = self._ask(
+            "list subjects",
+            lambda: self._own_subjects(map(str, self._client.get_subjects(deleted=deleted))),
+        )
+        return found
 
     def versions(self, subject: str, *, deleted: bool = False) -> tuple[int, ...]:
         """Return the numbers of a subject's versions, ascending; empty if it does not exist."""
@@ -80,7 +86,7 @@ class RegistryClient:
         """Return a version of a subject, deleted ones too; None if there is none."""
         found: SchemaVersion | None = self._ask(
             f"read version {number} of subject {safe_text(subject)}",
-            lambda: _version(self._client.get_version(subject, number, deleted=True)),
+            lambda: _version(subject, self._client.get_version(subject, number, deleted=True)),
             None,
         )
         self._client.clear_caches()
@@ -122,7 +128,13 @@ class RegistryClient:
     def _versions_of_id(self, schema_id: int, deleted: bool) -> tuple[tuple[str, int], ...]:
         def read() -> tuple[tuple[str, int], ...]:
             found = self._client.get_schema_versions(schema_id, deleted=deleted)
-            return tuple(sorted((str(each.subject), int(each.version)) for each in found))
+            return tuple(
+                sorted(
+                    (name, int(each.version))
+                    for each in found
+                    for name in self._own_subjects([str(each.subject)])
+                )
+            )
 
         versions: tuple[tuple[str, int], ...] = self._ask(
             f"list versions of schema {schema_id}", read, ()
@@ -144,7 +156,7 @@ class RegistryClient:
         made = self._make_schema(schema)
         found: SchemaVersion | None = self._ask(
             f"look up a schema of subject {safe_text(subject)}",
-            lambda: _version(self._client.lookup_schema(subject, made)),
+            lambda: _version(subject, self._client.lookup_schema(subject, made)),
             None,
         )
         self._client.clear_caches()
@@ -236,6 +248,16 @@ class RegistryClient:
             )
         )
 
+    def _own_subjects(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the names in the context of the address, without it, sorted.
+
+        In answers, subjects of other contexts than the default are called ``:.context:subject``.
+        """
+        context = self.settings.urls[0].partition("/contexts/")[2]
+        own = f":{context}:"
+        found = (name.removeprefix(own) if context else name for name in names)
+        return tuple(sorted(name for name in found if not name.startswith(":.")))
+
     def read_json(self, doing: str, path: str, query: Mapping[str, str]) -> Any:
         """Return what a registry answers to a GET request; None if it has no such object.
 
@@ -310,16 +332,18 @@ class RegistryClient:
 
 def _reason(error: object, settings: RegistrySettings) -> str:
     """Return an error as one line without the credentials that a proxy or server may repeat."""
-    text = safe_text(error, _LONGEST_REASON) or type(error).__name__
-    for secret in (*settings.login.values(), *settings.headers.values()):
+    text = str(error) or type(error).__name__
+    secrets = [*settings.login.values(), *settings.headers.values()]
+    secrets += [each.partition(":")[2] for each in settings.login.values()]
+    for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***")
-    return text
+    return safe_text(text, _LONGEST_REASON)
 
 
-def _version(found: Any) -> SchemaVersion:
+def _version(subject: str, found: Any) -> SchemaVersion:
     return SchemaVersion(
-        str(found.subject),
+        subject,
         int(found.version),
         int(found.schema_id),
         _schema(found.schema),

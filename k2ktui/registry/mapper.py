@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -125,60 +125,62 @@ class SchemaMapper:
         return found
 
     def _look_up(self, topic: str, part: SchemaPart, schema_id: SchemaId) -> int | None:
-        versions = self._versions(schema_id)
-        if not versions:
+        pairs = self._pairs(schema_id)
+        # A schema such as "string" may have a thousand subjects: only what is needed is read.
+        first = self._source.version(*pairs[0]) if pairs else None
+        if first is None:
             return None
-        version, subject = self._choose(topic, part, versions)
-        if version.schema.type not in self.settings.types:
+        names = record_names(first.schema)
+        pair, subject = self._choose(topic, part, pairs, names)
+        version = first if pair == pairs[0] else self._source.version(*pair)
+        if version is None or version.schema.type not in self.settings.types:
             return None
         registrar = SchemaRegistrar(
             self._source,
             self._target,
-            partial(self._rename, topic),
+            lambda each: self._rename(topic, each.subject, record_names(each.schema)),
             registers=self.settings.auto_register,
         )
         return self._value(schema_id, registrar.require(version, subject))
 
-    def _versions(self, schema_id: SchemaId) -> list[SchemaVersion]:
-        """Return the versions on the source that an id names."""
-        pairs: Iterable[tuple[str, int]]
+    def _pairs(self, schema_id: SchemaId) -> tuple[tuple[str, int], ...]:
+        """Return the subjects and versions on the source that an id names."""
         if _is_global(schema_id, self.settings.source):
             with ApicurioClient(self.settings.source) as own:
                 found = own.version_of(schema_id.value)
-            pairs = [found] if found else []
-        elif schema_id.form is SchemaIdForm.GUID_HEADER:
+            return (found,) if found else ()
+        if schema_id.form is SchemaIdForm.GUID_HEADER:
             ids = self._source.ids_of_guid(str(uuid.UUID(int=schema_id.value)))
-            pairs = [pair for each in ids for pair in self._source.versions_of_id(each)]
-        else:
-            pairs = self._source.versions_of_id(schema_id.value)
-        read = (self._source.version(*pair) for pair in pairs)
-        return [each for each in read if each is not None]
+            return tuple(pair for each in ids for pair in self._source.versions_of_id(each))
+        return self._source.versions_of_id(schema_id.value)
 
     def _choose(
-        self, topic: str, part: SchemaPart, versions: list[SchemaVersion]
-    ) -> tuple[SchemaVersion, str]:
+        self,
+        topic: str,
+        part: SchemaPart,
+        pairs: Sequence[tuple[str, int]],
+        names: frozenset[str],
+    ) -> tuple[tuple[str, int], str]:
         """Return the version whose subject the record's serializer used, and its target subject.
 
         Several subjects may have the same schema and id.
         """
         rules = partial(self._own_rule, topic, part)
         found = [
-            (_ORDER[mapped.naming], version.subject, version, mapped.target)
-            for version in versions
-            for mapped in [map_subject(version.subject, record_names(version.schema), rules)]
+            (_ORDER[mapped.naming], pair, mapped.target)
+            for pair in pairs
+            for mapped in [map_subject(pair[0], names, rules)]
             if mapped is not None
         ]
         if found:
-            _, _, version, subject = min(found, key=lambda each: each[:2])
-            return version, subject
-        return versions[0], self._rename(topic, versions[0])
+            _, chosen, subject = min(found, key=lambda each: each[:2])
+            return chosen, subject
+        return pairs[0], self._rename(topic, pairs[0][0], names)
 
-    def _rename(self, topic: str, version: SchemaVersion) -> str:
+    def _rename(self, topic: str, subject: str, names: frozenset[str]) -> str:
         """Return the name on the target of a subject that any copied topic may use."""
-        mapped = map_subject(
-            version.subject, record_names(version.schema), partial(self._rule, topic)
-        )
-        return mapped.target if mapped else version.subject
+        mapped = map_subject(subject, names, partial(self._rule, topic))
+        return mapped.target if mapped else subject
 
     def _own_rule(self, own: str, part: SchemaPart, topic: str) -> TopicRule | None:
         """Return what is done with the record's topic; None for another."""

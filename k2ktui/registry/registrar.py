@@ -90,13 +90,18 @@ class SchemaRegistrar:
         self, version: SchemaVersion, reference: SchemaReference, depth: int
     ) -> SchemaVersion:
         found = self._source.version(reference.subject, reference.version)
-        if found is None or depth >= _DEEPEST:
-            reason = "does not have" if found is None else "has in a chain that is too long"
+        if found is None:
             raise Refused(
                 f"schema {version.id} refers to version {reference.version} of subject "
-                f"{safe_text(reference.subject)}, which {self._source.address} {reason}",
+                f"{safe_text(reference.subject)}, which {self._source.address} does not have",
                 unchanged=NOTHING,
                 hint="Register it on the source.",
+            )
+        if depth >= _DEEPEST:
+            raise Refused(
+                f"schema {version.id} is at the end of a chain of more than {_DEEPEST} references",
+                unchanged=NOTHING,
+                hint="Simplify the schemas that refer to it.",
             )
         return self.require(found, self._rename(found), depth + 1)
 

@@ -31,6 +31,7 @@ from tests.support.brokers import Kind, ZooKeeperNode
 from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_check
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, unique_name
 from tests.support.preflight import pipeline, plain
+from tests.support.registries import Registries, avro_record, register
 from tests.support.secure import SecureNode
 
 # Each test makes its own copy.
@@ -221,6 +222,27 @@ def test_d31_schema_ids(drilled: Drilled, registry: str) -> None:
     gone = drilled.check("D31", DrillFacts(registry="http://127.0.0.1:1"))
     assert gone.outcome is UNKNOWN and "did not answer" in gone.evidence
     assert drilled.check("D31", DrillFacts(registry="file:///etc/passwd")).outcome is UNKNOWN
+
+
+def test_d31_asks_the_registry_of_a_pipeline_that_maps_schemas(
+    drilled: Drilled, registries: Registries
+) -> None:
+    def side(node: KafkaNode, url: str) -> dict[str, object]:
+        kafka = {"common": {"bootstrap.servers": node.bootstrap}}
+        return {"kafka": kafka, "registry": {"config": {"schema.registry.url": url}}}
+
+    known = register(registries.target, unique_name("subject"), avro_record("Known", "a"))
+    for schema_id in (known, known + 1):
+        value = b"\0" + schema_id.to_bytes(4, "big") + b"payload"
+        produce(drilled.target, drilled.topic, [Out(value)])
+    drilled.copied.settings = {
+        **drilled.copied.settings,
+        "features": {"schemaMapping": "enabled"},
+        "source": side(drilled.source, registries.source.url),
+        "target": side(drilled.target, registries.target.url),
+    }
+    found = drilled.check("D31")
+    assert found.outcome is FAIL and f"1 of 2 not in the registry: {known + 1}" in found.evidence
 
 
 def test_d33_disk_space(drilled: Drilled) -> None:

@@ -222,3 +222,29 @@ def test_an_answer_that_no_registry_gives_is_an_error_for_operators() -> None:
             for ask in (client.default_mode, lambda: client.schema(1)):
                 with pytest.raises(ConnectionFailed, match="not from a schema registry"):
                     ask()
+
+
+def test_credentials_that_a_server_repeats_are_not_shown() -> None:
+    with serving() as server:
+        body = b'{"error_code": 500, "message": "no user me with hunter2 and team tulip"}'
+        server.answers["GET /mode"] = [(400, body)]
+        given = cluster(server.url, basic__auth__user__info="me:hunter2")
+        settings = replace(read_registry_settings(given, "source"), headers={"x-team": "tulip"})
+        with RegistryClient(settings) as client, pytest.raises(ConnectionFailed) as found:
+            client.default_mode()
+    assert "no user me with *** and team ***" in found.value.message
+
+
+@pytest.mark.parametrize(
+    ("path", "subjects"),
+    [("", ("pay-value",)), ("/contexts/.eu", ("order-value", "pay-value"))],
+    ids=["default", "eu"],
+)
+def test_subjects_of_other_contexts_are_left_out(path: str, subjects: tuple[str, ...]) -> None:
+    """As Confluent's registry names them; no other registry has contexts."""
+    listed = json.dumps(["pay-value", ":.eu:order-value", ":.us:order-value"]).encode()
+    with serving() as server:
+        query = "deleted=false&deleted_only=false&offset=0&limit=-1"
+        server.answers[f"GET {path}/subjects?{query}"] = [(200, listed)]
+        with RegistryClient(RegistrySettings("source", (f"{server.url}{path}",))) as client:
+            assert client.subjects() == subjects

@@ -71,10 +71,16 @@ def register(
     return int(call(registry, f"/subjects/{subject}/versions", body)["id"])
 
 
-def call(registry: RegistryNode, path: str, body: Mapping[str, object] | None = None) -> Any:
-    """Send a request, with ``body`` a POST, and return what the answer holds."""
+def call(
+    registry: RegistryNode,
+    path: str,
+    body: Mapping[str, object] | None = None,
+    method: str | None = None,
+) -> Any:
+    """Send a request, with ``body`` a POST by default, and return what the answer holds."""
     data = None if body is None else json.dumps(body).encode()
     media = "application/vnd.schemaregistry.v1+json"
-    request = urllib.request.Request(registry.url + path, data, {"Content-Type": media})
+    headers = {"Content-Type": media}
+    request = urllib.request.Request(registry.url + path, data, headers, method=method)
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         return json.load(response)

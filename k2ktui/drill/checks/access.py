@@ -21,6 +21,8 @@ from k2ktui.kafka.acls import NoAuthorizer, read_acls
 from k2ktui.kafka.bounded_http import fetch
 from k2ktui.kafka.log_dirs import LogDir, read_log_dirs
 from k2ktui.kafka.quotas import client_quotas
+from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.settings import read_registry_settings
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.text import counted, safe_text
 
@@ -113,15 +115,24 @@ def check_schemas(context: CheckContext) -> CheckFinding:
         return passes(f"{text}, none begins with a schema id")
     with_id = sum(ids.values())
     text += f", {with_id:,} keys and values that may begin with a schema id, {len(ids):,} ids"
-    if not context.facts.registry:
+    asked = sorted(ids)[:_MOST_IDS]
+    config = context.flow.config
+    if context.facts.registry:
+
+        def read() -> list[int]:
+            return [each for each in asked if not _has_schema(context.facts.registry, each)]
+
+    elif config.features.schema_mapping:
+
+        def read() -> list[int]:
+            with RegistryClient(read_registry_settings(config.target, "target")) as client:
+                return [each for each in asked if client.schema(each) is None]
+
+    else:
         return could_not_check(
             f"{text}; the registry of the target's clients is unknown",
             "Name it: k2ktui drill check --registry URL.",
         )
-    asked = sorted(ids)[:_MOST_IDS]
-
-    def read() -> list[int]:
-        return [each for each in asked if not _has_schema(context.facts.registry, each)]
 
     missing = context.read("the schema registry", read)
     if missing:

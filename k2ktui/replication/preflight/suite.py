@@ -32,6 +32,7 @@ from k2ktui.replication.preflight.clusters import (
 )
 from k2ktui.replication.preflight.opposite import check_opposite
 from k2ktui.replication.preflight.rights import check_rights
+from k2ktui.replication.preflight.schemas import check_schemas
 from k2ktui.replication.preflight.topics import check_topics
 from k2ktui.replication.spark_settings import (
     is_local,
@@ -70,6 +71,8 @@ def each_check(config: PipelineConfig) -> Iterator[Check]:
         yield _java()
         yield _spark(config)
         yield _spark_security(config)
+        if config.features.schema_mapping:
+            yield check_schemas(config)
         sides = open_clusters(config, stack)
         for side in sides.values():
             yield from side.checks

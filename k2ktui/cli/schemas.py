@@ -1,0 +1,151 @@
+"""``k2ktui schemas``: the schemas that records need in the target's registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from k2ktui.cli.confirm import confirm
+from k2ktui.cli.notes import print_notes
+from k2ktui.cli.options import (
+    access_to,
+    file_option,
+    json_option,
+    load_pipeline,
+    unlock_option,
+)
+from k2ktui.cli.tables import MOST, print_table
+from k2ktui.engine.access import require
+from k2ktui.engine.schema_plan import SchemaPlan
+from k2ktui.errors import ExitCode
+from k2ktui.present.schemas import (
+    APPLIED,
+    PLANNED,
+    VERIFIED,
+    applied_object,
+    plan_object,
+    plan_text,
+    results_text,
+    verified_object,
+)
+from k2ktui.registry.mapper import read_mapper_settings
+from k2ktui.registry.operations import (
+    AppliedSchema,
+    SchemaAgreement,
+    SchemaOutcome,
+    apply_schema_plan,
+    read_schema_plan,
+    verify_schemas,
+)
+from k2ktui.text import counted, safe_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NAMED = 5
+
+
+def deleted_option(function: F) -> F:
+    """Add ``--deleted``."""
+    return click.option(
+        "--deleted",
+        is_flag=True,
+        help="Include versions that were deleted on the source; old records may have their ids.",
+    )(function)
+
+
+@click.group(help="Plan, register and verify the schemas that records need on the target.")
+def command() -> None:
+    """Docs: ``docs/schemas.md``."""
+
+
+@command.command("plan", help="Show what would be registered, under which id; change nothing.")
+@file_option
+@deleted_option
+@json_option
+def plan(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
+    """Read both registries and print; conflicts have exit code 1."""
+    config = load_pipeline(files)
+    found = read_schema_plan(read_mapper_settings(config), deleted=deleted)
+    if as_json:
+        click.echo(json.dumps({"pipeline": config.name, **plan_object(found)}, indent=2))
+    else:
+        show_schema_plan(config.name, found)
+    return int(ExitCode.FINDINGS if found.conflicts else ExitCode.OK)
+
+
+@command.command("apply", help="Register the schemas of the plan on the target's registry.")
+@file_option
+@deleted_option
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@unlock_option
+@json_option
+def apply(files: tuple[str, ...], deleted: bool, yes: bool, unlock: bool, as_json: bool) -> int:
+    """Register; the same again changes nothing; a partial result has its own exit code."""
+    config = load_pipeline(files)
+    require(access_to(config, unlock=unlock), "registering schemas")
+    settings = read_mapper_settings(config)
+    found = read_schema_plan(settings, deleted=deleted)
+    if not as_json:
+        show_schema_plan(config.name, found)
+    if not found.changes:
+        click.echo("Nothing to register.", err=True)
+        if as_json:
+            click.echo(json.dumps({"pipeline": config.name, "schemas": []}))
+        return int(ExitCode.FINDINGS if found.conflicts else ExitCode.OK)
+    what = f"register {counted(len(found.changes), 'schema')} on the target"
+    confirm(config.name, what, yes=yes)
+    rows = apply_schema_plan(settings, found)
+    if as_json:
+        schemas = [applied_object(row) for row in rows]
+        click.echo(json.dumps({"pipeline": config.name, "schemas": schemas}, indent=2))
+    else:
+        bad_first = sorted(rows, key=lambda row: row.outcome is not SchemaOutcome.FAILED)
+        print_table(safe_text(config.name), APPLIED, bad_first, most=MOST)
+        click.echo(results_text(rows))
+    return int(_exit_code(rows))
+
+
+@command.command("verify", help="Compare the schemas of both registries by their content.")
+@file_option
+@deleted_option
+@json_option
+def verify(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
+    """Read both registries and compare; a schema that is missing or differs has exit code 1."""
+    config = load_pipeline(files)
+    rows = verify_schemas(read_mapper_settings(config), deleted=deleted)
+    bad = [row for row in rows if row.agreement is not SchemaAgreement.EQUAL]
+    if as_json:
+        schemas = [verified_object(row) for row in rows]
+        click.echo(json.dumps({"pipeline": config.name, "schemas": schemas}, indent=2))
+    else:
+        first = sorted(rows, key=lambda row: row.agreement is SchemaAgreement.EQUAL)
+        print_table(safe_text(config.name), VERIFIED, first, most=MOST)
+        equal = f"{len(rows) - len(bad):,} of {counted(len(rows), 'schema')} equal"
+        click.echo(f"{equal}." if not bad else f"{equal}; {len(bad):,} missing or different.")
+    return int(ExitCode.FINDINGS if bad else ExitCode.OK)
+
+
+def show_schema_plan(pipeline: str, found: SchemaPlan) -> None:
+    """Print a plan as a table, what it leaves out, and its sum."""
+    print_table(safe_text(pipeline), PLANNED, found.schemas, most=MOST)
+    for each in found.compatibility:
+        click.echo(f"Sets compatibility {safe_text(each.level)} on {safe_text(each.subject)}.")
+    print_notes(list(map(safe_text, found.remarks)))
+    if found.unmapped:
+        names = ", ".join(safe_text(each.name) for each in found.unmapped[:_NAMED])
+        more = f" and {len(found.unmapped) - _NAMED:,} more" if len(found.unmapped) > _NAMED else ""
+        click.echo(f"Not mapped: {names}{more} (--json has the reasons).")
+    click.echo(plan_text(found))
+
+
+def _exit_code(rows: list[AppliedSchema]) -> ExitCode:
+    done = [row for row in rows if row.outcome is SchemaOutcome.REGISTERED]
+    open_rows = [
+        row for row in rows if row.outcome in (SchemaOutcome.FAILED, SchemaOutcome.UNTRIED)
+    ]
+    if not open_rows:
+        return ExitCode.OK
+    return ExitCode.PARTIAL if done else ExitCode.FINDINGS

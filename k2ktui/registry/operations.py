@@ -1,0 +1,280 @@
+"""Plan, apply and verify the schemas that a pipeline's records need on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from k2ktui.engine.schema_plan import (
+    IMPORT_MODE,
+    PlannedSchema,
+    SchemaAction,
+    SchemaPlan,
+    find_mapped_subjects,
+    plan_schemas,
+)
+from k2ktui.engine.schemas import (
+    RegistryContent,
+    Schema,
+    SchemaReference,
+    SchemaVersion,
+    Subject,
+    is_same_schema,
+)
+from k2ktui.errors import ConnectionFailed, K2kError
+from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.content import read_content, with_ids
+from k2ktui.registry.mapper import SchemaMapperSettings
+from k2ktui.registry.registrar import SchemaRegistrar
+
+
+class SchemaOutcome(StrEnum):
+    """What became of a planned schema."""
+
+    REGISTERED = "registered"
+    PRESENT = "present"
+    FAILED = "failed"
+    UNTRIED = "not tried"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedSchema:
+    """A planned schema after ``apply``.
+
+    ``target_id`` and ``target_version`` are what the target's registry has; None if it has none.
+    ``reason`` says why it failed, or what differs from the plan; may be empty.
+    """
+
+    planned: PlannedSchema
+    outcome: SchemaOutcome
+    target_id: int | None = None
+    target_version: int | None = None
+    reason: str = ""
+
+
+class SchemaAgreement(StrEnum):
+    """How a schema of the source compares with its counterpart on the target."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedSchema:
+    """A schema of the source, compared with its counterpart; ``reason`` may be empty."""
+
+    planned: PlannedSchema
+    agreement: SchemaAgreement
+    target_id: int | None = None
+    reason: str = ""
+
+
+@contextmanager
+def open_registries(
+    settings: SchemaMapperSettings,
+) -> Iterator[tuple[RegistryClient, RegistryClient]]:
+    """Yield clients of the source's and the target's registry, and close them."""
+    with RegistryClient(settings.source) as source, RegistryClient(settings.target) as target:
+        yield source, target
+
+
+def read_schema_plan(settings: SchemaMapperSettings, *, deleted: bool = False) -> SchemaPlan:
+    """Read both registries and plan what to register; nothing is changed.
+
+    Args:
+        settings: the registries and rules.
+        deleted: include versions that were deleted on the source, but not for good.
+
+    Raises:
+        ConnectionFailed: a registry does not respond, or rejects the login.
+    """
+    with open_registries(settings) as (source, target):
+        return _plan(settings, source, target, deleted)[0]
+
+
+def apply_schema_plan(settings: SchemaMapperSettings, plan: SchemaPlan) -> list[AppliedSchema]:
+    """Register what a plan names; what the target has already is left alone.
+
+    A failure affects only schemas that refer to the failed one. If a registry does not respond, the
+    rest is not tried.
+
+    Returns:
+        Every schema of the plan, in its order.
+    """
+    names = {each.source.subject: each.target_subject for each in plan.schemas}
+    with open_registries(settings) as (source, target):
+        registrar = SchemaRegistrar(
+            source,
+            target,
+            lambda version: names.get(version.subject, version.subject),
+            registers=True,
+        )
+        first = [each for each in plan.compatibility if each.first]
+        for each in first:
+            target.set_compatibility(each.subject, each.level)
+        rows = list(_register_all(registrar, plan))
+        if all(row.outcome is not SchemaOutcome.UNTRIED for row in rows):
+            for each in plan.compatibility:
+                if each not in first:
+                    target.set_compatibility(each.subject, each.level)
+    return rows
+
+
+def verify_schemas(
+    settings: SchemaMapperSettings, *, deleted: bool = False
+) -> list[VerifiedSchema]:
+    """Compare every mapped schema of the source with its counterpart on the target.
+
+    The counterpart is read by its id, as a consumer on the target does.
+
+    Args:
+        settings: the registries and rules.
+        deleted: include versions that were deleted on the source, but not for good.
+
+    Raises:
+        ConnectionFailed: a registry does not respond, or rejects the login.
+    """
+    with open_registries(settings) as (source, target):
+        plan, ours, theirs = _plan(settings, source, target, deleted)
+        found: dict[tuple[str, int], SchemaVersion] = {}
+        rows = []
+        for each in plan.schemas:
+            row, there = _verify(each, target, ours, theirs, found)
+            rows.append(row)
+            if there is not None:
+                found[each.source.subject, each.source.version] = there
+    return rows
+
+
+def _plan(
+    settings: SchemaMapperSettings, source: RegistryClient, target: RegistryClient, deleted: bool
+) -> tuple[SchemaPlan, RegistryContent, RegistryContent]:
+    ours = read_content(source, deleted=deleted)
+    mapped, _ = find_mapped_subjects(ours, settings.topics.rule, settings.types)
+    names = {name for name, _ in mapped.values()}
+    theirs = read_content(target, names)
+    new = {name: target.mode(name) for name in sorted(names - theirs.subjects.keys())}
+    # A mode can be set before a subject has a version.
+    empty = {
+        name: Subject(name, mode=mode)
+        for name, mode in new.items()
+        if mode not in ("", theirs.mode)
+    }
+    theirs = replace(theirs, subjects={**theirs.subjects, **empty})
+    modes = {theirs.mode, *(each.mode for each in theirs.subjects.values())}
+    if IMPORT_MODE in modes:
+        theirs = with_ids(target, theirs, ours.ids)
+    plan = plan_schemas(ours, theirs, settings.topics.rule, settings.types)
+    return plan.with_conflicts(_find_incompatible(plan, target, theirs)), ours, theirs
+
+
+def _find_incompatible(
+    plan: SchemaPlan, target: RegistryClient, theirs: RegistryContent
+) -> dict[tuple[str, int], str]:
+    """Return why the target's registry would refuse schemas, by target subject and source id.
+
+    Only the first new version of a subject can be asked for: the next ones depend on it.
+    """
+    reasons: dict[tuple[str, int], str] = {}
+    asked: set[str] = set()
+    for each in plan.changes:
+        there = theirs.subjects.get(each.target_subject)
+        if each.target_subject in asked or there is None or not there.versions:
+            continue
+        asked.add(each.target_subject)
+        schema = _with_references(each, plan)
+        if schema is not None and not target.is_compatible(each.target_subject, schema):
+            level = there.compatibility or theirs.compatibility
+            reasons[each.target_subject, each.source.id] = (
+                f"it is not compatible with the latest version of the subject on the target "
+                f"(compatibility {level})"
+            )
+    return reasons
+
+
+def _with_references(planned: PlannedSchema, plan: SchemaPlan) -> Schema | None:
+    """Return a schema that refers to versions on the target; None if one is not there yet."""
+    places = {
+        (each.source.subject, each.source.version): each
+        for each in plan.schemas
+        if each.action is SchemaAction.PRESENT
+    }
+    references = []
+    for each in planned.source.schema.references:
+        there = places.get((each.subject, each.version))
+        if there is None or there.target_version is None:
+            return None
+        references.append(SchemaReference(each.name, there.target_subject, there.target_version))
+    return replace(planned.source.schema, references=tuple(references))
+
+
+def _register_all(registrar: SchemaRegistrar, plan: SchemaPlan) -> Iterator[AppliedSchema]:
+    stopped = ""
+    for each in plan.schemas:
+        if each.action is SchemaAction.PRESENT:
+            yield AppliedSchema(each, SchemaOutcome.PRESENT, each.target_id, each.target_version)
+        elif each.action is SchemaAction.CONFLICT:
+            yield AppliedSchema(each, SchemaOutcome.FAILED, reason=each.reason)
+        elif stopped:
+            yield AppliedSchema(each, SchemaOutcome.UNTRIED, reason=stopped)
+        else:
+            try:
+                there = registrar.require(each.source, each.target_subject)
+            except ConnectionFailed as error:
+                stopped = error.message
+                yield AppliedSchema(each, SchemaOutcome.UNTRIED, reason=stopped)
+            except K2kError as error:
+                yield AppliedSchema(each, SchemaOutcome.FAILED, reason=error.message)
+            else:
+                yield AppliedSchema(
+                    each,
+                    SchemaOutcome.REGISTERED,
+                    there.id,
+                    there.version,
+                    _import_remark(each, there),
+                )
+
+
+def _import_remark(planned: PlannedSchema, there: SchemaVersion) -> str:
+    if planned.action is SchemaAction.IMPORT and there.id != planned.source.id:
+        return f"the registry chose id {there.id}, although the subject's mode is {IMPORT_MODE}"
+    return ""
+
+
+def _verify(
+    planned: PlannedSchema,
+    target: RegistryClient,
+    ours: RegistryContent,
+    theirs: RegistryContent,
+    found: dict[tuple[str, int], SchemaVersion],
+) -> tuple[VerifiedSchema, SchemaVersion | None]:
+    version = planned.source
+    if planned.action is SchemaAction.PRESENT:
+        assert planned.target_id is not None and planned.target_version is not None
+        there = SchemaVersion(
+            planned.target_subject, planned.target_version, planned.target_id, version.schema
+        )
+    else:
+        # The registry may take another text for the same schema.
+        places = [found.get((each.subject, each.version)) for each in version.schema.references]
+        references = tuple(
+            SchemaReference(each.name, place.subject, place.version)
+            for each, place in zip(version.schema.references, places, strict=True)
+            if place is not None
+        )
+        same = None
+        if len(references) == len(places):
+            schema = replace(version.schema, references=references)
+            same = target.find(planned.target_subject, schema)
+        if same is None:
+            reason = planned.reason or "it is not registered"
+            return VerifiedSchema(planned, SchemaAgreement.MISSING, reason=reason), None
+        return VerifiedSchema(planned, SchemaAgreement.EQUAL, same.id), same
+    by_id = target.schema(there.id)
+    if by_id is None or not is_same_schema(version.schema, ours, by_id, theirs):
+        reason = f"id {there.id} names another schema" if by_id else f"id {there.id} is unknown"
+        return VerifiedSchema(planned, SchemaAgreement.DIFFERENT, there.id, reason), there
+    return VerifiedSchema(planned, SchemaAgreement.EQUAL, there.id), there
