@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.groups import GroupRow, make_group_rows, snapshot_notes
+from k2ktui.engine.replica import Replica, TargetLog
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.log.content import ContentReader
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync import opposite_mappings
 from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.opposite_mappings import OppositeMappings
 from k2ktui.sync.snapshot import take_snapshot
 from tests.support.copied import Copied, commit, delete_topic
 from tests.support.kafka import Out, create_topic, produce
+
+SIDES = ("source", "target")
 
 
 @dataclass
@@ -154,3 +163,22 @@ def test_a_file_without_the_feature_does_not_translate(two_ways: TwoWays) -> Non
     row, _ = two_ways.row(12)
     assert (row.translated_offset, row.basis) == (None, Basis.UNMAPPED)
     assert "features.bidirectionalReplication is disabled in this file" in row.reason
+
+
+def test_a_lost_source_and_a_mapping_that_retention_has_cut() -> None:
+    """Groups before what is missing may have records of the target to read; nothing is asked."""
+    sides = {side: {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:1"}}} for side in SIDES}
+    both = {"features": {"bidirectionalReplication": "enabled"}}
+    config = PipelineConfig.model_validate({"name": "p", **sides, **both})
+    found = OppositeMappings(config, source_cluster(config), target_cluster(config))
+    at, there = SourcePartition("t", 0), ("t", 0)
+    position = Position(100, 0, -1, "", 1, 0, *there)
+    asked: Any = ({there: TargetLog(0, 50)}, {}, ({}, {}), ContentReader(target_cluster(config)))
+    found.read({}, "no answer")
+    try:
+        whole = found.join({at: Replica(position)}, *asked)
+        assert whole == {} and "names no record there" in found.note
+        cut = found.join({at: Replica(position, complete_from=60)}, *asked)
+        assert cut[there].returned == {at: 60}
+    finally:
+        found.close()
