@@ -133,15 +133,24 @@ class _Joined:
     def _without_opposite(self, returned: Commits) -> Translation:
         """Return the row as in one direction, if nothing unread on the source came from here."""
         topics = {at.topic for at in self.row.sources}
-        unread = {
-            at: committed
+        reasons = {
+            reason
             for at, end in returned.items()
-            if at.topic in topics and (committed := self.commits.get(at, 0)) < end
+            if at.topic in topics and (reason := self._explain_unread(at, end))
         }
-        if not unread:
+        if not reasons:
             return self.row
-        is_lost = all(at < find_lost_end(self.replicas[of]) for of, at in unread.items())
-        return self._unmapped(_MAYBE_UNREAD if is_lost else _UNREAD_RETURNED)
+        return self._unmapped(_UNREAD_RETURNED if _UNREAD_RETURNED in reasons else _MAYBE_UNREAD)
+
+    def _explain_unread(self, at: SourcePartition, end: int) -> str:
+        """Return why a group may have records of the target to read before a source offset."""
+        committed, lost = self.commits.get(at, -1), find_lost_end(self.replicas[at])
+        if committed < 0 and end <= lost:
+            # Of what the mapping does not have, a group without a commit is not said to read any.
+            return _UNREAD_RETURNED if self.replicas[at].left_out_end else ""
+        if committed >= end:
+            return ""
+        return _MAYBE_UNREAD if committed < lost else _UNREAD_RETURNED
 
     def _describe(
         self,

@@ -256,6 +256,37 @@ def test_a_source_that_is_lost_again_after_a_failback() -> None:
         assert found == unread
 
 
+def test_a_lost_mapping_of_a_partition_that_the_group_does_not_read() -> None:
+    """A group that reads one partition is not held up by what is missing of another one."""
+    pair = Pair(2, 0)
+    pair.write("b", 20)
+    pair.settle()
+    at = [SourcePartition(*log.name) for log in pair.sides["b"]]
+    replicas = {}
+    for one, log, target in zip(at, pair.sides["b"], pair.sides["a"], strict=True):
+        position = Position(log.position, 0, 0, "", 1, 0, *target.name)
+        replicas[one] = Replica(position, {target.name: log.ranges[target.name]})
+    replicas[at[1]] = replace(replicas[at[1]], complete_from=4)
+    target = pair.sides["a"][0]
+    lost = OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, find_returned_ends(replicas))
+    logs = {log.name: TargetLog(0, log.end) for log in pair.sides["a"]}
+    copies = {log.name: lost for log in pair.sides["a"]}
+
+    def bases(*commits: int) -> list[Basis]:
+        rows = translate_both_ways(replicas, dict(zip(at, commits, strict=False)), logs, copies)
+        return [row.basis for row in rows if row.target == target.name]
+
+    end = pair.sides["b"][0].end
+    assert bases(end) == bases(end, -1) == bases(end, 4) == [Basis.END]
+    assert bases(end, 3) == [Basis.UNMAPPED]
+    seen = replace(replicas[at[1]], left_out_end=2)
+    copies = dict.fromkeys(
+        copies, replace(lost, returned=find_returned_ends({**replicas, at[1]: seen}))
+    )
+    replicas[at[1]] = seen
+    assert bases(end) == [Basis.UNMAPPED], "it has not read what is known to have come back"
+
+
 @pytest.mark.parametrize("kind", ["beginning", "hole", "behind"])
 def test_a_source_that_is_lost_when_the_mapping_has_lost_what_came_from_the_target(
     kind: str,
