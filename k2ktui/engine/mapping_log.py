@@ -15,12 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from k2ktui.engine.offset_intervals import FOREVER, OffsetIntervals, Span
-from k2ktui.engine.ranges import (
-    MappingRanges,
+from k2ktui.engine.range_columns import (
     RangeColumns,
     clip_columns,
+    fold_columns,
     join_columns,
     sort_columns,
+)
+from k2ktui.engine.ranges import (
+    MappingRanges,
 )
 from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Covers
@@ -264,7 +267,10 @@ def _group_by_target(parts: Sequence[MappingChunk]) -> dict[TargetPartition, Ran
     for part in parts:
         if len(part.columns):
             found.setdefault(part.target, []).append(part.columns)
-    return {target: sort_columns(join_columns(columns)) for target, columns in found.items()}
+    return {
+        target: fold_columns(sort_columns(join_columns(columns)))
+        for target, columns in found.items()
+    }
 
 
 def _drop(ranges: MappingRanges, bound: int) -> None:

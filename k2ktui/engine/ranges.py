@@ -1,38 +1,30 @@
 """Mapping ranges in sorted columns: where each record of a source partition landed.
 
-Three NumPy columns per source and target partition; a lookup is a vectorized binary search. The
+NumPy columns per source and target partition; a lookup is a vectorized binary search. The
 translation of offset ``g`` is the target offset of the first mapped record with source offset
 ``≥ g``; gaps in the source need no special case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.state import MappingRecord
-
-I64 = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from k2ktui.engine.range_columns import (
+    I64,
+    LARGEST_COUNT,
+    Flags,
+    RangeColumns,
+    check_columns,
+    join_columns,
+    sort_columns,
+    subtract_columns,
+)
 
 NOT_FOUND = -1
-LARGEST_COUNT = int(np.iinfo(np.int32).max)
 _FIRST_CAPACITY = 64
-
-
-@dataclass(frozen=True, slots=True)
-class RangeColumns:
-    """Ranges as parallel arrays: source offset, target offset, number of records."""
-
-    source: I64
-    target: I64
-    count: I64
-
-    def __len__(self) -> int:
-        return len(self.source)
 
 
 class MappingRanges:
@@ -46,6 +38,8 @@ class MappingRanges:
         self._source = np.empty(_FIRST_CAPACITY, dtype=np.int64)
         self._target = np.empty(_FIRST_CAPACITY, dtype=np.int64)
         self._count = np.empty(_FIRST_CAPACITY, dtype=np.int32)
+        # As ``RangeColumns.more``; None as long as no source record became several records.
+        self._more: NDArray[np.int32] | None = None
         self._size = 0
 
     def __len__(self) -> int:
@@ -71,11 +65,20 @@ class MappingRanges:
 
     @property
     def target_end(self) -> int | None:
-        """Target offset after the last mapped record in source order."""
+        """Target offset after the last record in source order, further records included."""
+        landed = self.last_landed
+        if landed is None:
+            return None
+        more = 0 if self._more is None else int(self._more[self._size - 1])
+        return landed + 1 + more
+
+    @property
+    def last_landed(self) -> int | None:
+        """Target offset of the last mapped record in source order."""
         if not self._size:
             return None
         last = self._size - 1
-        return int(self._target[last]) + int(self._count[last])
+        return int(self._target[last]) + int(self._count[last]) - 1
 
     def columns(self, target_from: int = 0) -> RangeColumns:
         """Return a copy of the ranges, from the one before or at a target offset on."""
@@ -86,30 +89,35 @@ class MappingRanges:
         """Return the source offset after each range."""
         return self._source[: self._size] + self._count[: self._size]
 
-    def append(self, source: I64, target: I64, count: I64) -> None:
+    def append(self, source: I64, target: I64, count: I64, more: I64 | None = None) -> None:
         """Append ranges, sorted by source; they replace everything from their first offset on.
+
+        The arguments are those of ``RangeColumns``.
 
         Raises:
             ValueError: the ranges are unsorted, overlap each other, or hold no records.
         """
-        _check(RangeColumns(source, target, count))
-        if not len(source):
+        added = RangeColumns(source, target, count, more)
+        check_columns(added)
+        if not len(added):
             return
         self._cut(int(source[0]))
         # A range often continues the last one: the next batch of the same transaction.
         if (
             self._size
             and self.end == int(source[0])
-            and self.target_end == int(target[0])
+            and self._continues(int(target[0]))
             and int(self._count[self._size - 1]) + int(count[0]) <= LARGEST_COUNT
         ):
             self._count[self._size - 1] += int(count[0])
-            source, target, count = source[1:], target[1:], count[1:]
-        added = len(source)
-        self._reserve(self._size + added)
-        at = slice(self._size, self._size + added)
-        self._source[at], self._target[at], self._count[at] = source, target, count
-        self._size += added
+            self._set_more(self._size - 1, added.take(slice(0, 1)))
+            added = added.take(slice(1, None))
+        self._write(self._size, added)
+
+    def _continues(self, target: int) -> bool:
+        """Return whether a target offset follows the last record, which has no further ones."""
+        more = 0 if self._more is None else int(self._more[self._size - 1])
+        return not more and self.target_end == target
 
     def put(self, columns: RangeColumns) -> None:
         """Add ranges, sorted by source, of unmapped offsets; errors as for ``append``."""
@@ -117,7 +125,7 @@ class MappingRanges:
         if len(columns) and end is not None and int(columns.source[0]) < end:
             self.merge_older(columns)
         else:
-            self.append(columns.source, columns.target, columns.count)
+            self.append(columns.source, columns.target, columns.count, columns.more)
 
     def merge_older(self, added: RangeColumns) -> None:
         """Add ranges that are known to be older: existing mappings stay.
@@ -127,7 +135,7 @@ class MappingRanges:
         Raises:
             ValueError: as for ``append``.
         """
-        _check(added)
+        check_columns(added)
         if not len(added):
             return
         row = self._row_behind(int(added.source[0]))
@@ -156,6 +164,8 @@ class MappingRanges:
             self._source = self._source[keep].copy()
             self._target = self._target[keep].copy()
             self._count = self._count[keep].copy()
+            if self._more is not None:
+                self._more = self._more[keep].copy()
             self._size -= gone
         return gone
 
@@ -206,15 +216,19 @@ class MappingRanges:
             return found
         target, source = self._target[:size], self._source[:size]
         count = self._count[:size]
+        reach = count if self._more is None else count + self._more[:size]
         if (target[1:] < target[:-1]).any():
             order = np.argsort(target, kind="stable")
             target, source, count = target[order], source[order], count[order]
+            reach = reach[order]
         row = np.searchsorted(target, offsets, side="right") - 1
-        inside = (row >= 0) & (offsets - target[row] < count[row])
+        inside = (row >= 0) & (offsets - target[row] < reach[row])
         following = np.where(inside, row, row + 1)
         known = following < size
         rows = following[known]
-        found[known] = source[rows] + np.maximum(0, offsets[known] - target[rows])
+        # A group that has consumed some of the records made of one source record needs it again.
+        behind = np.minimum(np.maximum(0, offsets[known] - target[rows]), count[rows] - 1)
+        found[known] = source[rows] + behind
         return found
 
     def begins_before(self, target: int) -> int | None:
@@ -246,6 +260,8 @@ class MappingRanges:
         """Return the number of mapped records with target offsets in ``[low, high)``."""
         size = self._size
         target, count = self._target[:size], self._count[:size].astype(np.int64)
+        if self._more is not None:
+            count += self._more[:size]
         first = np.maximum(target, low)
         last = np.minimum(target + count, high)
         return int(np.maximum(0, last - first).sum())
@@ -268,7 +284,14 @@ class MappingRanges:
         source, target, count = source[rows], target[rows], self._count[rows].astype(np.int64)
         first = np.maximum(np.maximum(source, sources[0]) - source, targets[0] - target)
         last = np.minimum(np.minimum(count, sources[1] - source), targets[1] - target)
-        return int(np.maximum(0, last - first).sum())
+        found = int(np.maximum(0, last - first).sum())
+        if self._more is None:
+            return found
+        landed, end = target + count, source + count
+        within = (end > sources[0]) & (end <= sources[1])
+        further = np.minimum(landed + self._more[: self._size][rows], targets[1])
+        further -= np.maximum(landed, targets[0])
+        return found + int(np.maximum(0, further)[within].sum())
 
     def _cut(self, offset: int) -> None:
         """Remove the mapping from a source offset on."""
@@ -279,6 +302,8 @@ class MappingRanges:
         self._size = row
         if row and int(self._source[row - 1]) + int(self._count[row - 1]) > offset:
             self._count[row - 1] = offset - int(self._source[row - 1])
+            if self._more is not None:
+                self._more[row - 1] = 0
 
     def _row_behind(self, offset: int) -> int:
         """Return the first row that maps something at or after a source offset."""
@@ -289,110 +314,44 @@ class MappingRanges:
 
     def _rows_from(self, row: int) -> RangeColumns:
         rest = slice(row, self._size)
-        return RangeColumns(
-            self._source[rest].copy(), self._target[rest].copy(), self._count[rest].astype(np.int64)
-        )
+        more = None if self._more is None else self._more[rest].astype(np.int64)
+        source, target = self._source[rest].copy(), self._target[rest].copy()
+        return RangeColumns(source, target, self._count[rest].astype(np.int64), more)
 
     def _replace_from(self, row: int, rest: RangeColumns) -> None:
         self._size = row
-        self._reserve(row + len(rest))
-        at = slice(row, row + len(rest))
-        self._source[at], self._target[at], self._count[at] = rest.source, rest.target, rest.count
-        self._size = row + len(rest)
+        self._write(row, rest)
+
+    def _write(self, row: int, added: RangeColumns) -> None:
+        """Write ranges from a row on, which is the end."""
+        self._reserve(row + len(added))
+        at = slice(row, row + len(added))
+        self._source[at], self._target[at] = added.source, added.target
+        self._count[at] = added.count
+        self._size = row + len(added)
+        self._set_more(at, added)
+
+    def _set_more(self, at: slice | int, added: RangeColumns) -> None:
+        if self._more is None and added.more is not None and added.more.any():
+            self._more = np.zeros(len(self._source), dtype=np.int32)
+        if self._more is not None:
+            self._more[at] = added.further if isinstance(at, slice) else added.further[0]
 
     def _reserve(self, size: int) -> None:
         capacity = len(self._source)
         if size <= capacity:
             return
         capacity = max(size, capacity + capacity // 2)
-        for name in ("_source", "_target", "_count"):
+        for name in ("_source", "_target", "_count", "_more"):
             old = getattr(self, name)
-            new = np.empty(capacity, dtype=old.dtype)
+            if old is None:
+                continue
+            new = np.zeros(capacity, dtype=old.dtype)
             new[: self._size] = old[: self._size]
             setattr(self, name, new)
-
-
-def clip_columns(columns: RangeColumns, low: int, high: int) -> RangeColumns:
-    """Return the part of columns, sorted by source, in the source offsets ``[low, high)``."""
-    ends = columns.source + columns.count
-    first = int(np.searchsorted(ends, low, side="right"))
-    last = max(first, int(np.searchsorted(columns.source, high, side="left")))
-    rows = slice(first, last)
-    source, target = columns.source[rows], columns.target[rows]
-    begin: I64 = np.maximum(source, low)
-    count: I64 = np.minimum(ends[rows], high) - begin
-    return RangeColumns(begin, target + (begin - source), count)
-
-
-def subtract_columns(columns: RangeColumns, taken: RangeColumns) -> RangeColumns:
-    """Return columns without the source offsets in ``taken``; both are sorted by source."""
-    if not len(columns) or not len(taken):
-        return columns
-    ends = columns.source + columns.count
-    # Free intervals lie between taken ranges: one piece per overlap of a range and an interval.
-    free_from = np.concatenate([[np.iinfo(np.int64).min], taken.source + taken.count])
-    free_to = np.concatenate([taken.source, [np.iinfo(np.int64).max]])
-    low = np.searchsorted(free_to, columns.source, side="right")
-    high = np.searchsorted(free_from, ends, side="left")
-    pieces = np.maximum(0, high - low)
-    row = np.repeat(np.arange(len(columns)), pieces)
-    nth = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    gap = low[row] + nth
-    begin = np.maximum(columns.source[row], free_from[gap])
-    count = np.minimum(ends[row], free_to[gap]) - begin
-    kept = count > 0
-    row, begin = row[kept], begin[kept]
-    return RangeColumns(begin, columns.target[row] + (begin - columns.source[row]), count[kept])
-
-
-def join_columns(parts: Sequence[RangeColumns]) -> RangeColumns:
-    """Concatenate columns."""
-    if len(parts) == 1:
-        return parts[0]
-    empty = np.empty(0, dtype=np.int64)
-    return RangeColumns(
-        np.concatenate([empty, *(part.source for part in parts)]),
-        np.concatenate([empty, *(part.target for part in parts)]),
-        np.concatenate([empty, *(part.count for part in parts)]),
-    )
-
-
-def sort_columns(columns: RangeColumns) -> RangeColumns:
-    """Return columns sorted by source offset."""
-    if (np.diff(columns.source) >= 0).all():
-        return columns
-    order = np.argsort(columns.source, kind="stable")
-    return RangeColumns(columns.source[order], columns.target[order], columns.count[order])
 
 
 def find_one(lookup: Callable[[I64], I64], offset: int) -> int | None:
     """Return the result of a ``MappingRanges`` lookup for one offset; None if nothing was found."""
     found = int(lookup(np.array([offset], dtype=np.int64))[0])
     return None if found == NOT_FOUND else found
-
-
-def has_overlap(columns: RangeColumns) -> bool:
-    """Whether columns, sorted by source, map an offset twice."""
-    return bool((np.diff(columns.source) < columns.count[:-1]).any())
-
-
-def _check(columns: RangeColumns) -> None:
-    count = columns.count
-    if len(count) and (int(count.min()) < 1 or int(count.max()) > LARGEST_COUNT):
-        raise ValueError(f"a range must hold 1 to {LARGEST_COUNT} records")
-    if has_overlap(columns):
-        raise ValueError("ranges must be sorted by source offset and must not overlap")
-
-
-def decode_columns(mapping: MappingRecord) -> RangeColumns:
-    """Return the ranges and scattered runs of a mapping record, sorted by source offset."""
-    sources = [np.array([r.source for r in mapping.ranges], dtype=np.int64)]
-    targets = [np.array([r.target for r in mapping.ranges], dtype=np.int64)]
-    counts = [np.array([r.count for r in mapping.ranges], dtype=np.int64)]
-    for run in mapping.runs:
-        sources.append(np.array(run.sources, dtype=np.int64))
-        targets.append(run.target + np.arange(len(run.sources), dtype=np.int64))
-        counts.append(np.ones(len(run.sources), dtype=np.int64))
-    return sort_columns(
-        RangeColumns(np.concatenate(sources), np.concatenate(targets), np.concatenate(counts))
-    )

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from k2ktui.engine.opposite_copy import OppositeCopy
+from k2ktui.engine.range_columns import count_consumed
 from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
@@ -189,7 +188,4 @@ def _is_mapping_complete(replica: Replica, target: TargetPartition, low: int, hi
 
 def _consumed_between(ranges: MappingRanges, commit: int, low: int, high: int) -> int:
     """Number of records at the target offsets ``[low, high)`` below a source offset."""
-    columns = ranges.columns()
-    first = np.maximum(0, low - columns.target)
-    last = np.minimum(np.minimum(columns.count, high - columns.target), commit - columns.source)
-    return int(np.maximum(0, last - first).sum())
+    return count_consumed(ranges.columns(), commit, low, high)

@@ -69,7 +69,9 @@ class ScatteredRun:
     """Records at consecutive target offsets from ``target`` on; ``sources`` are their offsets.
 
     A compact form for records that keys scatter over partitions, where neighbors rarely stay
-    together. ``sources`` increase strictly.
+    together. ``sources`` never decrease. A source offset that repeats, within a run or at the
+    beginning of one after the record that mapped it, is a further record that a transform made of
+    the same source record; only the first one is mapped.
     """
 
     target: int
@@ -252,8 +254,6 @@ def _parse_scattered(row: list[Any]) -> ScatteredRun:
     if len(row) < 2:
         raise MalformedRecord("a run without a record")
     target, first, *deltas = (integer(number) for number in row)
-    if any(delta < 1 for delta in deltas):
-        raise MalformedRecord("a run that does not increase")
     run = ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
     integer(max(run.sources[-1], target + len(run.sources)))
     return run

@@ -15,6 +15,8 @@ from enum import StrEnum
 import numpy as np
 
 from k2ktui.engine.offset_anchors import OffsetAnchors
+from k2ktui.engine.offset_intervals import FOREVER
+from k2ktui.engine.range_columns import count_consumed
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.replica import (
     FoundRecords,
@@ -197,11 +199,7 @@ def _count_consumed_from(ranges: MappingRanges | None, offset: int, committed: i
     """Return how many records from ``offset`` on the group has consumed on the source."""
     if ranges is None:
         return 0
-    columns = ranges.columns()
-    # Per range: the records at or after the offset whose source offset is below the commit.
-    first = np.maximum(0, offset - columns.target)
-    last = np.minimum(columns.count, committed - columns.source)
-    return int(np.maximum(0, last - first).sum())
+    return count_consumed(ranges.columns(), committed, offset, FOREVER)
 
 
 def _translate_source(

@@ -209,9 +209,9 @@ def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartitio
             if (
                 partition == at.partition
                 and ranges.end is not None
-                and ranges.target_end is not None
+                and ranges.last_landed is not None
             ):
-                found[at] = OffsetSync(at, ranges.end - 1, ranges.target_end - 1)
+                found[at] = OffsetSync(at, ranges.end - 1, ranges.last_landed)
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from k2ktui.engine.mapping_log import MappingChunk
-from k2ktui.engine.ranges import (
+from k2ktui.engine.range_columns import (
     I64,
     LARGEST_COUNT,
     Flags,

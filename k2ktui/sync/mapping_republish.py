@@ -10,11 +10,13 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.engine.mapping_log import MappingLog
 from k2ktui.engine.offset_intervals import Span
-from k2ktui.engine.ranges import RangeColumns, clip_columns
+from k2ktui.engine.range_columns import RangeColumns, clip_columns
+from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import (
     Covers,
     MappingRange,
     MappingRecord,
+    ScatteredRun,
     SourcePartition,
     mapping_key,
     mapping_value,
@@ -81,19 +83,20 @@ def write_repeats(
 def _mappings(
     pipeline: str, source: SourcePartition, track: MappingLog, span: Span
 ) -> Iterator[MappingRecord]:
-    parts = [
-        (target, _ranges(columns, slice(at, at + _RANGES_A_RECORD)))
+    parts: list[tuple[TargetPartition, RangeColumns | None]] = [
+        (target, columns.take(slice(at, at + _RANGES_A_RECORD)))
         for target, ranges in track.target_ranges.items()
         for columns in [clip_columns(ranges.columns(), *span)]
         for at in range(0, len(columns), _RANGES_A_RECORD)
-    ] or [(next(iter(track.target_ranges), ("", 0)), ())]
-    for number, (target, ranges) in enumerate(parts):
+    ] or [(next(iter(track.target_ranges), ("", 0)), None)]
+    for number, (target, columns) in enumerate(parts):
         yield MappingRecord(
             pipeline,
             source,
             *target,
             track.term,
-            ranges,
+            () if columns is None else _ranges(columns),
+            () if columns is None else _further(columns),
             covers=Covers(*span, number, len(parts)),
             again=True,
             left_out=() if number else _left_out(track.left_out_end, span),
@@ -105,13 +108,16 @@ def _left_out(end: int, span: Span) -> tuple[Span, ...]:
     return ((end - 1, end),) if span[0] < end <= span[1] else ()
 
 
-def _ranges(columns: RangeColumns, rows: slice) -> tuple[MappingRange, ...]:
-    return tuple(
-        MappingRange(*row)
-        for row in zip(
-            columns.source[rows].tolist(),
-            columns.target[rows].tolist(),
-            columns.count[rows].tolist(),
-            strict=True,
-        )
-    )
+def _ranges(columns: RangeColumns) -> tuple[MappingRange, ...]:
+    rows = columns.source.tolist(), columns.target.tolist(), columns.count.tolist()
+    return tuple(MappingRange(*row) for row in zip(*rows, strict=True))
+
+
+def _further(columns: RangeColumns) -> tuple[ScatteredRun, ...]:
+    """Return a run for the last further record of each range that has some."""
+    if columns.more is None:
+        return ()
+    some = columns.take(columns.more > 0)
+    sources = (some.source + some.count - 1).tolist()
+    targets = (some.target + some.count - 1 + some.further).tolist()
+    return tuple(ScatteredRun(at, (s,)) for s, at in zip(sources, targets, strict=True))

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k2ktui.engine.mapping_log import MappingChunk, MappingLog
-from k2ktui.engine.ranges import NOT_FOUND, MappingRanges, RangeColumns
+from k2ktui.engine.range_columns import (
+    RangeColumns,
+)
+from k2ktui.engine.ranges import (
+    NOT_FOUND,
+    MappingRanges,
+)
 from k2ktui.engine.replica import Replica, TargetLog, find_mapping_gaps
 from k2ktui.engine.state import Covers, Position, SourcePartition
 from k2ktui.engine.translate import Basis, translate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import astuple
 from random import Random
 
 import numpy as np
@@ -12,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.offset_intervals import OffsetIntervals
-from k2ktui.engine.ranges import NOT_FOUND, MappingRanges, RangeColumns, clip_columns, has_overlap
+from k2ktui.engine.range_columns import (
+    RangeColumns,
+    clip_columns,
+    has_overlap,
+)
+from k2ktui.engine.ranges import (
+    NOT_FOUND,
+    MappingRanges,
+)
 
 steps = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=30
@@ -167,7 +174,7 @@ def test_whatever_the_order_of_parts_the_whole_is_the_same(
     random.shuffle(rows)
     made, merged = MappingRanges(), MappingRanges()
     for row in rows:
-        one = RangeColumns(*(column[row : row + 1] for column in astuple(columns)))
+        one = columns.take(slice(row, row + 1))
         made.put(one)
         merged.merge_older(one)
     assert_is(made, model)

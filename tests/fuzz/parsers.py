@@ -40,7 +40,9 @@ from k2ktui.engine.producer_registration import (
     registration_key,
     registration_value,
 )
-from k2ktui.engine.ranges import decode_columns
+from k2ktui.engine.range_columns import (
+    decode_columns,
+)
 from k2ktui.engine.state import (
     Covers,
     Gap,

@@ -37,6 +37,7 @@ class Expected:
         partition: target partition of a source record; None for the same number.
         headers: headers on the target of a source record; None for the same.
         value: value on the target of a source record; None for the same.
+        values: values of all records made of a source record, in order; None for one.
         timestamps: whether timestamps are kept.
         archived: records that were on the source once and were deleted there.
         mapped: whether offset mapping is on.
@@ -50,6 +51,7 @@ class Expected:
     partition: Callable[[Got], int] | None = None
     headers: Callable[[Got], Headers] | None = None
     value: Callable[[Got], bytes | None] | None = None
+    values: Callable[[Got], Sequence[bytes | None]] | None = None
     timestamps: bool = True
     archived: Iterable[Got] = ()
     mapped: bool = True
@@ -60,13 +62,25 @@ class Expected:
     def target_name(self) -> str:
         return self.target or self.topic
 
+    def made(self, sent: Got) -> Sequence[bytes | None]:
+        """Return the values of the records that a source record is copied to."""
+        if self.copied is not None and not self.copied(sent):
+            return ()
+        if self.values is not None:
+            return self.values(sent)
+        return (self.value(sent) if self.value else sent.value,)
+
 
 @dataclass(frozen=True)
 class Claim:
-    """One mapped record: where the mapping says that a source record landed."""
+    """One mapped record: where the mapping says that a source record landed.
+
+    ``number`` counts the records made of one source record; only the first of them is mapped.
+    """
 
     source: Place
     target: Place
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,8 @@ def read_ledger(
         if key["pipeline"] == group:
             found = json.loads(record.value or b"")
             ranges += len(found["ranges"]) + len(found.get("runs", ()))
-            claims += _claims(key, found)
+            last = claims[-1] if claims else None
+            claims += _claims(key, found, last)
             first, end, part, parts = found["covers"]
             covers[key["topic"], key["partition"]].append((first, end, part, parts))
     return Ledger(positions, tuple(claims), covers, ranges, tuple(runs))
@@ -131,16 +146,24 @@ def _age(position: Mapping[str, Any]) -> tuple[int, int]:
     return position["term"], position["offset"]
 
 
-def _claims(key: Mapping[str, Any], value: Mapping[str, Any]) -> Iterable[Claim]:
+def _claims(
+    key: Mapping[str, Any], value: Mapping[str, Any], last: Claim | None
+) -> Iterable[Claim]:
+    """Yield the claims of a mapping record in target order; ``last`` is that of the one before."""
     assert value["v"] == 1
     source_lane = key["topic"], key["partition"]
     target_lane = value["targetTopic"], value["targetPartition"]
-    for source, target, count in value["ranges"]:
-        for i in range(count):
-            yield Claim((*source_lane, source + i), (*target_lane, target + i))
+    pairs = [
+        (target + i, source + i) for source, target, count in value["ranges"] for i in range(count)
+    ]
     for target, first, *distances in value.get("runs", ()):
-        for i, source in enumerate(itertools.accumulate(distances, initial=first)):
-            yield Claim((*source_lane, source), (*target_lane, target + i))
+        sources = itertools.accumulate(distances, initial=first)
+        pairs += [(target + i, source) for i, source in enumerate(sources)]
+    for target, source in sorted(pairs):
+        at, place = (*source_lane, source), (*target_lane, target)
+        again = last is not None and last.source == at and last.target[:2] == target_lane
+        last = Claim(at, place, last.number + 1 if again and last else 0)
+        yield last
 
 
 def prove(
@@ -204,15 +227,16 @@ class _Case:
     def _check_claims(self) -> dict[Place, Place]:
         """Each claim is true, each record is claimed once, and order is kept."""
         origin: dict[Place, Place] = {}
-        landed: dict[Place, Place] = {}
+        landed: dict[tuple[Place, int], Place] = {}
         for claim in self._ledger.claims:
             if claim.source[0] not in self._topics:
                 continue
-            if claim.source in landed:
-                self._say(f"{claim.source} is mapped twice: {landed[claim.source]}, {claim.target}")
+            at = claim.source, claim.number
+            if at in landed:
+                self._say(f"{at} is mapped twice: {landed[at]}, {claim.target}")
             if claim.target in origin:
                 self._say(f"{claim.target} is claimed twice: {origin[claim.target]}, {claim}")
-            landed[claim.source], origin[claim.target] = claim.target, claim.source
+            landed[at], origin[claim.target] = claim.target, claim.source
             self._compare(claim)
         self._check_order(landed)
         for each in self._topics.values():
@@ -221,25 +245,25 @@ class _Case:
                 self._check_covers(each)
         return origin
 
-    def _check_order(self, landed: Mapping[Place, Place]) -> None:
+    def _check_order(self, landed: Mapping[tuple[Place, int], Place]) -> None:
         """What went from one partition to another is in the same order there."""
         last: dict[tuple[str, int, str, int], tuple[Place, Place]] = {}
-        for source, target in sorted(landed.items()):
+        for (source, _), target in sorted(landed.items()):
             lane = (*source[:2], *target[:2])
             before = last.get(lane)
             if before and before[1][2] >= target[2]:
                 self._say(f"out of order: {before}, then {source} at {target}")
             last[lane] = source, target
 
-    def _check_coverage(self, each: Expected, landed: Mapping[Place, Place]) -> None:
+    def _check_coverage(self, each: Expected, landed: Mapping[tuple[Place, int], Place]) -> None:
         for (partition, offset), sent in self._sent[each.topic].items():
             place = (each.topic, partition, offset)
             wanted = offset >= each.start.get(partition, 0) and not self._in_gap(place)
-            wanted = wanted and (each.copied is None or each.copied(sent))
-            if wanted and place not in landed:
+            count = len(each.made(sent)) if wanted else 0
+            if any((place, number) not in landed for number in range(count)):
                 self._say(f"{place} is not mapped: lost")
-            if not wanted and place in landed:
-                self._say(f"{place} is mapped although it was not to be copied")
+            if (place, count) in landed:
+                self._say(f"{place} is mapped {count + 1} times, and was to be copied {count}")
 
     def _check_covers(self, each: Expected) -> None:
         """Mapping records cover all from the start to the position, each offset once."""
@@ -271,7 +295,7 @@ class _Case:
         wanted = each.partition(sent) if each.partition else sent.partition
         if claim.target[:2] != (each.target_name, wanted):
             self._say(f"{claim}: expected on {each.target_name}-{wanted}")
-        difference = _difference(sent, got, each)
+        difference = _difference(sent, got, each, claim.number)
         if difference:
             self._say(f"{claim}: {difference}")
         self.compared += 1
@@ -326,10 +350,11 @@ def _sent(source: KafkaNode, each: Expected) -> dict[tuple[int, int], Got]:
     return dict(sorted(found.items()))
 
 
-def _difference(sent: Got, got: Got, each: Expected) -> str:
+def _difference(sent: Got, got: Got, each: Expected, number: int = 0) -> str:
     if sent.key != got.key:
         return f"key {sent.key!r} became {got.key!r}"
-    if (each.value(sent) if each.value else sent.value) != got.value:
+    made = each.made(sent)
+    if number < len(made) and made[number] != got.value:
         return f"value {_short(sent.value)} became {_short(got.value)}"
     headers = each.headers(sent) if each.headers else sent.headers
     if headers != got.headers:

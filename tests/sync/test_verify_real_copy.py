@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from k2ktui.engine.ranges import decode_columns
+from k2ktui.engine.range_columns import (
+    decode_columns,
+)
 from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import SourcePartition, read_mapping_record
 from k2ktui.runtime.node import KafkaNode

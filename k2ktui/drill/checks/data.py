@@ -17,7 +17,14 @@ from k2ktui.engine.drill_data import (
     decide_order,
 )
 from k2ktui.engine.opposite_copy import OppositeCopy
-from k2ktui.engine.ranges import I64, Flags, MappingRanges, RangeColumns
+from k2ktui.engine.range_columns import (
+    I64,
+    Flags,
+    RangeColumns,
+)
+from k2ktui.engine.ranges import (
+    MappingRanges,
+)
 from k2ktui.engine.replica import Replica, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
@@ -215,7 +222,8 @@ def _are_mapped(offsets: I64, ranges: MappingRanges) -> Flags:
     """Return whether each target offset has a copied record."""
     columns = ranges.columns()
     order = np.argsort(columns.target)
-    begins, ends = columns.target[order], (columns.target + columns.count)[order]
+    begins = columns.target[order]
+    ends = (columns.target + columns.count + columns.further)[order]
     row = np.searchsorted(begins, offsets, side="right") - 1
     return np.asarray((row >= 0) & (offsets < ends[np.maximum(row, 0)]), dtype=np.bool_)
 

@@ -24,6 +24,7 @@ class RangeBuilder:
     def __init__(self) -> None:
         self._ranges: list[list[int]] = []
         self._runs: list[tuple[int, I64]] = []
+        self._last = -1
 
     def add_range(self, source: int, target: int, count: int) -> None:
         """Add ``count`` records with consecutive source and target offsets."""
@@ -35,7 +36,18 @@ class RangeBuilder:
         self._ranges.append([source, target, count])
 
     def add(self, sources: I64, target: int) -> None:
-        """Add records with these source offsets and consecutive target offsets from ``target``."""
+        """Add records with these source offsets and consecutive target offsets from ``target``.
+
+        Args:
+            sources: at least one source offset; they never decrease. One that repeats is that of a
+                further record which a transform made of the same source record.
+            target: target offset of the first record.
+        """
+        repeats = int(sources[0]) == self._last or (np.diff(sources) == 0).any()
+        self._last = int(sources[-1])
+        if repeats:  # several records of one source record
+            self._runs.append((target, sources))
+            return
         breaks = np.nonzero(np.diff(sources) != 1)[0] + 1
         if len(breaks) > _SCATTERED_SHARE * len(sources):
             self._runs.append((target, sources))
