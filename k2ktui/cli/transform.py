@@ -95,6 +95,10 @@ def _lines(found: Preview) -> Iterator[_Line]:
                 continue
             yield _Line(safe_text(place), part, text, after.get(part, "") or reason)
             place = reason = ""
+        for further in row.further:
+            for part, text in _parts(further).items():
+                if part != "headers" or text:
+                    yield _Line("", part, "", text)
 
 
 def _parts(record: KafkaRecord) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BeforeValidator,
@@ -17,10 +18,12 @@ from pydantic import (
 from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
 from k2ktui.config.scalars import Name, parse_text
-from k2ktui.engine.transforms import BYTES, Encoding, Format, Transform
+from k2ktui.engine.select_text import SelectText, parse_select
+from k2ktui.engine.transforms import BYTES, Encoding, Format, OnError, Transform
 
 _FIELD = r"(?:key|value)(?:\.[A-Za-z_]\w*)"
 _ASSIGNED = re.compile(rf"key|value|{_FIELD}+|headers\..+", re.ASCII)
+_EXPLODED = re.compile(rf"key|value|{_FIELD}+", re.ASCII)
 _DROPPED = re.compile(rf"{_FIELD}+", re.ASCII)
 _LATER = ("avro", "protobuf")
 _DECODED = 'bytes, string or {json: {schema: "id BIGINT, name STRING"}}'
@@ -85,6 +88,12 @@ class Encoders(Section):
     value: EncodingField | None = None
 
 
+class DeadLetters(Section):
+    """Where records that fail a step go."""
+
+    topic: Name | None = None
+
+
 class TransformRule(Section):
     """What happens to the records of topics; not a Lenses setting.
 
@@ -94,10 +103,13 @@ class TransformRule(Section):
     topics: Pattern = ".*"
     decode: Decoders = Decoders()
     filter: Name | None = None
+    explode: Mapping[Name, Name] | None = None
     set: Mapping[Name, Name] | None = None
     drop: tuple[Name, ...] | None = None
+    sql: Name | None = None
     encode: Encoders = Encoders()
-    on_error: Literal["fail", "skip"] = "fail"
+    on_error: OnError = "fail"
+    dead_letter: DeadLetters | None = None
 
     @field_validator("filter")
     @classmethod
@@ -105,6 +117,25 @@ class TransformRule(Section):
         if text is not None and not text.strip():
             raise ValueError("a Spark SQL predicate")
         return text
+
+    @field_validator("sql")
+    @classmethod
+    def _is_narrow(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_select(text)
+        return text
+
+    @field_validator("explode")
+    @classmethod
+    def _explodes_one(cls, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if given is not None and len(given) != 1:
+            raise ValueError("one column with the expression of an array")
+        for path, text in (given or {}).items():
+            if not _EXPLODED.fullmatch(path):
+                raise ValueError("key, value, key.FIELD or value.FIELD")
+            if not text.strip():
+                raise ValueError(f"a Spark SQL expression for {path}")
+        return given
 
     @field_validator("set")
     @classmethod
@@ -124,10 +155,19 @@ class TransformRule(Section):
         return given
 
     @model_validator(mode="after")
+    def _is_sql_or_steps(self) -> Self:
+        steps = {"filter": self.filter, "explode": self.explode, "set": self.set, "drop": self.drop}
+        others = [name for name, value in steps.items() if value is not None]
+        if self.sql is not None and others:
+            raise ValueError(f"sql or {others[0]}, not both")
+        return self
+
+    @model_validator(mode="after")
     def _fields_are_decoded(self) -> Self:
         for part, how in (("key", self.decode.key), ("value", self.decode.value)):
-            assigned = part in (self.set or {})
-            paths = [*(self.set or {}), *(self.drop or ())]
+            whole = {*(self.explode or {}), *(self.set or {})}
+            assigned = self.sql is not None or part in whole
+            paths = [*(self.explode or {}), *(self.set or {}), *(self.drop or ())]
             fields = [path for path in paths if path.startswith(f"{part}.")]
             if fields and how.kind != "json" and not assigned:
                 raise ValueError(f"decode.{part}: {{json: …}} for the field {fields[0]}")
@@ -135,9 +175,16 @@ class TransformRule(Section):
                 raise ValueError(f"decode.{part}: {{json: …}} for encode.{part}: json")
         return self
 
+    @model_validator(mode="after")
+    def _dead_letters_are_used(self) -> Self:
+        if self.dead_letter is not None and self.on_error != "deadLetter":
+            raise ValueError("onError: deadLetter for deadLetter")
+        return self
+
     @property
     def transform(self) -> Transform | None:
         """The steps, or None if the rule leaves records unchanged."""
+        exploded = self.explode or {}
         found = Transform(
             self.decode.key,
             self.decode.value,
@@ -146,7 +193,24 @@ class TransformRule(Section):
             self.drop or (),
             self.encode.key or self.decode.key.kind,
             self.encode.value or self.decode.value.kind,
+            explode=next(((path, text.strip()) for path, text in exploded.items()), None),
         )
+        if self.sql is not None:
+            found = _with_select(found, parse_select(self.sql))
         if found == Transform():
             return None
-        return Transform(**{**vars(found), "skips_errors": self.on_error == "skip"})
+        topic = self.dead_letter.topic if self.dead_letter is not None else None
+        return replace(found, on_error=self.on_error, dead_letter_topic=topic or "")
+
+
+def _with_select(found: Transform, select: SelectText) -> Transform:
+    """Return a transform with the steps of a SELECT."""
+    explode = next((each for each in select.columns if each[0] == select.exploded), None)
+    changed = bool(select.columns or select.where)
+    return replace(
+        found,
+        filter=select.where,
+        explode=explode,
+        assignments=tuple(each for each in select.columns if each is not explode),
+        is_sql=changed,
+    )

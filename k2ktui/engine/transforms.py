@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Encoding = Literal["bytes", "string", "json"]
+OnError = Literal["fail", "skip", "deadLetter"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ BYTES = Format()
 
 @dataclass(frozen=True)
 class Transform:
-    """The steps of one rule, in order: decode, filter, set, drop, encode.
+    """The steps of one rule, in order: decode, filter, explode, set, drop, encode.
 
     Attributes:
         decode_key: how keys are decoded.
@@ -32,7 +33,12 @@ class Transform:
         drop: fields to remove.
         encode_key: how keys are encoded.
         encode_value: how values are encoded.
-        skips_errors: leave out records that fail a step; otherwise their partition stops.
+        on_error: what happens to a record that fails a step.
+        dead_letter_topic: where such records go with ``deadLetter``; "" for the default name.
+        explode: (column, Spark SQL expression) pair: one record for each element of the array,
+            which becomes the column; None for one record.
+        is_sql: the steps are the parts of ``sql``, whose expressions all see the original columns;
+            ``headers`` may be assigned as a whole.
     """
 
     decode_key: Format = BYTES
@@ -42,30 +48,47 @@ class Transform:
     drop: tuple[str, ...] = ()
     encode_key: Encoding = "bytes"
     encode_value: Encoding = "bytes"
-    skips_errors: bool = False
+    on_error: OnError = "fail"
+    dead_letter_topic: str = ""
+    explode: tuple[str, str] | None = None
+    is_sql: bool = False
 
     def changes(self, part: str) -> bool:
         """Return whether the key, the value or the headers may differ on the target."""
-        paths = [*(path for path, _ in self.assignments), *self.drop]
+        paths = [*self._assigned, *self.drop]
         if any(path.partition(".")[0] == part for path in paths):
             return True
         # JSON that is decoded and encoded again may differ in blanks, nulls and the order of keys.
         return {"key": self.decode_key, "value": self.decode_value}.get(part, BYTES) != BYTES
 
     @property
+    def _assigned(self) -> tuple[str, ...]:
+        """The columns and headers that are set, that of ``explode`` included."""
+        exploded = (self.explode[0],) if self.explode is not None else ()
+        return (*exploded, *(path for path, _ in self.assignments))
+
+    @property
+    def sets_all_headers(self) -> bool:
+        """Return whether the record gets other headers in place of its own."""
+        return "headers" in (path for path, _ in self.assignments)
+
+    @property
     def assigned_headers(self) -> tuple[str, ...]:
         """Names of the headers that are set, in order."""
         paths = (path.partition(".") for path, _ in self.assignments)
-        return tuple(name for part, _, name in paths if part == "headers")
+        return tuple(name for part, _, name in paths if part == "headers" and name)
 
     @property
     def leaves_records_out(self) -> bool:
-        """Return whether some source records may have no copy."""
-        return bool(self.filter) or self.skips_errors
+        """Return whether some source records may have no copy, or more than one."""
+        return bool(self.filter) or self.explode is not None or self.on_error != "fail"
 
     def mentions(self, column: str) -> bool:
         """Return whether an expression may use a column."""
-        return any(column in text for text in (self.filter, *(e for _, e in self.assignments)))
+        texts = [self.filter, *(text for _, text in self.assignments)]
+        if self.explode is not None:
+            texts.append(self.explode[1])
+        return any(column in text.lower() for text in texts)
 
     @property
     def words(self) -> str:
@@ -74,6 +97,8 @@ class Transform:
         words = [f"decodes {part} ({how.kind})" for part, how in formats if how != BYTES]
         if self.filter:
             words.append("filters")
+        if self.explode is not None:
+            words.append(f"makes several records of one ({self.explode[0]})")
         if self.assignments:
             words.append(f"sets {', '.join(path for path, _ in self.assignments)}")
         if self.drop:

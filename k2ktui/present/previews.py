@@ -20,6 +20,7 @@ _SEVERITY = {
     PreviewOutcome.COPIED: Severity.OK,
     PreviewOutcome.LEFT_OUT: Severity.INFO,
     PreviewOutcome.SKIPPED: Severity.WARN,
+    PreviewOutcome.DEAD_LETTER: Severity.WARN,
     PreviewOutcome.STOPS: Severity.BAD,
 }
 _LONGEST = 4_000
@@ -64,7 +65,7 @@ def preview_columns(glyphs: Glyphs) -> tuple[Column[PreviewRow], ...]:
             "outcome",
             lambda row: glyphs.mark(SeverityLabel(_SEVERITY[row.outcome], str(row.outcome))),
             lambda row: row.outcome,
-            width=21,
+            width=24,
         ),
         Column("step", "because of", lambda row: Cell(safe_text(row.step, 200)), widest=60),
     )
@@ -88,6 +89,7 @@ def compare_records(row: PreviewRow, shown: PreviewRow, width: int) -> list[Line
     before, after = _parts(row.before), _parts(row.after)
     left, right = _parts(shown.before), _parts(shown.after)
     labels = list(dict.fromkeys([*before, *after]))
+    more = [_parts(record) for record in shown.further]
     room = min(_LABEL, max(map(cell_len, labels), default=0), width // 4)
     side = (width - room - 2 * _GAP) // 2
     lines: list[Line] = [
@@ -113,6 +115,20 @@ def compare_records(row: PreviewRow, shown: PreviewRow, width: int) -> list[Line
                     Cell(two, tone),
                 )
             )
+    for number, parts in enumerate(more, 2):
+        lines.append(
+            (Cell(_pad("", room + side + _GAP)), Cell(f"after ({number})", Tone.HEADING))
+        )
+        for label, text in parts.items():
+            for row_number, part in enumerate(_wrap(text, side)):
+                name = "" if row_number else _fit(label, room)
+                lines.append(
+                    (
+                        Cell(_pad(name, room), Tone.MUTED),
+                        Cell(_pad("", side)),
+                        Cell(part, Tone.INFO),
+                    )
+                )
     return lines
 
 

@@ -19,12 +19,10 @@ from k2ktui.replication.copying.partition_faults import recreated_fault
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
-from k2ktui.replication.routing import routes_for
+from k2ktui.replication.routing import BATCH_OVERHEAD_BYTES, routes_for
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 
-# Room for the batch header and the per-record overhead when a batch is rebuilt.
-_BATCH_OVERHEAD_BYTES = 512
 _GONE_AFTER_S, _POLL_S = 3.0, 0.2
 
 Described = Mapping[str, TopicDescription | KafkaError]
@@ -88,7 +86,7 @@ class TopicSnapshot:
     def batch_limit(self, source: SourcePartition) -> int:
         """Return the largest batch, in bytes, that the partition's target topic accepts."""
         limit = self.limits.get(self.routes[source].topic, 1 << 20)
-        return max(1024, limit - _BATCH_OVERHEAD_BYTES)
+        return max(1024, limit - BATCH_OVERHEAD_BYTES)
 
 
 class TopicDiscovery:

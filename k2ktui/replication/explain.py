@@ -9,6 +9,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.topics import topic_settings
+from k2ktui.replication.dead_letters import plan_dead_letters
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.replication.preflight.topics import known_positions
@@ -42,6 +43,9 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
     replicated = {at.topic for at in known_positions(config, target)}
     plans, refused = plan_targets(config, source, target, topics, replicated)
     existing = topic_settings(target, [plan.name for plan in plans if plan.found])
+    names = {topic.name: plan.name for plan in plans for topic in plan.sources}
+    _, unfit = plan_dead_letters(config, source, target, names, topics)
+    refused = {**refused, **unfit}
     types = {
         name: settings[TIMESTAMP_TYPE].value
         for name, settings in existing.items()

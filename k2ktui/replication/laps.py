@@ -79,7 +79,7 @@ class LapPlanner:
 
     def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:
         """Return the target partitions that a transaction with records of ``source`` may have."""
-        return self._state_topics(slot).targets(source).union(route.targets)
+        return self._state_topics(slot).targets(source).union(route.every_target)
 
     def _state_topics(self, slot: SlotState) -> StateTopics:
         topic = self._fencer.topic

@@ -6,6 +6,7 @@ import re
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
+from k2ktui.engine.dead_letters import dead_letter_topic
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.text import safe_text
 
@@ -74,6 +75,28 @@ def target_name(config: PipelineConfig, topic: str) -> str:
             f"its target {safe_text(name, 80)!r} is not a valid topic name (1 to 249 letters, "
             "digits, '.', '_' and '-')",
             "Change replication.sink.topic.",
+        )
+    return name
+
+
+def dead_letter_name(config: PipelineConfig, topic: str) -> str:
+    """Return the name of a source topic's dead-letter topic on the target; "" if it has none.
+
+    Raises:
+        Refused: as for ``target_name``; or the dead-letter topic must not be written to, or has an
+            illegal name.
+    """
+    transform = config.replication.transform_for(topic)
+    if transform is None or transform.on_error != "deadLetter":
+        return ""
+    name = dead_letter_topic(transform, target_name(config, topic))
+    forbidden = _forbidden(config, name)
+    if forbidden or not _LEGAL.fullmatch(name):
+        raise _refuse(
+            topic,
+            f"its dead-letter topic {safe_text(name, 80)} is "
+            + (forbidden or "not a valid topic name (1 to 249 letters, digits, '.', '_' and '-')"),
+            "Change replication.transform.deadLetter.topic.",
         )
     return name
 

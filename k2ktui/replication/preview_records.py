@@ -20,18 +20,29 @@ class PreviewOutcome(StrEnum):
     COPIED = "copied"
     LEFT_OUT = "left out"
     SKIPPED = "skipped"
+    DEAD_LETTER = "to the dead-letter topic"
     STOPS = "stops the partition"
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewRow:
-    """A record before and after; ``after`` is None if it is not copied, because of ``step``."""
+    """A record before and after.
+
+    Attributes:
+        source: its partition.
+        before: the record on the source.
+        after: its copy, the first one of several; None if it is not copied, because of ``step``.
+        outcome: what happens to it.
+        step: the step that decides that.
+        further: the other records that are made of it.
+    """
 
     source: SourcePartition
     before: KafkaRecord
     after: KafkaRecord | None
     outcome: PreviewOutcome
     step: str = ""
+    further: tuple[KafkaRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,8 @@ def _mask_text(text: str) -> str:
 def mask_row(row: PreviewRow) -> PreviewRow:
     """Return a row with masked records."""
     after = mask_record(row.after) if row.after is not None else None
-    return replace(row, before=mask_record(row.before), after=after)
+    further = tuple(map(mask_record, row.further))
+    return replace(row, before=mask_record(row.before), after=after, further=further)
 
 
 def mask_preview(preview: Preview) -> Preview:
@@ -105,6 +117,7 @@ def preview_json(found: Preview) -> dict[str, Any]:
                 "step": row.step,
                 "before": _plain_record(row.before),
                 "after": _plain_record(row.after) if row.after is not None else None,
+                "further": [_plain_record(record) for record in row.further],
             }
             for row in found.rows
         ],
@@ -143,6 +156,7 @@ def parse_preview(text: str | bytes) -> Preview:
             _parse_record(row["offset"], row["after"]) if row["after"] is not None else None,
             PreviewOutcome(row["outcome"]),
             row["step"],
+            tuple(_parse_record(row["offset"], record) for record in row["further"]),
         )
         for row in found["records"]
     )

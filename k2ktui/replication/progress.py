@@ -159,10 +159,15 @@ class SkippedReporter:
             if total >= limit:
                 self._report(
                     Note(
-                        f"transform of {topic}: {counted(total, 'record')} skipped "
-                        f"(onError: skip), the last at {each.source} offset {each.last}: "
-                        f"{each.step} failed"
+                        f"transform of {topic}: {counted(total, 'record')} {_outcome(each)}, the "
+                        f"last at {each.source} offset {each.last}: {each.step} failed"
                     )
                 )
                 limit = 2 * total
             self._totals[topic] = total, limit
+
+
+def _outcome(each: SkippedRecords) -> str:
+    if not each.dead_letter_topic:
+        return "skipped (onError: skip)"
+    return f"written to {each.dead_letter_topic} (onError: deadLetter)"

@@ -24,12 +24,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.client_settings import compression_codec
-from k2ktui.replication.slot_task import CopyPath, HeaderRules, Route
+from k2ktui.replication.naming import dead_letter_name
+from k2ktui.replication.slot_task import CopyPath, DeadLetterTarget, HeaderRules, Route
 from k2ktui.replication.targets import TargetTopic
+from k2ktui.text import safe_text
 
 APPEND_TIME = "LogAppendTime"
+# Room for the batch header and the per-record overhead when a batch is rebuilt.
+BATCH_OVERHEAD_BYTES = 512
 _COORDINATES = ("topic", "partition", "offset", "pipeline")
 
 
@@ -59,11 +64,20 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
             headers=HeaderRules() if verbatim else header_rules(config, topic.name),
             codec=None if verbatim else compression_codec(config),
             transform=config.replication.transform_for(topic.name),
+            dead_letters=_dead_letters(target, number),
             now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
         )
         for number in range(topic.partitions)
         if by_key or number < target.partitions
     ]
+
+
+def _dead_letters(target: TargetTopic, partition: int) -> DeadLetterTarget | None:
+    dead = target.dead_letters
+    if dead is None:
+        return None
+    limit = max(1024, dead.max_message_bytes - BATCH_OVERHEAD_BYTES)
+    return DeadLetterTarget(dead.name, partition % dead.partitions, limit)
 
 
 def header_rules(config: PipelineConfig, topic: str | None = None) -> HeaderRules:
@@ -125,7 +139,7 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
         why.append(f"tracingHeaders adds headers ({added})")
     transform = config.replication.transform_for(topic) if topic is not None else None
     if transform is not None:
-        why.append(f"replication.transform {transform.words}")
+        why.append(f"replication.transform {transform.words}{_on_error_words(config, topic)}")
     own = header_rules(config, topic)
     if own != rules:
         why.append(f"replication.headers {_header_words(own, len(rules.added))}")
@@ -134,6 +148,19 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
     if not features.keep_record_creation_timestamp and timestamp_type != APPEND_TIME:
         why.append("keepRecordCreationTimestamp: disabled stamps the time of copying")
     return why
+
+
+def _on_error_words(config: PipelineConfig, topic: str | None) -> str:
+    """Return where the records go that fail the transform; its default needs no words."""
+    transform = config.replication.transform_for(topic) if topic is not None else None
+    if topic is None or transform is None or transform.on_error == "fail":
+        return ""
+    if transform.on_error == "skip":
+        return ", skips records that fail"
+    try:
+        return f", writes records that fail to {safe_text(dead_letter_name(config, topic))}"
+    except K2kError:
+        return ""  # reported as the topic's own error
 
 
 def _header_words(rules: HeaderRules, common: int) -> str:

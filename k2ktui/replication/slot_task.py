@@ -38,6 +38,21 @@ class HeaderRules:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterTarget:
+    """Where the records of a source partition go that fail its transform.
+
+    Attributes:
+        topic: the dead-letter topic.
+        partition: its partition.
+        batch_limit: largest batch in bytes.
+    """
+
+    topic: str
+    partition: int
+    batch_limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """The target and the copy path of one source partition.
 
@@ -51,6 +66,7 @@ class Route:
         now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
         codec: compression of the record path's batches; None keeps the source's.
         transform: what Spark SQL does to the records; None for nothing.
+        dead_letters: where records that fail the transform go; None for nowhere.
     """
 
     path: CopyPath
@@ -62,6 +78,13 @@ class Route:
     now_timestamps: bool = False
     codec: int | None = None
     transform: Transform | None = None
+    dead_letters: DeadLetterTarget | None = None
+
+    @property
+    def every_target(self) -> set[tuple[str, int]]:
+        """The target partitions that a transaction may have, that of dead letters included."""
+        dead = self.dead_letters
+        return {*self.targets, *([(dead.topic, dead.partition)] if dead is not None else [])}
 
     @property
     def targets(self) -> tuple[tuple[str, int], ...]:
@@ -291,19 +314,21 @@ class SourceLogBounds:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecords:
-    """Records of a partition that a transform left out because a step failed.
+    """Records of a partition that a transform could not change, as a step failed.
 
     Attributes:
         source: the partition.
         count: their number.
         last: source offset of the last one.
         step: the step that failed for the last one.
+        dead_letter_topic: where they were written; "" for nowhere.
     """
 
     source: SourcePartition
     count: int
     last: int
     step: str
+    dead_letter_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

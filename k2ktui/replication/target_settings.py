@@ -29,6 +29,7 @@ from k2ktui.kafka.topics import Settings, TopicSpec
 from k2ktui.text import safe_text
 
 DEFAULT_MAX_MESSAGE_BYTES = 1048588
+CLEANUP_POLICY = "cleanup.policy"
 MAX_MESSAGE_BYTES = "max.message.bytes"
 TIMESTAMP_TYPE = "message.timestamp.type"
 

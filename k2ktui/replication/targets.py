@@ -30,6 +30,7 @@ from k2ktui.kafka.topics import (
     not_ready,
     topic_settings,
 )
+from k2ktui.replication.dead_letters import DeadLetterTopic, ensure_dead_letters
 from k2ktui.replication.naming import check_supported, target_name
 from k2ktui.replication.target_settings import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -57,6 +58,7 @@ class TargetTopic:
         timestamp_type: ``CreateTime`` or ``LogAppendTime``; empty if it cannot be read.
         notes: notes for the operator on how the topic was created.
         short: why it has fewer partitions than its source; the surplus source partitions stop.
+        dead_letters: where records that fail its transform go.
     """
 
     name: str
@@ -66,6 +68,7 @@ class TargetTopic:
     timestamp_type: str = ""
     notes: tuple[str, ...] = ()
     short: K2kError | None = None
+    dead_letters: DeadLetterTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,16 @@ def ensure_targets(
         kept = plan if error is None else _without_change(plan, error, replicated, refused)
         if kept is not None:
             settled.append(kept)
-    return _describe(target, settled), refused
+    described = _describe(target, settled)
+    names = {source: topic.name for source, topic in described.items()}
+    dead, errors = ensure_dead_letters(config, source, target, names, topics)
+    refused.update(errors)
+    found = {
+        name: replace(topic, dead_letters=dead.get(name))
+        for name, topic in described.items()
+        if name not in errors
+    }
+    return found, refused
 
 
 def plan_targets(

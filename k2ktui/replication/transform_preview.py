@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from confluent_kafka import IsolationLevel
@@ -10,22 +12,28 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig, SparkSettings
 from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.transforms import Transform
+from k2ktui.engine.transforms import OnError, Transform
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
 from k2ktui.log.content import ContentReader
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import Records
-from k2ktui.replication.copying.record_headers import change_headers, set_headers
+from k2ktui.replication.copying.record_headers import change_headers
 from k2ktui.replication.naming import target_name
 from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.stages.headers import written_headers
 from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.rows import Transformed, join_record, join_records
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
+_FAILED: Mapping[OnError, PreviewOutcome] = {
+    "fail": PreviewOutcome.STOPS,
+    "skip": PreviewOutcome.SKIPPED,
+    "deadLetter": PreviewOutcome.DEAD_LETTER,
+}
 
 
 def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview:
@@ -59,7 +67,7 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
         after = _after(config, transform, source, result)
         failed = {each.offset: steps[each.step] for each in result.failures}
         for record in records:
-            shown.append(_row(source, record, after.get(record.offset), failed, transform))
+            shown.append(_row(source, record, after.get(record.offset, ()), failed, transform))
     shown.sort(key=lambda row: (row.before.timestamp_ms, row.source, row.before.offset))
     return Preview(topic, target, transform.words, tuple(shown[-limit:]))
 
@@ -145,33 +153,42 @@ def read_newest(
 def _row(
     source: SourcePartition,
     record: KafkaRecord,
-    after: KafkaRecord | None,
+    after: Sequence[KafkaRecord],
     failed: dict[int, str],
     transform: Transform,
 ) -> PreviewRow:
     step = failed.get(record.offset, "")
     if step:
-        skips = transform.skips_errors
-        outcome = PreviewOutcome.SKIPPED if skips else PreviewOutcome.STOPS
-        return PreviewRow(source, record, None, outcome, step)
-    if after is None:
-        return PreviewRow(source, record, None, PreviewOutcome.LEFT_OUT, "filter")
-    return PreviewRow(source, record, after, PreviewOutcome.COPIED)
+        return PreviewRow(source, record, None, _FAILED[transform.on_error], step)
+    if not after:
+        steps = _leaving_steps(transform)
+        return PreviewRow(source, record, None, PreviewOutcome.LEFT_OUT, steps)
+    first, *further = after
+    return PreviewRow(
+        source, record, first, PreviewOutcome.COPIED, further=tuple(further)
+    )
+
+
+def _leaving_steps(transform: Transform) -> str:
+    """Return the names of the steps that may leave a record out."""
+    names = {"filter", "sql WHERE"}
+    if transform.explode is not None:
+        names |= {f"{kind} {transform.explode[0]}" for kind in ("explode", "sql")}
+    return " or ".join(step for step in plan_steps(transform) if step in names)
 
 
 def _after(
     config: PipelineConfig, transform: Transform, source: SourcePartition, found: Transformed
-) -> dict[int, KafkaRecord]:
+) -> Mapping[int, Sequence[KafkaRecord]]:
     """Return the records as they would be written, by source offset."""
-    names = transform.assigned_headers
-    tails = []
-    for row, headers in enumerate(found.headers):
-        if names:
-            headers = set_headers(headers, list(zip(names, found.assigned[row], strict=True)))
-        tails.append(join_record(found.keys[row], found.values[row], headers))
+    parts = zip(found.keys, found.values, written_headers(transform, found), strict=True)
+    tails = [join_record(*each) for each in parts]
     records = Records(
         np.array(found.offsets, dtype=np.int64), np.array(found.timestamps, dtype=np.int64), tails
     )
     changed = change_headers(records, header_rules(config, source.topic), source, config.name)
-    made = [record_at(changed, row, TimestampType.CREATE) for row in range(len(changed))]
-    return {record.offset: record for record in made}
+    made: dict[int, list[KafkaRecord]] = defaultdict(list)
+    for row in range(len(changed)):
+        record = record_at(changed, row, TimestampType.CREATE)
+        made[record.offset].append(record)
+    return made

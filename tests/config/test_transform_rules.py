@@ -7,6 +7,7 @@ import pytest
 from k2ktui.config.reverse import reverse_file
 from k2ktui.config.show import json_schema, to_yaml
 from k2ktui.config.transform_rules import TransformRule
+from k2ktui.engine.dead_letters import dead_letter_topic
 from k2ktui.engine.transforms import Format, Transform
 from tests.config.files import MINIMAL, Files
 
@@ -35,7 +36,7 @@ def test_rules_are_read_and_shown(files: Files) -> None:
         assignments=(("value.id", "value.id + 1"), ("headers.a.b", "topic")),
         drop=("value.id",),
         encode_value="json",
-        skips_errors=True,
+        on_error="skip",
     )
     assert replication.transform_for("other") is None
     shown = to_yaml(loaded, with_sources=True)
@@ -62,9 +63,15 @@ def test_rules_are_read_and_shown(files: Files) -> None:
         ("drop: [headers.a]", "drop: expected a list of key.FIELD and value.FIELD"),
         ("drop: [value]", "drop: expected a list of key.FIELD and value.FIELD"),
         ('filter: ""', "filter: expected a Spark SQL predicate"),
-        ("onError: deadLetter", 'onError: expected fail or skip, found "deadLetter"'),
-        ("sql: SELECT 1", "sql: unknown key"),
-        ("explode: value.a", "explode: unknown key"),
+        ("onError: stop", 'onError: expected fail, skip or deadLetter, found "stop"'),
+        ("deadLetter: {topic: dead}", "expected onError: deadLetter for deadLetter"),
+        ("sql: SELECT 1", "sql: expected SELECT … AS key, … AS value FROM records [WHERE …]"),
+        ('sql: "SELECT key, value FROM records", filter: "true"', "sql or filter, not both"),
+        ("explode: value.a", "explode: expected a mapping"),
+        ('explode: {headers.a: "x"}', "explode: expected key, value, key.FIELD or value.FIELD"),
+        ('explode: {value: "x", key: "y"}', "explode: expected one column with the expression"),
+        ('explode: {value: " "}', "explode: expected a Spark SQL expression for value"),
+        ('explode: {value.a: "x"}', "expected decode.value: {json: …} for the field value.a"),
         ('topics: "["', "topics: expected a valid regular expression"),
     ],
 )
@@ -89,8 +96,44 @@ def test_a_rule_changes_what_its_steps_change() -> None:
 
 def test_records_are_left_out_by_filters_and_skipped_errors() -> None:
     assert Transform(filter="true").leaves_records_out
-    assert Transform(drop=("value.a",), skips_errors=True).leaves_records_out
+    assert Transform(drop=("value.a",), on_error="skip").leaves_records_out
+    assert Transform(drop=("value.a",), on_error="deadLetter").leaves_records_out
     assert not Transform(drop=("value.a",)).leaves_records_out
+
+
+def test_the_dead_letter_topic_has_the_name_of_the_target_or_its_own(files: Files) -> None:
+    rules = """
+      - {topics: a, filter: "true", onError: deadLetter}
+      - {topics: b, filter: "true", onError: deadLetter, deadLetter: {topic: letters}}
+      - {topics: c, filter: "true", onError: skip}
+"""
+    loaded = files.over_minimal(with_rules(rules))
+    names = {}
+    for topic in "abc":
+        transform = loaded.config.replication.transform_for(topic)
+        assert transform is not None
+        names[topic] = dead_letter_topic(transform, f"{topic}.copy")
+    assert names == {"a": "a.copy.dead-letter", "b": "letters", "c": ""}
+    assert files.load(to_yaml(loaded)).config.replication == loaded.config.replication
+
+
+def test_a_select_has_the_steps_of_a_rule() -> None:
+    def transform(**keys: object) -> Transform | None:
+        return TransformRule.model_validate(keys).transform
+
+    sql = "SELECT key, explode(value.items) AS value, array() AS headers FROM records WHERE key > 1"
+    assert transform(sql=sql, decode={"value": "string"}) == Transform(
+        decode_value=Format("string"),
+        filter="key > 1",
+        explode=("value", "value.items"),
+        assignments=(("headers", "array()"),),
+        encode_value="string",
+        is_sql=True,
+    )
+    assert transform(sql="SELECT key, value FROM records") is None
+    exploded = transform(explode={"value": "split(value, ',')"})
+    assert exploded is not None and exploded.leaves_records_out
+    assert exploded.changes("value") and not exploded.changes("key")
 
 
 def test_the_opposite_pipeline_has_no_such_rules(files: Files) -> None:

@@ -104,7 +104,7 @@ def test_rows_are_collected_by_partition() -> None:
     )
     assert facts == b"f"
     assert (found[0].offsets, found[1].offsets) == ([1], [1])
-    assert found[0].failures == [rows.Failure(4, 1)]
+    assert found[0].failures == [rows.Failure(4, 1, 5, b"k", None, b"\x00")]
     assert (found[0].keys, found[0].values, found[0].timestamps) == ([b"k"], [None], [5])
 
 
@@ -112,6 +112,13 @@ def test_records_are_cut_off_at_an_offset() -> None:
     found, _ = rows.collect([out(*((0, n, True, None) for n in (1, 5, 9)))])
     found[0].cut(5)
     assert (found[0].offsets, len(found[0].headers)) == ([1], 1)
+
+
+def test_a_record_that_fails_after_an_element_has_no_copy() -> None:
+    made = [(0, 1, True, None), *[(0, 2, True, None)] * 2, (0, 2, False, 3), (0, 2, True, None)]
+    found, _ = rows.collect([out(*made, (0, 2, False, 4), (0, 3, True, None), (0, 3, True, None))])
+    assert found[0].offsets == [1, 3, 3]
+    assert [(each.offset, each.step) for each in found[0].failures] == [(2, 3)]
 
 
 def test_another_order_and_a_missing_end_are_errors() -> None:

@@ -14,7 +14,9 @@ TargetPartition = tuple[str, int]
 class BatchOwner(Protocol):
     """The origin of a batch; it is notified of the acknowledgment."""
 
-    source: SourcePartition
+    @property
+    def source(self) -> SourcePartition:
+        """The source partition of its records."""
 
     def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
         """Record that the batch's first record has target offset ``base``."""

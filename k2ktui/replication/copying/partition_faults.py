@@ -30,8 +30,8 @@ def transform_fault(source: SourcePartition, step: str, offset: int) -> Fault:
         FaultKind.TRANSFORM,
         f"{source} on the source: replication.transform fails at the record at offset {offset} "
         f"({step}); no record from offset {offset} on is copied",
-        "See the record with k2ktui transform preview. Correct the rule, set onError: skip, or "
-        "skip the record with k2ktui offsets set; then start again.",
+        "See the record with k2ktui transform preview. Correct the rule, set onError: skip or "
+        "deadLetter, or skip the record with k2ktui offsets set; then start again.",
         offset,
     )
 

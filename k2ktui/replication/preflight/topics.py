@@ -19,6 +19,7 @@ from k2ktui.kafka.topics import (
     topic_settings,
 )
 from k2ktui.replication.commit_state import read_commit_state
+from k2ktui.replication.dead_letters import plan_dead_letters
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
@@ -154,6 +155,39 @@ def _targets(
         yield passed_check("target topics", f"{counted(fine, 'topic')} as required{news}")
     if blind:
         yield _unread(blind, created=bool(specs))
+    yield from _dead_letters(config, source, target, plans)
+
+
+def _dead_letters(
+    config: PipelineConfig, source: Cluster, target: Cluster, targets: Collection[TargetPlan]
+) -> Iterator[Check]:
+    """Check the dead-letter topics of transforms; nothing if there are none."""
+    topics = [topic for plan in targets for topic in plan.sources]
+    names = {topic.name: plan.name for plan in targets for topic in plan.sources}
+    plans, refused = plan_dead_letters(config, source, target, names, topics)
+    specs = [plan.create for plan in plans if plan.create]
+    errors = create_topics(target, specs, validate_only=True)
+    for topic, error in refused.items():
+        yield error_check(f"topic {safe_text(topic)}", error)
+    present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
+    for plan in plans:
+        name = f"dead-letter topic {safe_text(plan.name)}"
+        failed, settings = errors.get(plan.name), present.get(plan.name)
+        if failed is not None:
+            yield error_check(name, failed)
+        elif plan.create is not None:
+            yield passed_check(
+                name, f"to be created with {counted(plan.create.partitions or 1, 'partition')}"
+            )
+        elif isinstance(settings, Mapping) and "compact" in _value(settings, _POLICY):
+            yield failed_check(
+                name,
+                f"{_POLICY} is {_value(settings, _POLICY)}: records without a key are rejected, "
+                "and of those with the same key only the last would remain",
+                f"Run: {alter_command(config.target, plan.name, _POLICY, 'delete')}",
+            )
+        else:
+            yield passed_check(name, "present")
 
 
 def _unread(topics: list[str], *, created: bool) -> Check:

@@ -21,6 +21,10 @@ _NARROW = frozenset(
     {"MapInArrow", "Project", "Filter", "InputAdapter", "Range", "Scan ExistingRDD"}
 )
 _CODEGEN = "WholeStageCodegen"
+_PARTS = ("key", "value")
+_ORIGINAL = "__k2k_original_"
+_POSITION, _ELEMENT = "__k2k_position", "__k2k_element"
+_HEADERS = "array<struct<key:string,value:binary>>"
 # Spark's errors for operators that cannot be part of an expression here.
 _WIDE_ERRORS = {
     "MISSING_GROUP_BY": "Aggregate",
@@ -37,9 +41,12 @@ def plan_steps(transform: Transform) -> tuple[str, ...]:
     for part, how in (("key", transform.decode_key), ("value", transform.decode_value)):
         if how.kind != "bytes":
             steps.append(f"decode.{part}")
+    sql = transform.is_sql
     if transform.filter:
-        steps.append("filter")
-    steps += [f"set {path}" for path, _ in transform.assignments]
+        steps.append("sql WHERE" if sql else "filter")
+    if transform.explode is not None:
+        steps.append(f"{'sql' if sql else 'explode'} {transform.explode[0]}")
+    steps += [f"{'sql' if sql else 'set'} {path}" for path, _ in transform.assignments]
     for part, kind in (("key", transform.encode_key), ("value", transform.encode_value)):
         if kind != "bytes":
             steps.append(f"encode.{part}")
@@ -76,24 +83,37 @@ class TransformPlan:
 
         transform = self._transform
         found = records
+        for part in _PARTS if transform.on_error == "deadLetter" else ():
+            found = found.withColumn(f"{_ORIGINAL}{part}", f.col(part))
         for part, how in (("key", transform.decode_key), ("value", transform.decode_value)):
             if how.kind != "bytes":
                 found = self._decode(found, part, how)
         kept = f.lit(True)
         if transform.filter:
             found, column = self._try(found, f.expr(transform.filter))
-            self._require(found, column, "boolean", "filter must be a predicate (BOOLEAN)")
+            self._require(found, column, "boolean", f"{self._step} must be a predicate (BOOLEAN)")
             kept = f.coalesce(column, f.lit(False))
         found = found.withColumn(rows.KEPT, kept)
+        if transform.explode is not None:
+            found = self._explode(found, *transform.explode)
         headers = []
+        selected: dict[str, Any] = {}
         for path, text in transform.assignments:
-            found, column = self._try(found, f.when(f.col(rows.KEPT), f.expr(text)))
             part, _, name = path.partition(".")
+            if path == "headers":
+                found, assigned_headers = self._try_headers(found, text)
+                continue
+            found, column = self._try(found, f.when(f.col(rows.KEPT), f.expr(text)))
             if part == "headers":
                 headers.append(column.cast("binary"))
+            elif transform.is_sql:
+                selected[part] = column
             else:
-                value = f.col(part).withField(_quote(name), column) if name else column
-                found = found.withColumn(part, value)
+                found = found.withColumn(part, _with_field(part, name, column))
+        if transform.is_sql and transform.explode is not None:
+            selected[transform.explode[0]] = f.col(_ELEMENT)
+        # All expressions of a SELECT see the record as it was.
+        found = found.withColumns(selected) if selected else found
         for path in transform.drop:
             part, _, name = path.partition(".")
             found = found.withColumn(part, f.col(part).dropFields(_quote(name)))
@@ -102,18 +122,67 @@ class TransformPlan:
         failed = f.lit(None).cast("int")
         for number, (condition, _) in reversed(list(enumerate(self._tried))):
             failed = f.when(condition, f.lit(number)).otherwise(failed)
+        found = found.withColumn(rows.FAILED, failed)
         assigned = f.array(*headers) if headers else f.lit(None)
+        if transform.sets_all_headers:
+            assigned = assigned_headers
         return found.select(
             rows.FACTS,
             rows.READER,
             rows.TIME,
             rows.HEADERS,
-            *(f.when(f.col(rows.KEPT), f.col(part)).alias(part) for part in ("key", "value")),
+            *(self._written(part) for part in _PARTS),
             "offset",
             rows.KEPT,
-            failed.alias(rows.FAILED),
+            rows.FAILED,
             assigned.cast("array<binary>").alias(rows.ASSIGNED),
         )
+
+    def _explode(self, found: Any, path: str, text: str) -> Any:
+        """Make one row for each element of an array; none if it is null or empty."""
+        from pyspark.sql import functions as f
+
+        found, column = self._try(found, f.when(f.col(rows.KEPT), f.expr(text)))
+        kind = found.select(column).schema[0].dataType.simpleString()
+        if not kind.startswith("array<"):
+            raise self._refused(f"{self._step} needs an ARRAY, and is {kind.upper()}")
+        # With ``outer``, a record without an element, or whose step failed, keeps one row.
+        found = found.select("*", f.posexplode_outer(column).alias(_POSITION, _ELEMENT))
+        found = found.withColumn(rows.KEPT, f.col(rows.KEPT) & f.col(_POSITION).isNotNull())
+        if self._transform.is_sql:
+            return found
+        part, _, name = path.partition(".")
+        return found.withColumn(part, _with_field(part, name, f.col(_ELEMENT)))
+
+    def _try_headers(self, found: Any, text: str) -> tuple[Any, Any]:
+        """Evaluate all headers of the records; return them as names and values in turn."""
+        from pyspark.sql import functions as f
+
+        expression = f.when(f.col(rows.KEPT), f.expr(text)).cast(_HEADERS)
+        found, column = self._try(
+            found,
+            expression,
+            also=lambda value: f.coalesce(
+                f.exists(value, lambda header: header["key"].isNull()), f.lit(False)
+            ),
+        )
+        pairs = f.transform(column, lambda h: f.array(h["key"].cast("binary"), h["value"]))
+        return found, f.coalesce(f.flatten(pairs), f.array())
+
+    @property
+    def _step(self) -> str:
+        """The name of the last step that was tried."""
+        return self._tried[-1][1]
+
+    def _written(self, part: str) -> Any:
+        """Return a key or value as it is written; the original one of a dead letter."""
+        from pyspark.sql import functions as f
+
+        made = f.when(f.col(rows.KEPT), f.col(part))
+        if self._transform.on_error == "deadLetter":
+            original = f.col(f"{_ORIGINAL}{part}")
+            made = f.when(f.col(rows.FAILED).isNotNull(), original).otherwise(made)
+        return made.alias(part)
 
     def _try(self, found: Any, expression: Any, *, also: Any = None) -> tuple[Any, Any]:
         """Add a column with the expression's value, or null where it fails.
@@ -170,7 +239,8 @@ class TransformPlan:
     def _check(self, found: Any) -> None:
         unstable = _pyspark.unstable_expression(found, _UNSTABLE)
         for name in _operators(_pyspark.executed_plan(found)):
-            if name not in _NARROW and not name.startswith(_CODEGEN):
+            generates = name == "Generate" and self._transform.explode is not None
+            if name not in _NARROW and not generates and not name.startswith(_CODEGEN):
                 raise self._refused(
                     f"its plan has the operator {name}, which needs more than the record itself"
                 )
@@ -197,6 +267,12 @@ class TransformPlan:
             hint="Correct the rule; k2ktui transform preview shows what it does to records. "
             "docs/transforms.md lists what is allowed.",
         )
+
+
+def _with_field(part: str, name: str, column: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.col(part).withField(_quote(name), column) if name else column
 
 
 def _quote(path: str) -> str:

@@ -193,17 +193,31 @@ def _batch(columns: dict[str, Any], count: int) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A record that failed a step; ``step`` is the step's index in the transform's plan."""
+    """A record that failed a step.
+
+    Attributes:
+        offset: its source offset.
+        step: the step's index in the transform's plan.
+        timestamp: epoch milliseconds.
+        key: its original key, only for dead letters.
+        value: its original value, only for dead letters.
+        headers: its original headers, encoded.
+    """
 
     offset: int
     step: int
+    timestamp: int = -1
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: bytes = b""
 
 
 @dataclass(slots=True)
 class Transformed:
     """What came out of the SQL for one partition, in offset order.
 
-    ``assigned`` has the values of the headers that the transform sets, if it sets any.
+    ``assigned`` has the values of the headers that the transform sets, if it sets any; names and
+    values in turn if it sets all of them. A source offset repeats for each record made of it.
     """
 
     offsets: list[int] = field(default_factory=list)
@@ -216,7 +230,23 @@ class Transformed:
 
     def cut(self, offset: int) -> None:
         """Drop the records from an offset on."""
-        size = int(np.searchsorted(np.array(self.offsets, dtype=np.int64), offset))
+        self._cut(int(np.searchsorted(np.array(self.offsets, dtype=np.int64), offset)))
+
+    def fail(self, failure: Failure) -> None:
+        """Add a failure; what was made of the record before it failed is dropped."""
+        if self.has_failed(failure.offset):
+            return
+        self.failures.append(failure)
+        size = len(self.offsets)
+        while size and self.offsets[size - 1] == failure.offset:
+            size -= 1
+        self._cut(size)
+
+    def has_failed(self, offset: int) -> bool:
+        """Return whether the record at this offset, the last one so far, has failed."""
+        return bool(self.failures) and self.failures[-1].offset == offset
+
+    def _cut(self, size: int) -> None:
         for column in (
             self.offsets,
             self.timestamps,
@@ -255,9 +285,9 @@ def collect(batches: Iterable[pa.RecordBatch]) -> tuple[dict[int, Transformed], 
                 continue
             rows = found.setdefault(number, Transformed())
             if failed is not None:
-                rows.failures.append(Failure(offset, failed))
-            elif kept:
-                if rows.offsets and rows.offsets[-1] >= offset:
+                rows.fail(Failure(offset, failed, stamp, key, value, header))
+            elif kept and not rows.has_failed(offset):
+                if rows.offsets and rows.offsets[-1] > offset:
                     raise ValueError("the transform changed the order of records")
                 rows.offsets.append(offset)
                 rows.timestamps.append(stamp)

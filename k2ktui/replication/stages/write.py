@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,13 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Transform
 from k2ktui.kafka.wire import Wire
 from k2ktui.log.batch import CorruptBatch
+from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import Records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_routing import choose_partitions, spread
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.record_headers import change_headers, set_headers
+from k2ktui.replication.copying.record_headers import change_headers
 from k2ktui.replication.copying.slot import SlotCopier
 from k2ktui.replication.copying.worker import open_connections, run_copier
 from k2ktui.replication.copying.writer import GONE_AFTER_S
@@ -30,6 +31,8 @@ from k2ktui.replication.slot_task import (
     SlotTask,
     SourceLogBounds,
 )
+from k2ktui.replication.stages.dead_letters import DeadLetterOwner, make_dead_letters
+from k2ktui.replication.stages.headers import written_headers
 from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.read import ReadFacts
 from k2ktui.replication.stages.rows import Transformed, collect, join_record
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LEADER_RETRY_S = 0.2
+
+#: Target partition, batch, and whether it was rebuilt.
+Routed = tuple[TargetPartition, OutgoingBatch, bool]
 
 
 def write_rows(
@@ -100,6 +106,10 @@ class TransformCopier(SlotCopier):
         self._transform: Transform = task.transform
         self._found = found
         self._facts = facts
+        for number, reader in enumerate(self._readers):
+            # A dead-letter partition without a leader holds back only what needs it.
+            if number in found and found[number].failures:
+                self._route_targets[reader] = tuple(reader.assignment.route.every_target)
         self.skipped: tuple[SkippedRecords, ...] = ()
 
     def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
@@ -107,15 +117,18 @@ class TransformCopier(SlotCopier):
 
     async def _copy(self) -> None:
         missing = await self._without_leader()
-        routed: list[tuple[TargetPartition, OutgoingBatch, bool]] = []
+        routed: list[Routed] = []
+        dead: list[Routed] = []
         for number, reader in enumerate(self._readers):
             if reader in missing:
                 continue
             reader.restore(self._facts.states[number])
             found = self._found.get(number)
             if found is not None:
-                self._handle_failures(reader, found)
+                letters = self._handle_failures(reader, found)
                 routed += self._route(reader, found, self._facts.codecs[number])
+                self._count_skipped(reader, found)
+                dead += _spread_letters(reader, letters, self._facts.codecs[number])
             if reader.dirty:
                 self._active.add(reader)
         for reader, target in missing.items():
@@ -123,11 +136,11 @@ class TransformCopier(SlotCopier):
             self._stop_waiting(reader, target)
         if not self._dirty():
             return
-        targets = {target for target, _, _ in routed}
+        targets = {target for target, _, _ in (*routed, *dead)}
         for reader in self._active:
             targets |= self._state_targets(reader)
         await self._join(targets)
-        for target, outgoing, _ in routed:
+        for target, outgoing, _ in (*routed, *dead):
             self._targets_in_flight[outgoing] = target
             self._writer.offer(target, outgoing)
         self._count([(outgoing.count, rebuilt) for _, outgoing, rebuilt in routed])
@@ -153,41 +166,52 @@ class TransformCopier(SlotCopier):
                 return missing
             await self._signal.wait(_LEADER_RETRY_S)
 
-    def _handle_failures(self, reader: PartitionReader, found: Transformed) -> None:
-        """Stop the partition before the first record that failed, or count what is skipped."""
-        if not found.failures:
-            return
-        steps = plan_steps(self._transform)
-        if self._transform.skips_errors:
-            last = found.failures[-1]
-            skipped = SkippedRecords(
-                reader.source, len(found.failures), last.offset, steps[last.step]
-            )
-            self.skipped = (*self.skipped, skipped)
-            return
+    def _handle_failures(self, reader: PartitionReader, found: Transformed) -> Records | None:
+        """Stop the partition before the first record that failed, or return the dead letters."""
+        if not found.failures or self._transform.on_error == "skip":
+            return None
         first = found.failures[0]
+        route = reader.assignment.route
+        if self._transform.on_error == "deadLetter":
+            try:
+                return make_dead_letters(
+                    found.failures,
+                    self._transform,
+                    reader.source,
+                    self._task,
+                    now=route.now_timestamps,
+                )
+            except CorruptBatch as error:
+                self._stop_before(reader, found, first.offset)
+                reader.corrupt(error, first.offset)
+                return None
         self._stop_before(reader, found, first.offset)
-        fault = partition_faults.transform_fault(reader.source, steps[first.step], first.offset)
+        step = plan_steps(self._transform)[first.step]
+        fault = partition_faults.transform_fault(reader.source, step, first.offset)
         reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        return None
+
+    def _count_skipped(self, reader: PartitionReader, found: Transformed) -> None:
+        """Count the records that failed and have no copy."""
+        failures = [each for each in found.failures if each.offset < reader.handed]
+        if not failures or self._transform.on_error == "fail":
+            return
+        dead, last = reader.assignment.route.dead_letters, failures[-1]
+        topic = dead.topic if dead is not None else ""
+        step = plan_steps(self._transform)[last.step]
+        skipped = SkippedRecords(reader.source, len(failures), last.offset, step, topic)
+        self.skipped = (*self.skipped, skipped)
 
     def _stop_before(self, reader: PartitionReader, found: Transformed, offset: int) -> None:
         found.cut(offset)
         # The epoch of the last record before it is not known here.
         reader.restore(replace(reader.state, handed=offset, epoch=-1, fault=None))
 
-    def _route(
-        self, reader: PartitionReader, found: Transformed, codec: int
-    ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
+    def _route(self, reader: PartitionReader, found: Transformed, codec: int) -> Iterator[Routed]:
         task, rules = self._task, reader.assignment.route
-        names = self._transform.assigned_headers
-        headers: Sequence[bytes] = found.headers
         pipeline = task.state_topics.pipeline
         try:
-            if names:
-                headers = [
-                    set_headers(encoded, list(zip(names, values, strict=True)))
-                    for encoded, values in zip(found.headers, found.assigned, strict=True)
-                ]
+            headers = written_headers(self._transform, found)
             parts = zip(found.keys, found.values, headers, strict=True)
             records = Records(
                 np.array(found.offsets, dtype=np.int64),
@@ -209,3 +233,21 @@ class TransformCopier(SlotCopier):
         yield from spread(
             reader, records, partitions, codec if rules.codec is None else rules.codec
         )
+
+
+def _spread_letters(
+    reader: PartitionReader, letters: Records | None, codec: int
+) -> Iterator[Routed]:
+    """Route the dead letters of the records that were handed on."""
+    route = reader.assignment.route
+    dead = route.dead_letters
+    if dead is None or letters is None:
+        return
+    letters = letters.take(np.nonzero(letters.offsets < reader.handed)[0])
+    if not len(letters):
+        return
+    chosen = codec if route.codec is None else route.codec
+    for built in build_batches(letters, chosen, dead.batch_limit):
+        first, owner = int(built.sources[0]), DeadLetterOwner(reader.source)
+        outgoing = OutgoingBatch(memoryview(built.data), built.count, first, built.sources, owner)
+        yield (dead.topic, dead.partition), outgoing, True

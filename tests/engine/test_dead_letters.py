@@ -1,0 +1,27 @@
+"""Why a record may fail a step, as its dead letter says."""
+
+from __future__ import annotations
+
+from k2ktui.engine.dead_letters import describe_cause
+from k2ktui.engine.transforms import Format, Transform
+from k2ktui.replication.stages.plan import plan_steps
+
+
+def test_every_step_has_a_cause() -> None:
+    transform = Transform(
+        decode_key=Format("string"),
+        decode_value=Format("json", "id INT"),
+        filter="value.id > 1",
+        assignments=(("value.id", "1 / value.id"), ("headers.a", "topic")),
+        encode_key="string",
+        encode_value="json",
+    )
+    assert {step: describe_cause(transform, step) for step in plan_steps(transform)} == {
+        "decode.key": "the key is not UTF-8",
+        "decode.value": "the value is not JSON of the schema id INT",
+        "filter": "Spark SQL cannot evaluate value.id > 1",
+        "set value.id": "Spark SQL cannot evaluate 1 / value.id",
+        "set headers.a": "Spark SQL cannot evaluate topic",
+        "encode.key": "the key cannot be encoded",
+        "encode.value": "the value cannot be encoded",
+    }
