@@ -86,7 +86,7 @@ def find_uncopied(copies: Iterable[MappingRanges], low: int, high: int) -> list[
     columns = [ranges.columns(low) for ranges in copies]
     begin = np.array([low], dtype=np.int64)
     first = np.concatenate([begin, *(each.target for each in columns)])
-    end = np.concatenate([begin, *(each.target + each.count for each in columns)])
+    end = np.concatenate([begin, *(each.target + each.count + each.further for each in columns)])
     order = np.argsort(first, kind="stable")
     reached = np.maximum.accumulate(end[order])
     following = np.append(first[order][1:], high)

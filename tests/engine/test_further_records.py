@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.mapping_log import MappingChunk, MappingLog
+from k2ktui.engine.opposite_copy import find_uncopied
 from k2ktui.engine.range_columns import clip_columns, count_consumed, decode_columns
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.state import (
@@ -139,6 +140,15 @@ def test_further_records_count_as_records(
     # Of a source record at the edge of an interval, all that lies in the interval counts.
     assert ranges.count_within((0, commit), (offset, 1000)) == consumed
     assert count_consumed(ranges.columns(), commit, offset, 1000) == consumed
+
+
+@given(copies, st.randoms(use_true_random=False))
+def test_further_records_are_copies(found: list[tuple[int, int]], random: Random) -> None:
+    landed = land(found, random, apart=False)
+    copied = {target for targets in landed.targets.values() for target in targets}
+    spans = find_uncopied([ranges_of(landed)], 95, 200)
+    uncopied = [at for low, high in spans for at in range(low, high)]
+    assert uncopied == [at for at in range(95, 200) if at not in copied]
 
 
 @given(copies, st.randoms(use_true_random=False))
