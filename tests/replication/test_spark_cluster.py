@@ -80,6 +80,25 @@ def test_a_copy_on_a_cluster(
     eventually(lambda: not cluster.executors(), "executors end with the run")
 
 
+@pytest.mark.slow
+def test_a_transform_on_a_cluster(
+    cluster: SparkCluster, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """Executors have pandas and PyArrow, too; several records of one, and dead letters."""
+    pytest.importorskip("pyarrow")
+    from tests.replication.test_transform_faults import ExplodingPipeline
+
+    python = bare_python(tmp_path / "python", [*packages(), "pandas", "pyarrow"])
+    topic = create_topic(source, partitions=4)
+    produce(source, topic, mixture(3, 3000, 4))
+    pipe = ExplodingPipeline(tmp_path, source, target, [topic], settings(cluster, python))
+
+    pipe.catch_up()
+
+    proof = pipe.prove(1000)
+    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
+
+
 def is_loss_note(event: Event) -> bool:
     """Spark gives the job up, or runs the task elsewhere, where its spent token is refused."""
     return "ExecutorLostFailure" in event["text"] or "one attempt only" in event["text"]
