@@ -65,7 +65,7 @@ def preview_columns(glyphs: Glyphs) -> tuple[Column[PreviewRow], ...]:
             "outcome",
             lambda row: glyphs.mark(SeverityLabel(_SEVERITY[row.outcome], str(row.outcome))),
             lambda row: row.outcome,
-            width=24,
+            width=21,
         ),
         Column("step", "because of", lambda row: Cell(safe_text(row.step, 200)), widest=60),
     )
@@ -116,9 +116,7 @@ def compare_records(row: PreviewRow, shown: PreviewRow, width: int) -> list[Line
                 )
             )
     for number, parts in enumerate(more, 2):
-        lines.append(
-            (Cell(_pad("", room + side + _GAP)), Cell(f"after ({number})", Tone.HEADING))
-        )
+        lines.append((Cell(_pad("", room + side + _GAP)), Cell(f"after ({number})", Tone.HEADING)))
         for label, text in parts.items():
             for row_number, part in enumerate(_wrap(text, side)):
                 name = "" if row_number else _fit(label, room)

@@ -20,7 +20,7 @@ class PreviewOutcome(StrEnum):
     COPIED = "copied"
     LEFT_OUT = "left out"
     SKIPPED = "skipped"
-    DEAD_LETTER = "to the dead-letter topic"
+    DEAD_LETTER = "dead letter"
     STOPS = "stops the partition"
 
 

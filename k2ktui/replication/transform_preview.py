@@ -164,9 +164,7 @@ def _row(
         steps = _leaving_steps(transform)
         return PreviewRow(source, record, None, PreviewOutcome.LEFT_OUT, steps)
     first, *further = after
-    return PreviewRow(
-        source, record, first, PreviewOutcome.COPIED, further=tuple(further)
-    )
+    return PreviewRow(source, record, first, PreviewOutcome.COPIED, further=tuple(further))
 
 
 def _leaving_steps(transform: Transform) -> str:

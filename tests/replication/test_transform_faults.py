@@ -102,9 +102,8 @@ def topics(source: KafkaNode) -> dict[str, int]:
     return {create_topic(source, partitions=n): n for n in (1, 2)}
 
 
-@pytest.mark.seeds(1)
-def test_workers_killed(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
-    workers_killed(pipeline, topics, seed)
+def test_workers_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
+    workers_killed(pipeline, topics, 1)
 
 
 @pytest.mark.parametrize("step", ["token", "recovering"])
@@ -128,13 +127,12 @@ def test_a_host_that_was_suspended_writes_nothing(
     all_suspended(pipeline, topics, "before-commit")
 
 
-@pytest.mark.seeds(1)
 def test_a_commit_arrives_late(
-    source: KafkaNode, shaky: ProxiedNode, tmp_path: Path, topics: dict[str, int], seed: int
+    source: KafkaNode, shaky: ProxiedNode, tmp_path: Path, topics: dict[str, int]
 ) -> None:
     where = {"target.kafka.common": {"bootstrap.servers": shaky.proxy.address}}
     proxied = ExplodingPipeline(tmp_path, source, shaky, list(topics), where)
     try:
-        commit_arrives_late(proxied, shaky, topics, seed)
+        commit_arrives_late(proxied, shaky, topics, 1)
     finally:
         proxied.close()
