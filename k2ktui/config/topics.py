@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 
+# The broker's rule (Topic.java). An illegal name can come only from the configuration.
+LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 KAFKA_INTERNAL_TOPICS = frozenset(
     {
         "__cluster_metadata",

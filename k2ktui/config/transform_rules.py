@@ -18,6 +18,7 @@ from pydantic import (
 from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
 from k2ktui.config.scalars import Name, parse_text
+from k2ktui.config.topics import LEGAL_TOPIC
 from k2ktui.engine.select_text import SelectText, parse_select
 from k2ktui.engine.transforms import BYTES, Encoding, Format, OnError, Transform
 
@@ -92,6 +93,13 @@ class DeadLetters(Section):
     """Where records that fail a step go."""
 
     topic: Name | None = None
+
+    @field_validator("topic")
+    @classmethod
+    def _is_legal(cls, topic: str | None) -> str | None:
+        if topic is not None and not LEGAL_TOPIC.fullmatch(topic):
+            raise ValueError("the name of a topic (1 to 249 letters, digits, '.', '_' and '-')")
+        return topic
 
 
 class TransformRule(Section):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
+from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS, LEGAL_TOPIC
 from k2ktui.engine.dead_letters import dead_letter_topic
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.text import safe_text
-
-# The broker's rule (Topic.java). An illegal name can come only from the configuration.
-_LEGAL = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 def check_supported(config: PipelineConfig) -> None:
@@ -69,7 +64,7 @@ def target_name(config: PipelineConfig, topic: str) -> str:
             f"its target {safe_text(name)} is {forbidden}",
             "Change replication.sink.topic.",
         )
-    if not _LEGAL.fullmatch(name):
+    if not LEGAL_TOPIC.fullmatch(name):
         raise _refuse(
             topic,
             f"its target {safe_text(name, 80)!r} is not a valid topic name (1 to 249 letters, "
@@ -91,7 +86,7 @@ def dead_letter_name(config: PipelineConfig, topic: str) -> str:
         return ""
     name = dead_letter_topic(transform, target_name(config, topic))
     forbidden = _forbidden(config, name)
-    if forbidden or not _LEGAL.fullmatch(name):
+    if forbidden or not LEGAL_TOPIC.fullmatch(name):
         raise _refuse(
             topic,
             f"its dead-letter topic {safe_text(name, 80)} is "

@@ -64,6 +64,7 @@ def test_rules_are_read_and_shown(files: Files) -> None:
         ("drop: [value]", "drop: expected a list of key.FIELD and value.FIELD"),
         ('filter: ""', "filter: expected a Spark SQL predicate"),
         ("onError: stop", 'onError: expected fail, skip or deadLetter, found "stop"'),
+        ("onError: deadLetter, deadLetter: {topic: a b}", "topic: expected the name of a topic"),
         ("deadLetter: {topic: dead}", "expected onError: deadLetter for deadLetter"),
         ("sql: SELECT 1", "sql: expected SELECT … AS key, … AS value FROM records [WHERE …]"),
         ('sql: "SELECT key, value FROM records", filter: "true"', "sql or filter, not both"),

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+import yaml
 
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
@@ -46,6 +47,21 @@ def test_d44_records_that_groups_read(drilled: Drilled) -> None:
 
     assert found.outcome is FAIL
     assert f"g {drilled.topic}-0: record 1 differs" in found.evidence
+
+
+def test_d44_compares_offsets_where_a_transform_leaves_records_out(drilled: Drilled) -> None:
+    settings = yaml.safe_load(drilled.copied.file.read_text())
+    settings["replication"].insert(1, {"transform": [{"filter": "offset <> 100"}]})
+    drilled.copied.file.write_text(yaml.safe_dump(settings))
+    found = drilled.check("D44", _reads(drilled, 4))
+    assert found.outcome is PASS
+    assert found.evidence.endswith(
+        "1 partition with a transform read from the mapped offset on, contents not compared"
+    )
+
+    found = drilled.check("D44", _reads(drilled, 5, 2))
+
+    assert found.outcome is FAIL and "began at 5, not 4" in found.evidence
 
 
 def test_d45_lag_on_the_target(drilled: Drilled) -> None:

@@ -72,7 +72,7 @@ def test_dead_letters_have_the_record_its_origin_and_the_cause(make_pipeline: Ma
     failed = [got for got in read_all(pipeline.source, topic) if not is_changed(got)]
     letters = read_all(pipeline.target, dead)
     assert [as_sent(got) for got in sorted_by_place(letters)] == [
-        (*as_sent(got)[:4], (*got.headers, *described(got, pipeline.name)))
+        (*as_sent(got)[:4], (*got.headers, *described(got, topic, pipeline.name)))
         for got in sorted_by_place(failed)
     ]
 
@@ -104,7 +104,7 @@ def as_sent(got: Got) -> tuple[Any, ...]:
     return got.partition, got.key, got.value, got.timestamp, got.headers
 
 
-def described(got: Got, pipeline: str) -> list[tuple[str, bytes]]:
+def described(got: Got, topic: str, pipeline: str) -> list[tuple[str, bytes]]:
     is_json = got.value != b"{"
     cause = (
         "Spark SQL cannot evaluate 20 div value.amount"
@@ -115,7 +115,7 @@ def described(got: Got, pipeline: str) -> list[tuple[str, bytes]]:
         ("__k2k.error.step", b"set value.id" if is_json else b"decode.value"),
         ("__k2k.error.cause", cause.encode()),
         ("__k2k.error.pipeline", pipeline.encode()),
-        ("__k2k.error.topic", got.topic.encode()),
+        ("__k2k.error.topic", topic.encode()),
         ("__k2k.error.partition", b"%d" % got.partition),
         ("__k2k.error.offset", b"%d" % got.offset),
     ]

@@ -74,7 +74,12 @@ def check_reads(context: CheckContext) -> CheckFinding:
         return could_not_check(f"{text}; {unclear:,} compacted partitions differ")
     if short:
         return could_not_check(f"{text}; {short:,} of them not found on the source to compare")
-    return passes(f"{text}, all equal to the next records on the source")
+    if not mapped:
+        return passes(f"{text}, all equal to the next records on the source")
+    where = f"{counted(len(mapped), 'partition')} with a transform read from the mapped offset on"
+    if not reads:
+        return passes(f"{text}; {where}, contents not compared")
+    return passes(f"{text}; {where}, the others equal to the next records on the source")
 
 
 _WRONG = "Stop these groups, and compare: k2ktui verify -f FILE; k2ktui undo restores offsets."

@@ -71,10 +71,15 @@ def shadow_prefix(session: Session) -> str:
 def run_shadow(session: Session) -> PhaseResult:
     """Commit, read, compare and delete shadow groups."""
     session.show(DrillPhase.SHADOW, "planning")
-    rows, left_out = _choose(session)
+    rows, left_out, transformed = _choose(session)
+    untried = (
+        f"; {counted(transformed, 'offset')} not tried, as a transform may leave records out there"
+        if transformed
+        else ""
+    )
     if not rows:
         return PhaseResult(
-            "no group has an exact offset that could be tried",
+            f"no group has an exact offset that could be tried{untried}",
             tuple(first_lines([f"{safe_text(name)}: not tried" for name in left_out], 5)),
         )
     groups = sorted({each.row.group for each in rows})
@@ -97,24 +102,27 @@ def run_shadow(session: Session) -> PhaseResult:
     )
     if left_out:
         text += f"; {counted(len(left_out), 'group')} not tried (limit or no exact offset)"
+    text += untried
     return failed(text, *first_lines(problems, 20)) if problems else PhaseResult(text)
 
 
-def _choose(session: Session) -> tuple[list[ShadowRow], list[str]]:
-    """Return the rows to try, of a limited number of groups, and the groups left out."""
+def _choose(session: Session) -> tuple[list[ShadowRow], list[str], int]:
+    """Return the rows to try, of a limited number of groups, and the groups left out.
+
+    Also returns the number of rows that a transform rules out: the next record on the source may
+    have no copy, or several.
+    """
     plan = session.plan or make_plan(session)
-    exact = [
+    every = [
         ShadowRow(row, source, offset)
         for row, source, offset in planned_sources(plan.rows)
-        if row.proposed is not None
-        and row.basis in (Basis.EXACT, Basis.END)
-        # The next record on the source may have no copy.
-        and not leaves_records_out(session.config, source.topic)
+        if row.proposed is not None and row.basis in (Basis.EXACT, Basis.END)
     ]
+    exact = [each for each in every if not leaves_records_out(session.config, each.source.topic)]
     names = sorted({each.row.group for each in exact})
     chosen = set(names[: session.drill.options.shadow_groups])
     left_out = sorted({row.group for row in plan.rows} - chosen)
-    return [each for each in exact if each.row.group in chosen], left_out
+    return [row for row in exact if row.row.group in chosen], left_out, len(every) - len(exact)
 
 
 def _intend(session: Session, groups: int) -> Change:
