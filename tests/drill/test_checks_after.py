@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-import yaml
 
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
@@ -50,9 +49,9 @@ def test_d44_records_that_groups_read(drilled: Drilled) -> None:
 
 
 def test_d44_compares_offsets_where_a_transform_leaves_records_out(drilled: Drilled) -> None:
-    settings = yaml.safe_load(drilled.copied.file.read_text())
-    settings["replication"].insert(1, {"transform": [{"filter": "offset <> 100"}]})
-    drilled.copied.file.write_text(yaml.safe_dump(settings))
+    source, sink = drilled.copied.settings["replication"]
+    entries = [source, {"transform": [{"filter": "offset <> 100"}]}, sink]
+    drilled.copied.settings = {**drilled.copied.settings, "replication": entries}
     found = drilled.check("D44", _reads(drilled, 4))
     assert found.outcome is PASS
     assert found.evidence.endswith(

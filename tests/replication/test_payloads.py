@@ -65,7 +65,7 @@ def test_only_the_preview_shows_what_records_contain(
     ):
         assert r.wait(180) == 1, r.tail()
     said = r.out.read_text() + r.err.read_text()
-    assert "set value.id" in said and "filter failed" in said and "onError: deadLetter" in said
+    assert "set value.id" in said and "onError: skip)" in said and "onError: deadLetter)" in said
     assert MARK not in said
     assert watch.looked and not watch.shown and not watch.stored
     assert watch.holders() == []

@@ -49,7 +49,9 @@ def test_a_rehearsal_with_transformed_topics(make_pipeline: MakePipeline) -> Non
     file = pipeline.write()
     report, checks = rehearse(file)
     assert report["status"] == "done", report["blockers"]
-    assert report["summary"][0] == "A failover now would move every group to its exact position."
+    assert report["summary"][0] == "A failover now would move every group to its exact position.", (
+        report["blockers"]
+    )
     (found,) = report["groups"]
     assert (found["partitions"], found["reread"], found["skipped"]) == (3, 0, 0)
     assert (found["unmapped"], found["different"]) == (0, 0) and found["compared"] > 0
