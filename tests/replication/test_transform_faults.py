@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
+from tests.replication.test_exactly_once import kill, spark_has_ended
 from tests.replication.test_exactly_once import (
     test_driver_killed_at_every_step as driver_killed,
 )
-from tests.replication.test_exactly_once import test_spark_killed as spark_killed
 from tests.replication.test_exactly_once import (
     test_workers_killed_at_every_step as workers_killed,
 )
@@ -28,8 +28,9 @@ from tests.replication.test_faults_network import (
 )
 from tests.support.kafka import Got, create_topic, read_all
 from tests.support.oracle import Expected, Proof, prove
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import START_TIMEOUT, Pipeline
 from tests.support.proxy import ProxiedNode
+from tests.support.traffic import Traffic
 
 pytestmark = pytest.mark.proof
 pytest.importorskip("pyarrow")  # of the extra ``transform``
@@ -111,8 +112,20 @@ def test_driver_killed(pipeline: Pipeline, topics: dict[str, int], step: str) ->
     driver_killed(pipeline, topics, step)
 
 
+# Spark starts three times, and plans the rule each time.
+@pytest.mark.timeout(5 * START_TIMEOUT)
 def test_java_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
-    spark_killed(pipeline, topics)
+    with Traffic(pipeline.source, topics, 2):
+        run = pipeline.start()
+        run.expect("firstrecord")
+        reported = run.reported
+        kill(run.java())
+        run.expect("note", spark_has_ended, since=reported)
+        pipeline.await_copying(2 * START_TIMEOUT)
+    assert run.stop() == 0
+    run.await_gone()
+    pipeline.catch_up()
+    pipeline.prove()
 
 
 def test_a_task_that_was_suspended_writes_nothing(
