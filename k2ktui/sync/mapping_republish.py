@@ -60,7 +60,7 @@ def make_repeats(
     """Return records that repeat the known mappings of a span of source offsets."""
     return [
         (mapping_key(each), mapping_value(each))
-        for each in _mappings(pipeline, source, track, span)
+        for each in repeat_mappings(pipeline, source, track, span)
     ]
 
 
@@ -80,9 +80,10 @@ def write_repeats(
         writer.close()
 
 
-def _mappings(
+def repeat_mappings(
     pipeline: str, source: SourcePartition, track: MappingLog, span: Span
 ) -> Iterator[MappingRecord]:
+    """Yield the records that repeat the mapping of the source offsets ``[first, end)``."""
     parts: list[tuple[TargetPartition, RangeColumns | None]] = [
         (target, columns.take(slice(at, at + _RANGES_A_RECORD)))
         for target, ranges in track.target_ranges.items()

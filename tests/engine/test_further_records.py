@@ -14,16 +14,21 @@ from k2ktui.engine.mapping_log import MappingChunk, MappingLog
 from k2ktui.engine.opposite_copy import find_uncopied
 from k2ktui.engine.range_columns import clip_columns, count_consumed, decode_columns
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import (
     Covers,
     MalformedRecord,
     MappingRecord,
+    Position,
     SourcePartition,
     mapping_key,
     mapping_value,
     read_mapping_record,
 )
+from k2ktui.engine.translate import Basis, translate
+from k2ktui.mm2.publish import syncs_of
 from k2ktui.replication.copying.range_builder import RangeBuilder
+from k2ktui.sync.mapping_republish import repeat_mappings
 
 AT = SourcePartition("t", 0)
 
@@ -177,3 +182,48 @@ def test_ranges_still_must_not_overlap() -> None:
     landed = decode_columns(read_mapping_record(key, head + b"[[0,3,0,0],[7,4,1]]" + tail))
     assert (landed.source.tolist(), landed.target.tolist()) == ([3, 4, 5], [0, 7, 8])
     assert landed.further.tolist() == [2, 0, 0]
+
+
+@given(copies, st.randoms(use_true_random=False), st.integers(0, 42))
+def test_groups_read_all_that_was_made_of_unread_records_and_nothing_else(
+    found: list[tuple[int, int]], random: Random, committed: int
+) -> None:
+    landed = land(found, random, apart=False)
+    ranges, end = ranges_of(landed), len(found)
+    position = Position(end, 0, -1, "", 0, 0, "t", 0)
+    after = max((each[-1] + 1 for each in landed.targets.values()), default=100)
+    replica = Replica(position, {("t", 0): ranges})
+    (row,) = translate({AT: replica}, {AT: committed}, {("t", 0): TargetLog(90, after)})
+    every = [(s, t) for s, targets in sorted(landed.targets.items()) for t in targets]
+    assert row.offset is not None and row.skipped == 0
+    assert [t for _, t in every if t >= row.offset] == [t for s, t in every if s >= committed]
+    assert row.basis in (Basis.EXACT, Basis.END, Basis.AHEAD)
+
+
+@given(copies, st.randoms(use_true_random=False))
+def test_what_is_published_for_mirrormaker_names_the_first_record(
+    found: list[tuple[int, int]], random: Random
+) -> None:
+    landed = land(found, random, apart=True)
+    position = Position(len(found), 0, -1, "", 0, 0, "t", 0)
+    synced = syncs_of({AT: Replica(position, {("t", 0): ranges_of(landed)})})
+    last = max(landed.targets, default=None)
+    expected = None if last is None else (last, landed.targets[last][0])
+    sync = synced.get(AT)
+    assert expected == (None if sync is None else (sync.upstream, sync.downstream))
+
+
+@given(copies, st.randoms(use_true_random=False))
+def test_repeated_mappings_say_the_same(found: list[tuple[int, int]], random: Random) -> None:
+    landed = land(found, random, apart=True)
+    log = MappingLog()
+    covers = Covers(0, len(found))
+    log.take(MappingChunk(1, 0, 0, 0, 0, covers, ("t", 0), decode_columns(landed.record)))
+    again = MappingLog()
+    for number, record in enumerate(repeat_mappings("p", AT, log, (0, len(found)))):
+        read = read_mapping_record(mapping_key(record), mapping_value(record))
+        assert read.covers is not None
+        target = (read.target_topic, read.target_partition)
+        columns = decode_columns(read)
+        again.take(MappingChunk(1, 0, number, 0, number, read.covers, target, columns, read.again))
+    check(again.target_ranges.get(("t", 0), MappingRanges()), landed.targets, len(found))
