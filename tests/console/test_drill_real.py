@@ -12,7 +12,7 @@ from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
 from tests.support.console import ConsoleDriver, copied_session, drive_session
-from tests.support.drills import Pair
+from tests.support.drill_runs import Pair
 
 pytestmark = pytest.mark.slow
 

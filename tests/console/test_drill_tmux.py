@@ -11,7 +11,7 @@ import pytest
 from k2ktui.engine.drill import Drill, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drills import Pair, keep_commits
+from tests.support.drill_runs import Pair, keep_commits
 from tests.support.kafka import START_S, eventually
 from tests.support.tmux import TMUX, Tmux
 

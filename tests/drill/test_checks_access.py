@@ -28,7 +28,7 @@ from k2ktui.kafka.quotas import Quota, set_producer_quotas
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.brokers import Kind, ZooKeeperNode
-from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_check
+from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_check
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, unique_name
 from tests.support.preflight import pipeline, plain
 from tests.support.registries import Registries, avro_record, register

@@ -15,7 +15,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, content_digest
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
-from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, repeated
+from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, repeated
 
 # Each test makes its own copy.
 pytestmark = pytest.mark.slow

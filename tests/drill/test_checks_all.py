@@ -17,7 +17,7 @@ from k2ktui.drill.checks.suite import run_checks
 from k2ktui.engine.drill_catalog import CATALOG, ids_asked
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drill import FAIL, QUICK, UNKNOWN, Drilled
+from tests.support.drill_checks import FAIL, QUICK, UNKNOWN, Drilled
 from tests.support.kafka import Out, admin, produce
 
 

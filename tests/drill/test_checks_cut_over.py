@@ -12,7 +12,7 @@ from k2ktui.kafka.properties import wire
 from k2ktui.kafka.transaction_state import describe_transaction
 from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drill import FAIL, PASS, UNKNOWN, Drilled, repeated
+from tests.support.drill_checks import FAIL, PASS, UNKNOWN, Drilled, repeated
 from tests.support.kafka import (
     TIMEOUT,
     Out,

@@ -9,7 +9,7 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from tests.support.copied import Copied
-from tests.support.drill import FAIL, PASS, UNKNOWN, Drilled
+from tests.support.drill_checks import FAIL, PASS, UNKNOWN, Drilled
 from tests.support.kafka import Out, produce, produce_transaction, read_all
 from tests.support.kinds import delete_before
 

@@ -13,7 +13,16 @@ from confluent_kafka import ShareConsumer
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic, member, repeated
+from tests.support.drill_checks import (
+    FAIL,
+    PASS,
+    QUICK,
+    UNKNOWN,
+    Drilled,
+    grow_topic,
+    member,
+    repeated,
+)
 from tests.support.kafka import client, eventually
 
 # Each test makes its own copy.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic
+from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic
 
 
 @pytest.fixture

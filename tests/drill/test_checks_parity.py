@@ -10,7 +10,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.brokers import Brokers
 from tests.support.copied import delete_topic
-from tests.support.drill import (
+from tests.support.drill_checks import (
     FAIL,
     PASS,
     QUICK,

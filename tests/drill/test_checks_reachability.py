@@ -11,7 +11,7 @@ from k2ktui.drill.checks.suite import run_checks
 from k2ktui.engine.drill_checks import CheckResult, DrillKind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN
+from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN
 from tests.support.preflight import pipeline, plain
 
 NOWHERE = plain("127.0.0.1:1")

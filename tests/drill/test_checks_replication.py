@@ -14,7 +14,7 @@ from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.journal import RunnerState
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import delete_topic
-from tests.support.drill import FAIL, PASS, QUICK, UNKNOWN, Drilled
+from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled
 from tests.support.kafka import Out, create_topic, eventually, open_transaction, produce
 from tests.support.kinds import delete_before
 

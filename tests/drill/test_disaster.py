@@ -15,7 +15,7 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.acls import list_acls
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
-from tests.support.drills import MAY, QUICK, Pair, Yes, keep_commits
+from tests.support.drill_runs import MAY, QUICK, Pair, Yes, keep_commits
 from tests.support.kafka import eventually, produce
 from tests.support.secure import SecureNode
 

@@ -20,8 +20,8 @@ from k2ktui.kafka.properties import wire
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
-from tests.support.drill import member
-from tests.support.drills import QUICK, Pair, Yes, check_of
+from tests.support.drill_checks import member
+from tests.support.drill_runs import QUICK, Pair, Yes, check_of
 from tests.support.kafka import TIMEOUT, admin, client
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import Flow
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.drills import MAY, QUICK, Yes
+from tests.support.drill_runs import MAY, QUICK, Yes
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
     Out,

@@ -22,7 +22,7 @@ from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
-from tests.support.drills import MAY, QUICK, Pair, Yes, check_of, remove_quotas
+from tests.support.drill_runs import MAY, QUICK, Pair, Yes, check_of, remove_quotas
 from tests.support.kafka import Out, admin, eventually, open_transaction, produce
 
 

@@ -10,7 +10,7 @@ from k2ktui.engine.drill import ChangeStatus, DrillStatus
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.drills import Pair, check_of, kill_at
+from tests.support.drill_runs import Pair, check_of, kill_at
 from tests.support.kafka import Out, admin, produce
 
 

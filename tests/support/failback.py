@@ -20,7 +20,7 @@ from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.both_ways import ENABLED, identity
-from tests.support.drills import MAY, QUICK, Yes
+from tests.support.drill_runs import MAY, QUICK, Yes
 from tests.support.kafka import (
     Out,
     client,
