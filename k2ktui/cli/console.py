@@ -84,6 +84,7 @@ def _session(given: ConsoleArguments) -> Session:
     from k2ktui.cli.options import load_flow
     from k2ktui.console import terminal
     from k2ktui.console.session import Options, Session
+    from k2ktui.demo.wiring import steps_beside
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller
     from k2ktui.watch.recording import Recorder
@@ -103,4 +104,5 @@ def _session(given: ConsoleArguments) -> Session:
         given.files,
         options,
         recorder,
+        demo_steps=steps_beside(given.files),
     )

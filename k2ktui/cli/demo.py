@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.demo.app import DemoOptions, Tour, end, run
-from k2ktui.errors import ConfigError
+from k2ktui.demo.actions import DemoAction
+from k2ktui.demo.app import DemoOptions, Tour, act, end, run
+from k2ktui.errors import ConfigError, ExitCode
 
 
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
@@ -13,6 +14,13 @@ from k2ktui.errors import ConfigError
 @click.option("--keep", is_flag=True, help="Keep the data for the next demo to continue.")
 @click.option("--headless", is_flag=True, help="Show a live table instead of the console.")
 @click.option("--stop", is_flag=True, help="Stop the running demo.")
+@click.option(
+    "--do",
+    "action",
+    type=click.Choice([str(each) for each in DemoAction]),
+    help="Act on the applications or the source of the running demo, as screen 8 does with C; "
+    "show prints what runs.",
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
@@ -43,14 +51,18 @@ def command(
     keep: bool,
     headless: bool,
     stop: bool,
+    action: str | None,
     seconds: float | None,
     rate: float,
     with_mirrormaker: bool,
     drill: str | None,
 ) -> int:
-    """Start, resume or stop the demo, and return the exit code."""
+    """Start, resume or stop the demo or act on it, and return the exit code."""
     if stop:
         return end()
+    if action:
+        click.echo(act(DemoAction(action)))
+        return ExitCode.OK
     if drill and (fresh or keep or with_mirrormaker):
         raise ConfigError(
             "--drill cannot be combined with --fresh, --keep or --with-mirrormaker",

@@ -57,6 +57,23 @@ class LeaveChoice:
     result: int
 
 
+@dataclass(frozen=True, slots=True)
+class DemoStep:
+    """Something that the operator of a demo can do to its applications and clusters.
+
+    Attributes:
+        id: its name on the command line.
+        title: what it does, as a phrase with a verb.
+        effect: what to know about it, as sentences.
+        run: does it, and returns what runs then; raises K2kError.
+    """
+
+    id: str
+    title: str
+    effect: str
+    run: Callable[[], str]
+
+
 @dataclass(slots=True)
 class Session:
     """One console session.
@@ -72,6 +89,7 @@ class Session:
         leave_choices: ways to leave the console, offered by a dialog; without any, ``q`` leaves.
         watchdog: polled every second; describes a failure of something that the console depends on,
             empty if there is none.
+        demo_steps: what screen 8 offers to do to the applications of the demo; empty outside it.
     """
 
     feed: Feed
@@ -84,6 +102,7 @@ class Session:
     unlocked: bool = False
     leave_choices: tuple[LeaveChoice, ...] = ()
     watchdog: Callable[[], str] = field(default=lambda: "")
+    demo_steps: tuple[DemoStep, ...] = ()
 
     @property
     def access(self) -> Access:

@@ -15,14 +15,16 @@ from enum import StrEnum
 from pathlib import Path
 
 from k2ktui.demo import comparison, detached, mirrormaker, pipeline, seed, topics, wiring
+from k2ktui.demo.actions import DemoAction, DemoActions
+from k2ktui.demo.applications import Applications
 from k2ktui.demo.comparison import Comparison
-from k2ktui.demo.groups import DemoGroups, commit_seed_offsets
+from k2ktui.demo.groups import LIVE, commit_seed_offsets
 from k2ktui.demo.mirrormaker import MirrorMakerProcess
 from k2ktui.demo.pipeline import DemoPipeline
+from k2ktui.demo.requests import answering, request
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.signals import DemoEnded, ending_signals
 from k2ktui.demo.table import summarize_topics
-from k2ktui.demo.traffic import Traffic
 from k2ktui.errors import ExitCode, K2kError, Refused
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
@@ -134,6 +136,15 @@ def end(directory: Path | None = None) -> ExitCode:
     return ExitCode.OK
 
 
+def act(action: DemoAction, directory: Path | None = None) -> str:
+    """Let the running demo perform an action, and return what runs then.
+
+    Raises:
+        K2kError: as for :func:`k2ktui.demo.requests.request`.
+    """
+    return request(directory or state_dir("demo"), action)
+
+
 def _has_console(options: DemoOptions) -> bool:
     shown = options.headless or options.seconds is not None
     return not shown and wiring.has_terminal()
@@ -144,6 +155,7 @@ def _reattach(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
     screen.say("The demo still runs; q offers to end it or to keep it running.")
     detached.reattach(home)
     number = wiring.open_console(
+        home,
         host.config,
         lambda: "" if host.identity.alive else "the demo was stopped",
         host.compare,
@@ -166,12 +178,11 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     source, target = _start_clusters(data, screen, stack)
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
-    both_ways = options.drill is not None
-    screen.show_yaml(pipeline.write_yaml(config, *addresses, both_ways=both_ways), config)
+    screen.show_yaml(pipeline.write_yaml(config, *addresses), config)
     if _complete(data).exists():
         screen.say("Continuing with the data of an earlier demo (--fresh starts over).")
     else:
-        _write_seed_data(addresses, screen, prior=not both_ways)
+        _write_seed_data(addresses, screen, prior=options.drill is None)
         _complete(data).touch()
     compare = data / mirrormaker.FILE if options.with_mirrormaker else None
     with _announce_stop("Stopping the pipeline", screen):
@@ -180,8 +191,11 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         stack.enter_context(detached.announce(home, config, compare))
         peer = _start_peer(compare, addresses, screen, stack) if compare else None
         if options.drill:
-            return _run_tour(options, config, (source, target), job, screen, stack)
-        _start_traffic(addresses, options.rate, stack)
+            return _run_tour(options, home, config, (source, target), job, screen, stack)
+        applications = Applications(*addresses, options.rate, LIVE)
+        stack.callback(applications.stop)
+        applications.start()
+        stack.enter_context(answering(home, DemoActions(applications, source).perform))
         if not _has_console(options):
             _show_table(config, compare, job, screen, options.seconds, stack)
             return ExitCode.OK
@@ -190,7 +204,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         def fault() -> str:
             return _failure_text(job.fault()) or (peer.fault() if peer else "")
 
-        number = wiring.open_console(config, fault, compare)
+        number = wiring.open_console(home, config, fault, compare)
         if number == DemoEnded.HANG_UP:
             if wiring.has_terminal():
                 screen.say(_DETACHED)
@@ -202,6 +216,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
 
 def _run_tour(
     options: DemoOptions,
+    home: Path,
     config: Path,
     nodes: tuple[KafkaNode, KafkaNode],
     job: DemoPipeline,
@@ -210,7 +225,6 @@ def _run_tour(
 ) -> ExitCode:
     """Fail over and back; then wait for Ctrl-C at a terminal, or as long as was asked."""
     # Imported here: not needed in the demo's first seconds.
-    from k2ktui.demo.applications import Applications
     from k2ktui.demo.tour import READING_SECONDS
     from k2ktui.demo.tours import Stage, run_disaster, run_planned
 
@@ -219,15 +233,11 @@ def _run_tour(
     applications.start()
     reads = _has_console(options)
 
-    def start_pipeline(file: Path) -> DemoPipeline:
-        started = pipeline.start(file, file.with_name("reverse-guard.log"))
-        stack.callback(started.stop)
-        return started
-
     reading_s = READING_SECONDS if reads else 0.0
-    stage = Stage(config, nodes, applications, screen, job, start_pipeline, reading_s)
+    stage = Stage(config, nodes, applications, screen, job, pipeline.start, reading_s)
     code = run_disaster(stage) if options.drill is Tour.DISASTER else run_planned(stage)
     if reads:
+        stack.enter_context(answering(home, DemoActions(applications, nodes[0]).perform))
         screen.say(_TOUR_OVER.format(file=shlex.quote(str(config))))
         while True:
             time.sleep(_REFRESH_SECONDS)
@@ -272,14 +282,6 @@ def _start_clusters(
 def _run_on_each(nodes: list[KafkaNode], work: Callable[[KafkaNode], object]) -> None:
     with ThreadPoolExecutor(len(nodes)) as pool:
         list(pool.map(work, nodes))
-
-
-def _start_traffic(addresses: tuple[str, str], rate: float, stack: contextlib.ExitStack) -> None:
-    traffic = Traffic(addresses[0], factor=rate)
-    groups = DemoGroups(*addresses)
-    for part in (groups, traffic):
-        stack.callback(part.stop)
-        part.start()
 
 
 def _start_peer(

@@ -18,7 +18,7 @@ _YAML = """\
 name: {name}
 features:
   exactlyOnce: enabled
-  bidirectionalReplication: {both_ways}
+  bidirectionalReplication: enabled
   offsetMapping: enabled
   autoCreateControlTopics: enabled
 source:
@@ -45,10 +45,10 @@ spark:
 """
 
 
-def write_yaml(path: Path, source: str, target: str, *, both_ways: bool = False) -> str:
+def write_yaml(path: Path, source: str, target: str) -> str:
     """Write the pipeline between two bootstrap addresses to ``path``, and return its text.
 
-    With ``both_ways``, a reverse pipeline may copy in the other direction.
+    A reverse pipeline may copy in the other direction: a drill leads there and back.
     """
     names = ", ".join(topic.name for topic in TOPICS)
     text = _YAML.format(
@@ -57,7 +57,6 @@ def write_yaml(path: Path, source: str, target: str, *, both_ways: bool = False)
         source=source,
         target=target,
         topics=names,
-        both_ways="enabled" if both_ways else "disabled",
     )
     write_atomically(path, text.encode())
     return text
@@ -67,17 +66,17 @@ class DemoPipeline:
     """The pipeline as an ordinary job: stopped, started and followed with the usual commands.
 
     Unlike an ordinary job, it does not outlive the demo: a guard process (``job_guard``) ends it
-    with the demo, whichever process started it last.
+    with the demo, whichever process started it last, and every other job whose file is beside it.
 
     Args:
         config: the pipeline's file.
-        guard_log: log file of the guard process.
+        guard_log: log file of the guard process; None if that of another pipeline is enough.
 
     Raises:
         Refused: it cannot be started.
     """
 
-    def __init__(self, config: Path, guard_log: Path) -> None:
+    def __init__(self, config: Path, guard_log: Path | None = None) -> None:
         # Imported here: they load the replication engine, not needed in the demo's first seconds.
         from k2ktui.config.load import load
         from k2ktui.engine.access import access
@@ -85,8 +84,11 @@ class DemoPipeline:
         from k2ktui.jobs.job_directory import job_directory
 
         loaded = load([config]).config
-        command = [sys.executable, "-P", "-m", "k2ktui.demo.job_guard", str(config)]
-        self._guard = child_process.spawn(command, log_path=guard_log, grace=_GRACE_SECONDS)
+        self._guard: child_process.ChildProcess | None = None
+        if guard_log is not None:
+            module = ["-P", "-m", "k2ktui.demo.job_guard"]
+            command = [sys.executable, *module, str(config.absolute())]
+            self._guard = child_process.spawn(command, log_path=guard_log, grace=_GRACE_SECONDS)
         self._place = job_directory(loaded)
         manager.start_job(loaded, [str(config)], access())
 
@@ -118,10 +120,11 @@ class DemoPipeline:
             stop_job(job, access())
 
     def stop(self) -> None:
-        """Stop the job and remove its record."""
-        self._guard.stop(_GRACE_SECONDS)
+        """Stop the jobs that its guard process ends, and remove their records."""
+        if self._guard is not None:
+            self._guard.stop(_GRACE_SECONDS)
 
 
-def start(config: Path, guard_log: Path) -> DemoPipeline:
+def start(config: Path, guard_log: Path | None = None) -> DemoPipeline:
     """Start the pipeline as a job that ends with the demo; arguments of :class:`DemoPipeline`."""
     return DemoPipeline(config, guard_log)

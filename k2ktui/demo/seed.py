@@ -97,17 +97,31 @@ def _write_prior(bootstrap: str, topic: DemoTopic, chance: random.Random) -> Non
 
 
 def write(
-    producer: Producer, topic: DemoTopic, number: int, chance: random.Random, delivery: Delivery
+    producer: Producer,
+    topic: DemoTopic,
+    number: int,
+    chance: random.Random,
+    delivery: Delivery,
+    is_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Produce the topic's record ``number``; waits while the producer's queue is full."""
+    """Produce the topic's record ``number``; waits while the producer's queue is full.
+
+    ``is_ended`` ends the wait, without the record: a cluster that is down empties no queue.
+    """
     record = topic.make(chance, number)
-    _send(producer, topic.name, record, topic.partition_for(record, number), delivery)
+    partition = topic.partition_for(record, number)
+    _send(producer, topic.name, record, partition, delivery, is_ended)
 
 
 def _send(
-    producer: Producer, topic: str, record: DemoRecord, partition: int, delivery: Delivery
+    producer: Producer,
+    topic: str,
+    record: DemoRecord,
+    partition: int,
+    delivery: Delivery,
+    is_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    while True:
+    while not is_ended():
         try:
             producer.produce(
                 topic,

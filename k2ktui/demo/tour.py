@@ -174,7 +174,7 @@ def run_tour(
         ),
         DrillPhase.WATCH_CLIENTS: TourAction(
             "The tour starts the demo's consumers and producers on the target.",
-            lambda: applications.start("target"),
+            lambda: applications.start_on("target"),
         ),
     }
     drill = run_drill(DrillKind.PLANNED, planned, config, actions, screen, reading_s)

@@ -107,7 +107,7 @@ def run_disaster(stage: Stage) -> ExitCode:
             where = _partitions(group.topics)
             starts[group.name] = committed(target.bootstrap, group.name, where)
         applications.records.clear()
-        applications.start("target")
+        applications.start_on("target")
 
     actions = {
         DrillPhase.WATCH_CLIENTS: TourAction(
@@ -143,7 +143,7 @@ def _fail_back(stage: Stage, starts: Starts, complete: KafkaNode) -> ExitCode:
         ),
         DrillPhase.WATCH_CLIENTS: TourAction(
             "The tour starts the demo's consumers and producers on the old source.",
-            lambda: applications.start("source"),
+            lambda: applications.start_on("source"),
         ),
     }
     options = replace(OPTIONS, tail=TailChoice.REPLAY)

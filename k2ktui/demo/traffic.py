@@ -77,7 +77,7 @@ class Traffic:
         chance = random.Random()  # noqa: S311 - content, not secrets
         for numbers in self._make_pace(topic):
             for number in numbers:
-                write(producer, topic, number, chance, delivery)
+                write(producer, topic, number, chance, delivery, self._end.is_set)
         producer.flush(2.0)
 
     def _transactions(self, topic: DemoTopic, delivery: Delivery) -> None:
@@ -95,7 +95,7 @@ class Traffic:
                 left = round(chance.choice((0.1, 0.3, 0.5, 2.0)) / _TICK_SECONDS)
                 count += 1
             for number in numbers:
-                write(producer, topic, number, chance, delivery)
+                write(producer, topic, number, chance, delivery, self._end.is_set)
             left -= 1
             if not left and count % _ABORT_EVERY == 0:
                 producer.flush(2.0)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from k2ktui.config.load import load
+from k2ktui.demo import detached
+from k2ktui.demo.actions import ACTION_TEXTS
+from k2ktui.demo.requests import request
 from k2ktui.errors import K2kError
+from k2ktui.runtime.paths import state_dir
 from k2ktui.watch.feed import MIN_INTERVAL_S, Feed
+
+if TYPE_CHECKING:
+    from k2ktui.console.session import DemoStep
 
 _DETACHED = (
     "the demo keeps running without a console for up to an hour. k2ktui demo opens the console "
@@ -35,10 +44,13 @@ def open_feed(config: Path, compare: Path | None = None) -> Feed:
     return open_poller(PipelineFlow(load([config]).config), MIN_INTERVAL_S, mirror)
 
 
-def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None = None) -> int:
+def open_console(
+    home: Path, config: Path, watchdog: Callable[[], str], compare: Path | None = None
+) -> int:
     """Open the console on the pipeline in the file ``config`` until it is left.
 
     Args:
+        home: the demo's directory.
         config: the file.
         compare: properties file of the MirrorMaker 2 beside it, if there is one.
         watchdog: polled every second; describes what has failed, empty if nothing has.
@@ -72,9 +84,31 @@ def open_console(config: Path, watchdog: Callable[[], str], compare: Path | None
             LeaveChoice("d", "Detach", _DETACHED, int(signal.SIGHUP)),
         ),
         watchdog=watchdog,
+        demo_steps=demo_steps(home),
     )
     number = run(session)
     return int(signal.SIGHUP) if terminal.is_gone() else number
+
+
+def demo_steps(home: Path) -> tuple[DemoStep, ...]:
+    """Return what screen 8 offers to do to the applications and the source of a demo."""
+    from k2ktui.console.session import DemoStep
+
+    return tuple(
+        DemoStep(str(action), title, effect, partial(request, home, action))
+        for action, (title, effect) in ACTION_TEXTS.items()
+    )
+
+
+def steps_beside(files: Sequence[str]) -> tuple[DemoStep, ...]:
+    """Return the steps of the running demo whose directory has one of these files, if any."""
+    home = state_dir("demo")
+    host = detached.host(home)
+    if host is None:
+        return ()
+    own = host.config.parent.resolve()
+    named = (Path(part).resolve() for file in files for part in file.split(","))
+    return demo_steps(home) if any(each.parent == own for each in named) else ()
 
 
 def has_terminal() -> bool:

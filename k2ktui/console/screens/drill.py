@@ -9,9 +9,9 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 
 from k2ktui.console import cli_equivalent
+from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import acts_now
 from k2ktui.console.screens.drill_phases import DrillScreen
-from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
@@ -28,7 +28,7 @@ from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity
 
 
-class DrillsScreen(OperationScreen):
+class DrillsScreen(DrillBaseScreen):
     """The drills, newest first."""
 
     ENTRY: ClassVar[str] = "drill"
