@@ -19,6 +19,7 @@ from k2ktui.engine.drill import (
 )
 from k2ktui.engine.drill_catalog import blocking, ids_asked
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill_tail import TailChoice
 
 SILENT_AFTER_MS = 15_000
 _OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
@@ -57,7 +58,8 @@ _SENTENCES: Mapping[DrillPhase, str] = {
     "until you have stopped it, and proves it.",
     DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
     "use it, and you cannot go back.",
-    DrillPhase.WATCH_CLIENTS: "Watches the groups start on the target." + _READS,
+    DrillPhase.WATCH_CLIENTS: "Start your producers and consumers on the target now: waits until "
+    "the groups that were active read there." + _READS,
     DrillPhase.REVERSE: "Writes the file of the pipeline for the way back beside the file of this "
     "one; a failback lets that pipeline start again.",
     DrillPhase.REPORT: "Completes the report.",
@@ -97,6 +99,13 @@ def failed_phase(drill: Drill) -> PhaseRecord | None:
     phase = next_phase(drill)
     record = drill.record(phase) if phase is not None else None
     return record if record is not None and record.status is PhaseStatus.FAILED else None
+
+
+def waits_for_tail_choice(drill: Drill) -> bool:
+    """Return whether a failback has listed its tail, and the operator has to choose."""
+    stopped = failed_phase(drill)
+    chosen = drill.options.tail is not TailChoice.STOP
+    return stopped is not None and stopped.phase is DrillPhase.TAIL and not chosen
 
 
 def checks_that_stop(drill: Drill) -> list[CheckResult]:

@@ -17,7 +17,17 @@ from k2ktui.engine.drill_steps import turn_into_disaster
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PartName
 from tests.support.console import ConsoleDriver, Steps, drive, drive_session, made_session
-from tests.support.made_drills import NOON_MS, acted, denied, fencing, opened, rehearsed, stopped
+from tests.support.made_drills import (
+    NOON_MS,
+    acted,
+    denied,
+    fencing,
+    listed,
+    opened,
+    rehearsed,
+    stopped,
+    switched_over,
+)
 from tests.support.pictures import compare_screen, each_picture
 from tests.support.views import Made, StubFeed, usual
 
@@ -283,3 +293,37 @@ def test_a_failback_is_chosen_with_what_happens_to_uncopied_records() -> None:
         await console.press("escape")
 
     watch(steps)
+
+
+def test_what_happens_to_a_listed_tail_is_chosen_later() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("tail failed: 30 records", "T chooses what happens to these records.")
+        await console.press("T")
+        await console.sees("copy them", "export them to files", "discard them")
+        await console.sees("are copied first,")
+        await console.press("down", "enter")
+        await console.sees("k2ktui drill resume", "--tail export", "type orders to continue")
+        await console.press("escape")
+        await console.until(lambda: isinstance(console.screen, DrillScreen), "closed")
+
+    watch(steps, listed())
+
+
+def test_without_a_listed_tail_there_is_nothing_to_choose() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.press("T")
+        await console.sees("Tail: no records wait for a choice")
+
+    watch(steps, stopped())
+
+
+def test_after_a_switchover_the_way_back_is_shown_and_not_how_to_copy_again() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.sees("The pipeline is fenced. The way back: k2ktui jobs start -f p-reverse")
+        await console.sees("k2ktui drill failback -f p-reverse.yaml")
+        assert "drill release" not in console.text
+
+    watch(steps, switched_over())

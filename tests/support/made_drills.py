@@ -141,3 +141,27 @@ def rehearsed(minutes_ago: float = 50.0) -> Drill:
         groups=(GroupResult("billing", 2, 0, 0, 0, 20, 0), GroupResult(HOSTILE, 1, 0, 0, 0, 10)),
         figures=DrillFigures(rpo_records=0, content_compared=60),
     )
+
+
+def switched_over() -> Drill:
+    """A planned drill that has ended; its pipeline is fenced."""
+    drill = through(new_drill(DrillKind.PLANNED, 9), DrillPhase.REPORT)
+    fenced = Change(
+        DrillPhase.FENCE_REPLICATOR, ChangeKind.EPOCHS, "fence", "", "", "", ChangeStatus.MADE
+    )
+    return replace(
+        drill,
+        status=DrillStatus.DONE,
+        ended_ms=NOON_MS,
+        changes=(fenced,),
+        figures=DrillFigures(rpo_records=0, opened_ms=NOON_MS - 60_000),
+    )
+
+
+def listed() -> Drill:
+    """A failback that has listed the records of the old source that were never copied."""
+    drill = through(new_drill(DrillKind.FAILBACK), DrillPhase.SOURCE_BACK)
+    began = begin_phase(drill, DrillPhase.TAIL, NOON_MS - 30_000)
+    live = "30 records on 2 partitions, of 12 s, on the old source only"
+    findings = ("orders-0: 15 records, offsets 50 to 64", "orders-1: 15 records")
+    return end_phase(began, DrillPhase.TAIL, PhaseStatus.FAILED, NOON_MS, live, findings)

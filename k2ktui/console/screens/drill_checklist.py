@@ -9,12 +9,20 @@ from textual import on
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import Question, ScreenOperator
-from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
-from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus, Fence, PhaseStatus
-from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.drill.files import reverse_path
+from k2ktui.engine.drill import (
+    ChangeKind,
+    Drill,
+    DrillOptions,
+    DrillStatus,
+    Fence,
+    PhaseStatus,
+)
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_progress import PhaseRow, describe_state, list_phases
 from k2ktui.engine.drill_report import report_json, report_markdown, summarize
 from k2ktui.engine.drill_steps import (
@@ -25,6 +33,7 @@ from k2ktui.engine.drill_steps import (
     failed_phase,
     find_change,
     is_acting,
+    waits_for_tail_choice,
 )
 from k2ktui.present import formatting
 from k2ktui.present.drills import (
@@ -49,7 +58,7 @@ def acts_now(drill: Drill, view: View, now: float) -> bool:
     return is_acting(drill, int(state_time(view, now) * 1000))
 
 
-class DrillChecklist(OperationScreen):
+class DrillChecklist(DrillBaseScreen):
     """Shows a drill, and says which actions are possible.
 
     Args:
@@ -148,9 +157,7 @@ class DrillChecklist(OperationScreen):
         elif self.error is not None and not acts:
             return []  # below, with what to do
         elif stopped is not None and not acts:
-            ids = ", ".join(each.id for each in checks_that_stop(drill))
-            accept = f", or accept {ids} with A" if ids else ""
-            text = f"{describe_state(drill)}. Correct it and press R{accept}."
+            text = f"{describe_state(drill)}. {_next_key(drill)}"
         else:
             text, tone = describe_next(drill, acting=acts), Tone.PLAIN
         texts = self.wrap(text)
@@ -162,10 +169,21 @@ class DrillChecklist(OperationScreen):
         first, *rest = [part for text in summarize(drill)[:1] for part in self.wrap(text)]
         lines: list[Line] = [(Cell(first, Tone.HEADING),), *((Cell(part),) for part in rest)]
         if drill.status is DrillStatus.DONE and find_change(drill, ChangeKind.EPOCHS):
-            command = cli_equivalent.drill_on(self.session.files, "release", drill.id)
-            text = f"The pipeline does not start until you run: {command}"
+            text = f"The pipeline is fenced. {self._after(drill)}"
             lines += [(Cell(part, Tone.WARN),) for part in self.wrap(text)]
         return lines
+
+    def _after(self, drill: Drill) -> str:
+        """Return how the workload comes back, or how its pipeline is used another time."""
+        files = self.session.files
+        if drill.kind is DrillKind.FAILBACK or self.flow.pipeline is None or not files:
+            command = cli_equivalent.drill_on(files, "release", drill.id)
+            return f"It does not start until you run: {command}"
+        back = [str(reverse_path(files))]
+        written = "" if drill.kind.is_switchover else f"write {back[0]}, "
+        return f"The way back: {written}{cli_equivalent.job(back, 'start')}; then " + (
+            cli_equivalent.drill(back, DrillKind.FAILBACK, DrillOptions())
+        )
 
     def _who(self, drill: Drill) -> Line:
         if self.operator is not None:
@@ -176,7 +194,8 @@ class DrillChecklist(OperationScreen):
                 return (Cell(text, Tone.WARN),)
             if self.question is not None and self.question.is_open:
                 return (Cell("It runs here, and waits for you to confirm.", Tone.WARN),)
-            return (Cell("It runs here: H holds it.", Tone.INFO),)
+            demo = " C stops and starts the demo's clients." if self.session.demo_steps else ""
+            return (Cell(f"It runs here: H holds it.{demo}", Tone.INFO),)
         if self.other_acts:
             seen = max(0.0, self.session.feed.now() - drill.beat_ms / 1000)
             who = f"{safe_text(drill.owner, 40)} acts on it (seen {formatting.age(seen)} ago)"
@@ -279,6 +298,8 @@ class DrillChecklist(OperationScreen):
             return self._no_disaster(drill)
         if action == "accept":
             return "" if checks_that_stop(drill) else "no failed check has stopped the drill"
+        if action == "tail":
+            return "" if waits_for_tail_choice(drill) else "no records wait for a choice"
         return self._no_fence(drill) if action == "fence_again" else ""
 
     def _no_disaster(self, drill: Drill) -> str:
@@ -311,6 +332,14 @@ class DrillChecklist(OperationScreen):
             return []
         command = cli_equivalent.drill_on(self.session.files, "resume", self.drill.id)
         return [f"The drill {self.drill.id} stops where it is. Resume it: {command}"]
+
+
+def _next_key(drill: Drill) -> str:
+    """Return what the operator presses after a phase has failed."""
+    if waits_for_tail_choice(drill):
+        return "T chooses what happens to these records."
+    ids = ", ".join(each.id for each in checks_that_stop(drill))
+    return "Correct it and press R" + (f", or accept {ids} with A." if ids else ".")
 
 
 def _number(row: PhaseRow | None) -> int | None:

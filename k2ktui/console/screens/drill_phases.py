@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -13,7 +14,9 @@ from textual.message import Message
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_checklist import DrillChecklist
+from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.drill import operations
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus
@@ -25,6 +28,7 @@ from k2ktui.engine.drill_steps import (
     checks_that_stop,
     describe_next,
 )
+from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.errors import K2kError
 from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -59,7 +63,8 @@ class DrillScreen(DrillChecklist):
         One operator acts, others watch. O takes the drill over from the operator who acts; this is
         in the journal. D continues a planned drill or a failback without its source. A accepts the
         findings of the checks that stopped the drill, and continues. F begins again with fencing
-        the producers. v shows the report; e exports it as JSON and Markdown.
+        the producers. T chooses what happens to the records that a failback has listed. v shows the
+        report; e exports it as JSON and Markdown.
 
         After fence-replicator, the pipeline does not start until k2ktui drill release allows it, or
         the drill is aborted.
@@ -73,9 +78,10 @@ class DrillScreen(DrillChecklist):
         Binding("v", "report", "Report", id="drill.report"),
         Binding("A", "accept", "Accept", id="drill.accept"),
         Binding("F", "fence_again", "Fence again", id="drill.fence"),
+        Binding("T", "tail", "Tail", id="drill.tail"),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset(
-        {"resume", "abort", "take_over", "disaster", "accept", "fence_again"}
+        {"resume", "abort", "take_over", "disaster", "accept", "fence_again", "tail"}
     )
 
     class Changed(Message):
@@ -272,6 +278,16 @@ class DrillScreen(DrillChecklist):
         text = "The drill begins again with fencing the producers; later phases are repeated."
         await self._resume("Fence again", text, from_fence=True)
 
+    @work(group="ask")
+    async def action_tail(self) -> None:
+        """Choose what happens to the records that were never copied, confirm, and continue."""
+        title = "Records of the old source that were never copied"
+        chosen = await self.app.push_screen_wait(ChoiceDialog(title, "choice", TAIL_CHOICES))
+        if chosen is None:
+            return
+        text = "The drill shows once more what it does with the records before it does it."
+        await self._resume("Continue", text, chosen={"tail": TailChoice(chosen)})
+
     async def _resume(
         self,
         label: str,
@@ -280,6 +296,7 @@ class DrillScreen(DrillChecklist):
         as_disaster: bool = False,
         from_fence: bool = False,
         accept: tuple[str, ...] = (),
+        chosen: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         drill = self.drill
         if drill is None:
@@ -289,6 +306,7 @@ class DrillScreen(DrillChecklist):
             *(["--as", "disaster"] if as_disaster else []),
             *(["--from-fence"] if from_fence else []),
             *(["--accept", ",".join(accept)] if accept else []),
+            *(["--tail", str(chosen["tail"])] if chosen else []),
         ]
         flow, files, may = self.flow, self.session.files, self.session.access
         command = cli_equivalent.drill_on(files, "resume", drill.id, *more)
@@ -307,6 +325,7 @@ class DrillScreen(DrillChecklist):
                 as_disaster=as_disaster,
                 from_fence=from_fence,
                 accept=accept,
+                chosen=chosen,
             )
 
         if not self._runs_next(run):

@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from k2ktui.console.widgets.choice_dialog import Choice as ListedChoice
 from k2ktui.console.widgets.confirm import dialog_height
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
@@ -56,6 +57,25 @@ def _failback(tail: TailChoice, what: str, text: str) -> _Kind:
     return _Kind(DrillKind.FAILBACK, Fence.HAND, f"failback: {what}", text, tail)
 
 
+_NEVER = "Records that were never copied from the old source are"
+# What happens to the tail of a failback, chosen when it begins or when it has listed them.
+TAIL_CHOICES = (
+    ListedChoice(
+        str(TailChoice.REPLAY),
+        "copy them",
+        f"{_NEVER} copied first, after you have confirmed it.",
+    ),
+    ListedChoice(
+        str(TailChoice.EXPORT),
+        "export them to files",
+        f"{_NEVER} written to files and left out, after you have confirmed it.",
+    ),
+    ListedChoice(
+        str(TailChoice.DISCARD),
+        "discard them",
+        f"{_NEVER} left out, after you have confirmed it.",
+    ),
+)
 _KINDS = (
     _Kind(
         DrillKind.REHEARSE,
@@ -77,23 +97,11 @@ _KINDS = (
     _failback(
         TailChoice.STOP,
         "lists uncopied records",
-        "Records that were never copied from there are listed, and the drill stops.",
+        f"{_NEVER} listed; then you choose: copy, export or discard them.",
     ),
-    _failback(
-        TailChoice.REPLAY,
-        "copies uncopied records",
-        "Records that were never copied from there are copied first, after you have confirmed it.",
-    ),
-    _failback(
-        TailChoice.EXPORT,
-        "exports uncopied records",
-        "Records that were never copied from "
-        "there are written to files and left out, after you have confirmed it.",
-    ),
-    _failback(
-        TailChoice.DISCARD,
-        "discards uncopied records",
-        "Records that were never copied from there are left out, after you have confirmed it.",
+    *(
+        _failback(TailChoice(each.id), f"{verb} uncopied records", each.text)
+        for each, verb in zip(TAIL_CHOICES, ("copies", "exports", "discards"), strict=True)
     ),
 )
 
