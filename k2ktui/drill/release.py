@@ -14,7 +14,7 @@ from k2ktui.drill.tail import read_bounds
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change_of, put_change
-from k2ktui.engine.drill_tail import ReturnedPartition
+from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
@@ -38,9 +38,10 @@ def find_last_failover(session: Session) -> Drill:
     """Return the drill that moved the groups away; errors as for ``find_failover``."""
     if session.flow.pipeline is None:
         raise Refused(
-            "a failback needs pipelines of k2ktui in both directions",
+            "a failback needs pipelines of k2ktui in both directions: MirrorMaker 2 does not copy "
+            "the records of a copy back, so its groups have no position there",
             unchanged="No drill was begun.",
-            hint="Move the groups back with k2ktui plan and k2ktui apply.",
+            hint="Before the next failover, import the flow as a pipeline: k2ktui mm2 import.",
         )
     ids = session.source.cluster_id(), session.target.cluster_id()
     own = [drill for drill in session.store.read_all() if drill.id != session.drill.id]
@@ -117,7 +118,7 @@ def record_return(session: Session) -> None:
     """
     failover = find_last_failover(session)
     ends = tuple(
-        ReturnedPartition(each.at.topic, each.at.partition, each.high)
+        PartitionEnd(each.at.topic, each.at.partition, each.high)
         for each in read_bounds(session.forward)
     )
     if not failover.returned:
@@ -134,9 +135,11 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
     job = _find_job(session)
     if job is None:
         return by_hand
-    if job.alive:
-        return f"{forward.name} runs on this host"
     change = find_change_of(session.drill, phase, ChangeKind.STARTED_JOB)
+    if job.alive:
+        if change is not None and change.status is ChangeStatus.INTENDED:
+            session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
+        return f"{forward.name} runs on this host"
     if change is None:
         change = Change(
             phase,

@@ -163,7 +163,7 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         fenced=target.read_fenced(drill),
         reads=session.reads,
         reverse=reverse.find_reverse(session) if asks_reverse else None,
-        cut_over_ends=session.cut_over_ends,
+        cut_over_ends={(each.topic, each.partition): each.end for each in drill.opened_ends},
         tail=_tail_offsets(drill) if phase is DrillPhase.TAIL else None,
         forward=session.forward if phase is DrillPhase.TAIL else None,
     )

@@ -81,7 +81,6 @@ class Session:
         compared: the comparison of every row of the plan in this phase; None as for ``snapshot``.
         applied: offsets that are committed on the target, by group, topic and partition.
         reads: the first records that groups read on the target.
-        cut_over_ends: end offsets of the target's partitions when it was opened.
     """
 
     flow: Flow
@@ -95,7 +94,6 @@ class Session:
     compared: Verification | None = None
     applied: Mapping[tuple[str, str, int], int] | None = None
     reads: tuple[GroupReads, ...] | None = None
-    cut_over_ends: Mapping[tuple[str, int], int] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _ended: threading.Event = field(default_factory=threading.Event)
     _lost: TakenOver | None = None

@@ -18,7 +18,7 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
-from k2ktui.engine.drill_tail import ReturnedPartition, TailChoice, TailPartition
+from k2ktui.engine.drill_tail import PartitionEnd, TailChoice, TailPartition
 
 _SWITCHOVER = (
     DrillPhase.PREFLIGHT,
@@ -324,7 +324,9 @@ class Drill:
         figures: what it measured.
         tail: the records of the old source that had not been copied when it looked first.
         returned: of a failover, the source's partitions when a failback led back to it; everything
-            that had been written to the target was then on the source.
+            that had been written to the target was then on the source. Below these ends is what the
+            reverse pipeline had copied there.
+        opened_ends: the target's partitions when it was opened; clients write from there on.
         plans: ids of the plans that it applied or was about to.
         blockers: what would have stopped, or stopped, a failover.
     """
@@ -351,7 +353,8 @@ class Drill:
     groups: Annotated[tuple[GroupResult, ...], FailFast()] = ()
     figures: DrillFigures = DrillFigures()
     tail: Annotated[tuple[TailPartition, ...], FailFast()] = ()
-    returned: Annotated[tuple[ReturnedPartition, ...], FailFast()] = ()
+    returned: Annotated[tuple[PartitionEnd, ...], FailFast()] = ()
+    opened_ends: Annotated[tuple[PartitionEnd, ...], FailFast()] = ()
     plans: Annotated[tuple[Text, ...], FailFast()] = ()
     blockers: Annotated[tuple[Text, ...], FailFast()] = ()
 

@@ -57,13 +57,8 @@ class TailPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnedPartition:
-    """A partition of the old source when the groups came back to it.
-
-    Attributes:
-        topic, partition: the partition.
-        end: its log end offset; what the reverse pipeline had copied there is below it.
-    """
+class PartitionEnd:
+    """The log end offset of a partition at one moment of a drill."""
 
     topic: Text
     partition: Number

@@ -40,9 +40,10 @@ from k2ktui.sync.operations import (
 )
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import take_snapshot
-from k2ktui.text import counted, first_lines, safe_text
+from k2ktui.text import counted, first_lines, list_names, safe_text
 
 _NAMED = 20
+_NAMED_GROUPS = 3
 _RANGES = 20
 _CONTENT_S = 120.0
 
@@ -116,7 +117,14 @@ def applied_offsets(plan: Plan) -> dict[tuple[str, str, int], int]:
 def _sum_effect(plan: Plan) -> str:
     reread = sum(row.reread or 0 for row in plan.rows if row.proposed is not None)
     skipped = sum(row.skipped or 0 for row in plan.rows if row.proposed is not None)
-    return f"{reread:,} read again, {skipped:,} skipped"
+    return f"{reread:,} read again, {skipped:,} skipped{_name_affected(plan)}"
+
+
+def _name_affected(plan: Plan) -> str:
+    """Return the groups that read records again or skip some, in parentheses."""
+    found = {row.group for row in plan.rows if row.proposed is not None}
+    found &= {row.group for row in plan.rows if row.reread or row.skipped}
+    return f" ({list_names(sorted(found), _NAMED_GROUPS)})" if found else ""
 
 
 def run_plan(session: Session) -> PhaseResult:
@@ -224,12 +232,14 @@ def run_apply(session: Session) -> PhaseResult:
         return failed("several pipelines map the same partitions", *refused)
     if not plan.rows:
         return failed("no group has an offset to apply", "Check groups.consumerGroups.")
+    change = find_change(session.drill, ChangeKind.OFFSETS)
+    if not plan.changes and change is not None and change.status is ChangeStatus.INTENDED:
+        session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
     if plan.changes:
         groups = counted(len({row.group for row in plan.changes}), "group")
         effect = f"commit {counted(len(plan.changes), 'offset')} of {groups} on the target: "
         more = f", {counted(len(refused), 'row')} not applied" if refused else ""
         session.confirm(DrillPhase.APPLY, effect + _sum_effect(plan) + more)
-        change = find_change(session.drill, ChangeKind.OFFSETS)
         plans = (*session.drill.plans, plan.id)
         session.change_drill(lambda drill: replace(drill, plans=plans))
         intended = Change(

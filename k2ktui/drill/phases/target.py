@@ -18,6 +18,7 @@ from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import describe_phase, find_change, put_change
+from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.engine.groups import GroupView
 from k2ktui.engine.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
@@ -31,6 +32,8 @@ from k2ktui.sync.flow import CopierObservation
 from k2ktui.sync.mapping_source import NothingCopied
 from k2ktui.text import counted, first_lines, safe_text
 
+# A drill is one record: of more partitions, the ends are not kept, and D47 could not be checked.
+_MOST_ENDS = 5_000
 _RESTART = "Start the pipeline again; a start takes over from any other run"
 
 
@@ -147,6 +150,8 @@ def _stop_own_job(session: Session) -> None:
     change = find_change(session.drill, ChangeKind.JOB)
     job = _find_own_job(session)
     if job is None or not job.alive:
+        if change is not None and change.status is ChangeStatus.INTENDED and _was_here(change):
+            session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
         return
     if change is None:
         record = job.record
@@ -170,6 +175,11 @@ def _stop_own_job(session: Session) -> None:
     if now.alive:
         stop_job(job, session.may, StopMode.KILL)
     session.settle(change, ChangeStatus.MADE)
+
+
+def _was_here(change: Change) -> bool:
+    """Return whether the job of a change ran on this host."""
+    return bool(json.loads(change.before)["host"] == this_host())
 
 
 def _find_own_job(session: Session) -> Job | None:
@@ -199,7 +209,7 @@ def run_open_target(session: Session) -> PhaseResult:
     if session.drill.figures.opened_ms is None:
         moved = _find_moved(session)
         logs = session.snapshot.logs if session.snapshot is not None else {}
-        ends = {at: log.end for at, log in logs.items()}
+        ends = tuple(PartitionEnd(*at, log.end) for at, log in sorted(logs.items()))
         if moved:
             return failed("the target cannot be opened yet", *moved)
         session.confirm(
@@ -207,9 +217,11 @@ def run_open_target(session: Session) -> PhaseResult:
             describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence),
         )
         now = int(time() * 1000)
-        session.cut_over_ends = ends
+        kept = ends if len(ends) <= _MOST_ENDS else ()
         session.change_drill(
-            lambda drill: replace(drill, figures=replace(drill.figures, opened_ms=now))
+            lambda drill: replace(
+                drill, figures=replace(drill.figures, opened_ms=now), opened_ends=kept
+            )
         )
         session.write("the target is open", phase=str(DrillPhase.OPEN_TARGET))
     return PhaseResult("the target is open: start your producers and consumers there")
