@@ -60,13 +60,14 @@ def list_(files: tuple[str, ...], as_json: bool) -> int:
 @json_option
 def show(drill_id: str, files: tuple[str, ...], as_json: bool) -> int:
     """Print one drill."""
-    from k2ktui.drill.operations import read_drill
+    from k2ktui.drill.operations import is_acted_on, read_drill
 
     drill = read_drill(load_flow(files), drill_id)
+    acting = is_acted_on(drill)
     if as_json:
-        click.echo(json.dumps(asdict(drill)))
+        click.echo(json.dumps({**asdict(drill), "acting": acting}))
     else:
-        print_drill(drill)
+        print_drill(drill, acting=acting)
     return ExitCode.OK
 
 

@@ -16,6 +16,7 @@ from k2ktui.cli.tables import print_table
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import ChangeStatus, Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_progress import STOPPED, list_phases
 from k2ktui.engine.drill_report import has_findings, report_json, summarize
 from k2ktui.engine.drill_steps import can_go_back, describe_next, describe_way_back
 from k2ktui.errors import ConfigError, ExitCode, Refused
@@ -130,22 +131,35 @@ def print_drills(pipeline: str, drills: Sequence[Drill]) -> None:
     print_table(f"Drills of {safe_text(pipeline)}", drill_columns(WORDS), drills)
 
 
-def print_drill(drill: Drill) -> None:
-    """Print a drill as it is: phases, result so far, the next step and the way back."""
-    title = f"{safe_text(drill.id)}  {drill.kind} of {safe_text(drill.pipeline)}: {drill.status}"
-    click.echo(title)
-    for number, record in enumerate(drill.phases, start=1):
+def print_drill(drill: Drill, *, acting: bool) -> None:
+    """Print a drill as it is: phases, result so far, the next step and the way back.
+
+    Args:
+        drill: the drill.
+        acting: whether a process acts on it.
+    """
+    name, owner = safe_text(drill.id), safe_text(drill.owner)
+    click.echo(f"{name}  {drill.kind} of {safe_text(drill.pipeline)}: {drill.status}")
+    for row in list_phases(drill, acting=acting):
+        record = row.record
         live = f"  {safe_text(record.live)}" if record.live else ""
-        click.echo(f"{number:>3} {record.phase:<17} {record.status:<8}{live}")
+        status = STOPPED if row.is_interrupted else record.status
+        click.echo(f"{row.number:>3} {record.phase:<17} {status:<8}{live}")
         for finding in record.findings:
             click.echo(f"      {safe_text(finding)}")
-    if drill.session:
-        at = moment(drill.beat_ms / 1000)
-        click.echo(f"{safe_text(drill.owner)} acts on it, last seen {at}.")
+    seen = moment(drill.beat_ms / 1000)
+    if acting:
+        click.echo(f"{owner} acts on it, last seen {seen}.")
+    elif not drill.is_over:
+        verb = "abort" if drill.status is DrillStatus.ABORTING else "resume"
+        click.echo(
+            f"No process acts on it; that of {owner} was last seen {seen}. "
+            f"Continue it: k2ktui drill {verb} {name} -f FILE"
+        )
     for line in summarize(drill):
         click.echo(line)
     if not drill.is_over:
-        click.echo(safe_text(describe_next(drill)))
+        click.echo(safe_text(describe_next(drill, acting=acting)))
         click.echo(safe_text(describe_way_back(drill)))
 
 

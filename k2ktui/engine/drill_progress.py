@@ -9,6 +9,9 @@ from k2ktui.engine.drill_report import summarize
 from k2ktui.engine.drill_steps import needs_confirmation, next_phase
 from k2ktui.text import counted, duration
 
+# Status of a phase that was begun and on which no process acts now.
+STOPPED = "stopped"
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:

@@ -82,6 +82,8 @@ def _verdict(drill: Drill) -> str:
 def _rpo(drill: Drill) -> str:
     figures = drill.figures
     records = counted(figures.rpo_records or 0, "record")
+    if not figures.rpo_records:
+        return f"{records} on the source only{_silence(figures)}"
     if figures.rpo_at_least is not None:
         records = f"between {figures.rpo_at_least:,} and {records}"
     size = "" if figures.rpo_bytes is None else f", {figures.rpo_bytes:,} bytes"

@@ -14,6 +14,7 @@ from k2ktui.engine.drill import (
 )
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_progress import (
+    STOPPED,
     PhaseRow,
     describe_loss,
     describe_state,
@@ -110,7 +111,7 @@ def judge_phase(row: PhaseRow) -> SeverityLabel:
     if status is PhaseStatus.DONE and row.record.findings:
         return SeverityLabel(Severity.WARN, "findings")
     if row.is_interrupted:
-        return SeverityLabel(Severity.WARN, "stopped")
+        return SeverityLabel(Severity.WARN, STOPPED)
     return SeverityLabel(_PHASES[status], str(status))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import abort_drill, verify_drill
-from k2ktui.engine.drill import ChangeStatus, DrillStatus, PhaseStatus
+from k2ktui.engine.drill import ChangeKind, ChangeStatus, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_tail import TailChoice
@@ -21,7 +21,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.drills import MAY, Yes, keep_commits, kill_at
+from tests.support.drill_runs import MAY, Yes, keep_commits, kill_at
 from tests.support.failback import Identity, Workload
 from tests.support.kafka import START_S, eventually
 
@@ -219,6 +219,48 @@ def test_a_discarded_tail_is_never_copied_and_an_abort_takes_that_back(work: Wor
     assert drill.status is DrillStatus.DONE, drill
     assert "they stay on the old source" in drill.record(DrillPhase.TAIL).live
     read_on(work, tail)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_an_abort_after_a_replay_says_what_stays_and_the_way_back_begins_again(
+    work: Workload,
+) -> None:
+    tail = leave_a_tail(work)
+
+    def act() -> None:
+        """What an operator starts while the drill waits."""
+        eventually(
+            lambda: "not copied yet" in work.failbacks()[0].record(DrillPhase.TAIL).live,
+            "the drill waits for the forward pipeline",
+            120,
+        )
+        work.forward.catch_up()
+        work.copy_back()
+
+    acting = threading.Thread(target=act, daemon=True)
+    acting.start()
+    refuses = Yes(frozenset({DrillPhase.APPLY}))
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        work.fail_back(refuses, tail=TailChoice.REPLAY, wait_s=300.0)
+    acting.join(300)
+    (drill,) = work.failbacks()
+    aborted = abort_drill(work.reverse_flow, drill.id, [str(work.back)], MAY, Yes())
+    assert aborted.status is DrillStatus.ABORTED
+    kept = [each.kind for each in aborted.changes if each.status is ChangeStatus.KEPT]
+    assert kept == [ChangeKind.TAIL]
+    (problem,) = [each for each in aborted.blockers if "what was copied" in each]
+    assert problem.endswith("stays on the new primary") and f"{work.topic}-0" in problem
+    with pytest.raises(Refused, match="was fenced by drill"):
+        refuse_fenced(work.flow.config, target_cluster(work.flow.config))
+    assert set(work.content(work.b)) >= tail
+    for group in work.groups:
+        work.consume(work.b, group)
+    work.copy_back()
+    again = work.fail_back()
+    assert again.status is DrillStatus.DONE, again
+    assert again.record(DrillPhase.TAIL).live == NOTHING_LEFT
+    read_on(work)
 
 
 def clusters(work: Workload) -> tuple[object, object]:

@@ -22,7 +22,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.operations import read_entry, read_journal
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.drills import MAY, QUICK, Pair, Yes, kill_at, remove_quotas
+from tests.support.drill_runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas
 from tests.support.kafka import Out, eventually, produce
 
 QUICKLY = ("--frozen", "1", "--wait", "30", "--watch", "10", "--accept", ",".join(CATALOG))
@@ -103,6 +103,8 @@ def test_an_abort_that_is_killed_is_completed(pair: Pair, source: KafkaNode) -> 
         )
     refused = k2ktui("drill", "resume", drill_id, "-f", pair.file, code=5)
     assert "is being aborted" in refused.stderr
+    shown = k2ktui("drill", "show", drill_id, "-f", pair.file).stdout
+    assert f"Continue it: k2ktui drill abort {drill_id} -f FILE" in shown
     k2ktui("drill", "abort", drill_id, "-f", pair.file)
     drill, problems = verify_drill(pair.flow, drill_id)
     assert drill.status is DrillStatus.ABORTED and problems == []
@@ -120,6 +122,11 @@ def test_a_phase_that_was_not_confirmed_waits(pair: Pair) -> None:
     assert "--yes-to apply" in done.stderr
     (drill,) = pair.drills()
     assert set(pair.target_offsets(pair.groups[0]).values()) == {None}
+    shown = k2ktui("drill", "show", drill.id, "-f", pair.file).stdout
+    assert "  6 apply             stopped" in shown
+    assert "No process acts on it" in shown
+    assert f"Continue it: k2ktui drill resume {drill.id} -f FILE" in shown
+    assert k2ktui_json("drill", "show", drill.id, "-f", pair.file)["acting"] is False
     k2ktui("drill", "resume", drill.id, "-f", pair.file, "--yes-to", "apply", code=5)
     assert pair.target_offsets(pair.groups[0]) == pair.expected_offsets(0)
     shown = k2ktui("drill", "show", drill.id, "-f", pair.file).stdout
@@ -154,6 +161,8 @@ def test_a_second_operator_watches_and_acts_only_after_taking_over(
             lambda: "still written" in pair.drills()[0].record(fenced).live,
             "the other operator sees what it waits for",
         )
+        shown = k2ktui("drill", "show", drill.id, "-f", pair.file).stdout
+        assert "  3 fence-producers   running" in shown and "acts on it, last seen" in shown
         refused = k2ktui("drill", "resume", drill.id, "-f", pair.file, code=5)
         assert "acts on drill" in refused.stderr and "--take-over" in refused.stderr
         k2ktui("drill", "abort", drill.id, "-f", pair.file, "--take-over")

@@ -48,7 +48,12 @@ def headroom(config: PipelineConfig) -> Check:
         ({"retention.ms": "86400000"}, 86000, CheckOutcome.FAIL, "in 6 min"),
         ({"retention.ms": "-1"}, 3600, CheckOutcome.PASS, "deletes no records by age"),
         ({"cleanup.policy": "compact"}, 3600, CheckOutcome.PASS, "deletes no records by age"),
-        ({"retention.bytes": "1000000"}, 3600, CheckOutcome.UNKNOWN, "limited by size"),
+        (
+            {"retention.bytes": "1000000"},
+            3600,
+            CheckOutcome.UNKNOWN,
+            "how soon retention.bytes deletes",
+        ),
     ],
 )
 def test_headroom(

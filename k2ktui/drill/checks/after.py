@@ -264,10 +264,9 @@ def check_tail(context: CheckContext) -> CheckFinding:
         return _check_old_source(context, context.facts.forward)
     error = context.down("source")
     if error is not None:
-        listed = sum(end - first for first, end in (context.facts.tail or {}).values())
         return could_not_check(
-            f"{counted(listed, 'offset')} listed as known before; what the source holds beyond "
-            f"that is unknown: {error.message}"
+            "which records were not copied is unknown until the source is back; a failback then "
+            f"lists them in phase tail: {error.message}"
         )
     missing: dict[tuple[str, int], tuple[int, int]] = {}
     unknown = []
@@ -279,22 +278,27 @@ def check_tail(context: CheckContext) -> CheckFinding:
         end = row.source_end + (row.held_back or 0)
         if end > first:
             missing[row.topic, row.partition] = first, end
-    listed_tail = {
-        (at.topic, at.partition): span for at, span in (context.facts.tail or {}).items()
-    }
-    left = find_unlisted(missing, listed_tail)
+    left = find_unlisted(missing, _listed(context))
     total = sum(end - first for first, end in missing.values())
     text = (
         f"{counted(total, 'offset')} of {counted(len(missing), 'partition')} not copied, "
         f"{sum(left.values()):,} of them not listed"
     )
     if left:
-        shown = [f"{topic}-{number}: {count:,}" for (topic, number), count in left.items()]
         return fails(
-            f"{text}: {first_names(shown)}",
+            f"{text}: {_name_counts(left)}",
             "List them before anything is deleted: k2ktui status -f FILE has the offsets.",
         )
     return could_not_check(f"{text}; unknown: {first_names(unknown)}") if unknown else passes(text)
+
+
+def _listed(context: CheckContext) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the offsets that the drill has listed, by topic and partition."""
+    return {(at.topic, at.partition): span for at, span in (context.facts.tail or {}).items()}
+
+
+def _name_counts(counts: Mapping[tuple[str, int], int]) -> str:
+    return first_names(f"{topic}-{number}: {count:,}" for (topic, number), count in counts.items())
 
 
 def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckFinding:
@@ -304,17 +308,16 @@ def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckF
         return read_tail(forward, read_bounds(forward), lambda _: None)
 
     left = context.read("the records of the old source that were not copied", read)
-    listed = context.facts.tail or {}
+    listed = _listed(context)
     spans = {(each.topic, each.partition): (each.first, each.end) for each in left}
-    unlisted = find_unlisted(spans, {(at.topic, at.partition): s for at, s in listed.items()})
+    unlisted = find_unlisted(spans, listed)
     text = (
         f"{counted(count_records(left), 'record')} of {counted(len(left), 'partition')} of the old "
         f"source not copied, {counted(len(listed), 'partition')} listed"
     )
     if unlisted:
-        shown = [f"{topic}-{number}: {count:,}" for (topic, number), count in unlisted.items()]
         return fails(
-            f"{text}; written since: {first_names(shown)}",
+            f"{text}; written since: {_name_counts(unlisted)}",
             "A producer still writes to the old source: stop it, abort the drill and begin again.",
         )
     return passes(text)

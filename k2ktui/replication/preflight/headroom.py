@@ -25,6 +25,9 @@ from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.text import counted
 
 NAME = "retention headroom"
+_UNKNOWN_HINT = (
+    "Compare the lag in k2ktui status with retention.ms and retention.bytes of these topics."
+)
 _HINT = (
     "Start the pipeline now, raise retention.ms on the source, or set onSourceDataLoss: continue."
 )
@@ -109,12 +112,12 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
     for each in waiting:
         found = settings[each.source.topic]
         if isinstance(found, K2kError):
-            reasons.add("the source's retention cannot be read by this principal")
+            reasons.add("this principal may not read the retention settings of all topics")
         elif "delete" not in _value(found, "cleanup.policy"):
             unbounded += 1
         else:
             if int(_value(found, "retention.bytes") or -1) >= 0:
-                reasons.add("some topics are also limited by size (retention.bytes)")
+                reasons.add("how soon retention.bytes deletes them depends on how much is written")
             retention = int(_value(found, "retention.ms") or -1)
             unbounded += retention < 0
             if retention >= 0:
@@ -125,7 +128,7 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
     if not waiting:
         return passed_check(NAME, "every record is copied: nothing can be lost")
     if any(each.source not in stamps for each, _ in timed):
-        reasons.add("some timestamps could not be read")
+        reasons.add("the age of the oldest of them could not be read")
     left = [
         (stamps[each.source] + retention - time.time(), retention, each)
         for each, retention in timed
@@ -142,7 +145,7 @@ def _verdict(
     why = "".join(f"; {reason}" for reason in sorted(reasons))
     if not left:
         if reasons:
-            return unknown_check(NAME, behind + why)
+            return unknown_check(NAME, behind + why, _UNKNOWN_HINT)
         return passed_check(NAME, f"{behind}; the source deletes no records by age")
     seconds, _, first = min(left, key=lambda each: each[0])
     when = f"the oldest, of {first_names([first.source])}, is due for deletion "
@@ -151,7 +154,7 @@ def _verdict(
     if short:
         return failed_check(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _HINT)
     return (
-        unknown_check(NAME, f"{behind}; {when}{why}")
+        unknown_check(NAME, f"{behind}; {when}{why}", _UNKNOWN_HINT)
         if reasons
         else passed_check(NAME, f"{behind}; {when}")
     )
