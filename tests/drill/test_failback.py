@@ -22,8 +22,9 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drill_runs import MAY, Yes, keep_commits, kill_at
-from tests.support.failback import Identity, Workload
+from tests.support.failback import Workload
 from tests.support.kafka import START_S, eventually
+from tests.support.numbered import Identity
 
 NOTHING_LEFT = "every record of the old source is on the new primary"
 

@@ -22,16 +22,13 @@ from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drill_runs import MAY, QUICK, Yes
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
-    Out,
     create_topic,
     end_offsets,
     eventually,
-    produce,
-    produce_transaction,
     read_all,
     unique_name,
 )
-from tests.support.mirrormaker import MirrorMaker
+from tests.support.mirrormaker import MirrorMaker, values_from, write_with_marker
 
 pytestmark = pytest.mark.slow
 PATIENCE = 200.0
@@ -73,13 +70,7 @@ class MirrorSite:
     def write(self, count: int) -> None:
         """Write records to each partition, half of them in a transaction at the end."""
         for number in (0, 1):
-            before = end_offsets(self.source, self.topic)[number]
-            records = [
-                Out(f"{number}-{before + i}".encode(), key=b"k", partition=number)
-                for i in range(count)
-            ]
-            produce(self.source, self.topic, records[: count // 2])
-            produce_transaction(self.source, self.topic, records[count // 2 :])
+            write_with_marker(self.source, self.topic, number, count)
 
     def is_copied(self) -> bool:
         """Whether every record is on the target, and its position is stored."""
@@ -98,14 +89,11 @@ class MirrorSite:
 
     def unread(self, group: str, number: int) -> list[bytes | None]:
         """Values that a group has not read on the source."""
-        first = self.offsets[group][number]
-        found = read_all(self.source, self.topic)
-        return [got.value for got in found if got.partition == number and got.offset >= first]
+        return values_from(self.source, self.topic, number, self.offsets[group][number])
 
     def next_on_target(self, number: int, offset: int) -> list[bytes | None]:
         """Values on the target from an offset on."""
-        found = read_all(self.target, self.copy)
-        return [got.value for got in found if got.partition == number and got.offset >= offset]
+        return values_from(self.target, self.copy, number, offset)
 
     def assert_moved(self, unread: dict[tuple[str, int], list[bytes | None]]) -> None:
         """Every group reads on the target exactly what it had not read on the source."""

@@ -22,11 +22,15 @@ from tests.support.kafka import (
     end_offsets,
     eventually,
     produce,
-    produce_transaction,
     read_all,
     unique_name,
 )
-from tests.support.mirrormaker import EXACTLY_ONCE, MirrorMaker
+from tests.support.mirrormaker import (
+    EXACTLY_ONCE,
+    MirrorMaker,
+    values_from,
+    write_with_marker,
+)
 
 pytestmark = pytest.mark.slow
 PATIENCE = 200.0
@@ -43,14 +47,14 @@ class Flow:
         self.topic = create_topic(source, partitions=2)
         self.stem = unique_name("app")
         for number in (0, 1):
-            self._fill(number, RECORDS // 2)
+            write_with_marker(source, self.topic, number, RECORDS // 2)
         groups = f"{self.stem}.*"
         self.mirror = MirrorMaker(source, target, directory, self.topic, groups, properties)
         self.mirror.start()
         self.copy = load_settings(self.mirror.file).flow().target_topic(self.topic)
         eventually(self.copied, f"the first half is copied; {self.mirror.log()}", PATIENCE)
         for number in (0, 1):
-            self._fill(number, RECORDS // 2)
+            write_with_marker(source, self.topic, number, RECORDS // 2)
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
         for back in (0, 1, 137, 700, RECORDS):
             name = f"{self.stem}-{back}"
@@ -60,14 +64,6 @@ class Flow:
             }
             commit_offsets(source, name, self.groups[name], metadata="app")
         eventually(self.copied, f"everything is copied; {self.mirror.log()}", PATIENCE)
-
-    def _fill(self, number: int, count: int) -> None:
-        before = end_offsets(self.source, self.topic)[number]
-        records = [
-            Out(f"{number}-{before + i}".encode(), key=b"k", partition=number) for i in range(count)
-        ]
-        produce(self.source, self.topic, records[: count // 2])
-        produce_transaction(self.source, self.topic, records[count // 2 :])
 
     def copied(self) -> bool:
         """Whether the last record of each partition is on the target."""
@@ -79,19 +75,15 @@ class Flow:
 
     def right(self) -> dict[tuple[str, int], list[bytes | None]]:
         """Values that each group has not read yet, by group and partition."""
-        there = read_all(self.source, self.topic)
         return {
-            (name, number): [
-                got.value for got in there if got.partition == number and got.offset >= offset
-            ]
+            (name, number): values_from(self.source, self.topic, number, offset)
             for name, offsets in self.groups.items()
             for (_, number), offset in offsets.items()
         }
 
     def read_from(self, offset: int, number: int) -> list[bytes | None]:
         """Values on the target from an offset on."""
-        found = read_all(self.target, self.copy)
-        return [got.value for got in found if got.partition == number and got.offset >= offset]
+        return values_from(self.target, self.copy, number, offset)
 
 
 def _values(found: list[Got]) -> Mapping[int, list[bytes | None]]:

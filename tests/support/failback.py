@@ -8,34 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from k2ktui.config.reverse import reverse_file
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import list_drills, resume_drill, start_drill
 from k2ktui.engine.drill import Drill, DrillOptions
 from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.kafka.codes import COORDINATOR_RETRIABLE
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.both_ways import ENABLED, identity
 from tests.support.drill_runs import MAY, QUICK, Yes
-from tests.support.kafka import (
-    Out,
-    client,
-    create_topic,
-    end_offsets,
-    eventually,
-    produce,
-    read_all,
-    unique_name,
-)
+from tests.support.kafka import create_topic, read_all, unique_name
+from tests.support.numbered import PARTITIONS, Identity, consume_numbered, write_numbered
 from tests.support.pipeline import RUN_TIMEOUT, Pipeline, Run
-from tests.support.traffic import NUMBER, ORIGIN
-
-Identity = tuple[bytes, bytes]
-PARTITIONS = 2
 
 
 @dataclass
@@ -75,19 +60,7 @@ class Workload:
         origin = "a" if node is self.a else "b"
         first = self._written[origin]
         self._written[origin] += count
-        produce(
-            node,
-            self.topic,
-            [
-                Out(
-                    b"%d" % n,
-                    b"%d" % n,
-                    partition=n % PARTITIONS,
-                    headers=((ORIGIN, origin.encode()), (NUMBER, b"%d" % n)),
-                )
-                for n in range(first, first + count)
-            ],
-        )
+        write_numbered(node, self.topic, origin, range(first, first + count))
 
     def copy_back(self) -> None:
         """Let the reverse pipeline copy what there is."""
@@ -108,36 +81,8 @@ class Workload:
             group: the group.
             most: records of each partition; all that there are without it.
         """
-        made = Consumer(client(node, group_id=group, enable_auto_commit=False))
-        ends = end_offsets(node, self.topic, "read_committed")
-        per: Counter[int] = Counter()
-        try:
-            places = [TopicPartition(self.topic, n) for n in range(PARTITIONS)]
-            known = eventually(lambda: _committed(made, places), f"{group} has a coordinator")
-            at = {tp.partition: max(tp.offset, 0) for tp in known}
-            made.assign([TopicPartition(self.topic, n, offset) for n, offset in at.items()])
-            found = self.read.setdefault(group, [])
-
-            def finished() -> bool:
-                message = made.poll(0.1)
-                if message is not None and message.error() is None:
-                    number = message.partition() or 0
-                    if most is None or per[number] < most:
-                        per[number] += 1
-                        got = dict(message.headers() or [])
-                        found.append((got[ORIGIN], got[NUMBER]))
-                        at[number] = (message.offset() or 0) + 1
-                now = {tp.partition: tp.offset for tp in made.position(made.assignment())}
-                for number, offset in now.items():
-                    if (most is None or per[number] < most) and offset > at[number]:
-                        at[number] = offset
-                return all(per[n] == most or at[n] >= end for n, end in ends.items())
-
-            eventually(finished, f"{group} reads", 60)
-            offsets = [TopicPartition(self.topic, n, offset) for n, offset in at.items()]
-            made.commit(offsets=offsets, asynchronous=False)
-        finally:
-            made.close()
+        found = consume_numbered(node, group, self.topic, most)
+        self.read.setdefault(group, []).extend(found)
 
     def content(self, node: KafkaNode) -> Counter[Identity]:
         """Return how often each record is on a cluster."""
@@ -175,13 +120,3 @@ class Workload:
     def failbacks(self) -> list[Drill]:
         """Return the failbacks as any host reads them."""
         return list_drills(self.reverse_flow)
-
-
-def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-    """Return the committed offsets; nothing while a new cluster has no coordinator yet."""
-    try:
-        return list(consumer.committed(places, timeout=30))
-    except KafkaException as error:
-        if error.args[0].code() not in COORDINATOR_RETRIABLE:
-            raise
-        return []

@@ -17,7 +17,16 @@ from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.ports import HeldPort
-from tests.support.kafka import TIMEOUT, eventually, unique_name
+from tests.support.kafka import (
+    TIMEOUT,
+    Out,
+    end_offsets,
+    eventually,
+    produce,
+    produce_transaction,
+    read_all,
+    unique_name,
+)
 
 _JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 _START_S = 90.0
@@ -300,3 +309,19 @@ class MirrorConnectors:
     def checkpoint_connector(self) -> str:
         """Name of the MirrorCheckpointConnector."""
         return f"{self.source}-Checkpoint"
+
+
+def write_with_marker(node: KafkaNode, topic: str, number: int, count: int) -> None:
+    """Write records to a partition, half of them in a transaction, whose marker is not copied."""
+    before = end_offsets(node, topic)[number]
+    records = [
+        Out(f"{number}-{before + i}".encode(), key=b"k", partition=number) for i in range(count)
+    ]
+    produce(node, topic, records[: count // 2])
+    produce_transaction(node, topic, records[count // 2 :])
+
+
+def values_from(node: KafkaNode, topic: str, number: int, offset: int) -> list[bytes | None]:
+    """Return the values of a partition from an offset on."""
+    found = read_all(node, topic)
+    return [got.value for got in found if got.partition == number and got.offset >= offset]
