@@ -278,7 +278,7 @@ def check_tail(context: CheckContext) -> CheckFinding:
         end = row.source_end + (row.held_back or 0)
         if end > first:
             missing[row.topic, row.partition] = first, end
-    left = find_unlisted(missing, _listed(context))
+    left = find_unlisted(missing, _read_spans(context))
     total = sum(end - first for first, end in missing.values())
     text = (
         f"{counted(total, 'offset')} of {counted(len(missing), 'partition')} not copied, "
@@ -292,7 +292,7 @@ def check_tail(context: CheckContext) -> CheckFinding:
     return could_not_check(f"{text}; unknown: {first_names(unknown)}") if unknown else passes(text)
 
 
-def _listed(context: CheckContext) -> dict[tuple[str, int], tuple[int, int]]:
+def _read_spans(context: CheckContext) -> dict[tuple[str, int], tuple[int, int]]:
     """Return the offsets that the drill has listed, by topic and partition."""
     return {(at.topic, at.partition): span for at, span in (context.facts.tail or {}).items()}
 
@@ -308,7 +308,7 @@ def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckF
         return read_tail(forward, read_bounds(forward), lambda _: None)
 
     left = context.read("the records of the old source that were not copied", read)
-    listed = _listed(context)
+    listed = _read_spans(context)
     spans = {(each.topic, each.partition): (each.first, each.end) for each in left}
     unlisted = find_unlisted(spans, listed)
     text = (
