@@ -90,9 +90,9 @@ def _run(command: DrillCommand, environment: Mapping[str, str]) -> None:
     with contextlib.suppress(K2kError):  # what the drill then is, is looked at afterwards
         flow, files = command.flow, [str(command.file)]
         before = command.found()
-        if before is None or before.is_over:
+        if before is None:
             start_drill(flow, command.kind, command.options, files, MAY, Yes())
-        else:
+        elif not before.is_over:
             resume_drill(flow, before.id, files, MAY, Yes())
 
 
