@@ -60,7 +60,8 @@ def list_(files: tuple[str, ...], as_json: bool) -> int:
 @json_option
 def show(drill_id: str, files: tuple[str, ...], as_json: bool) -> int:
     """Print one drill."""
-    from k2ktui.drill.operations import is_acted_on, read_drill
+    from k2ktui.drill.operations import read_drill
+    from k2ktui.drill.ownership import is_acted_on
 
     drill = read_drill(load_flow(files), drill_id)
     acting = is_acted_on(drill)

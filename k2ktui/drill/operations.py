@@ -39,7 +39,6 @@ from k2ktui.engine.drill_steps import (
     changes_to_restore,
     explain_no_repeat,
     find_change,
-    is_acting,
     put_change,
     repeat_from,
     turn_into_disaster,
@@ -305,11 +304,6 @@ def release_replicator(
         else:
             session.write("starts of the pipeline are allowed again", phase="release")
     return session.drill
-
-
-def is_acted_on(drill: Drill) -> bool:
-    """Return whether a process acts on a drill, by its last record and by what this host knows."""
-    return is_acting(drill, int(time() * 1000)) and not _has_ended(drill.session)
 
 
 def _never(_: Drill) -> bool:

@@ -15,6 +15,7 @@ from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import Drill
+from k2ktui.engine.drill_steps import is_acting
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.host import pid_space
@@ -79,6 +80,11 @@ def has_ended(token: str) -> bool:
     space, _, rest = token.partition(":")
     pid = rest.partition(":")[0]
     return space == pid_space() and pid.isdigit() and not psutil.pid_exists(int(pid))
+
+
+def is_acted_on(drill: Drill) -> bool:
+    """Return whether a process acts on a drill, by its last record and by what this host knows."""
+    return is_acting(drill, int(time() * 1000)) and not has_ended(drill.session)
 
 
 def _is_owned(store: DrillStore, drill: Drill) -> bool:
