@@ -90,13 +90,15 @@ def apply(files: tuple[str, ...], deleted: bool, yes: bool, unlock: bool, as_jso
     found = read_schema_plan(settings, deleted=deleted)
     if not as_json:
         show_schema_plan(config.name, found)
-    if not found.changes:
+    if not found.changes and not found.compatibility:
         click.echo("Nothing to register.", err=True)
         if as_json:
             click.echo(json.dumps({"pipeline": config.name, "schemas": []}))
         return int(ExitCode.FINDINGS if found.conflicts else ExitCode.OK)
-    what = f"register {counted(len(found.changes), 'schema')} on the target"
-    confirm(config.name, what, yes=yes)
+    what = f"register {counted(len(found.changes), 'schema')}"
+    if found.compatibility:
+        what += f" and set {counted(len(found.compatibility), 'compatibility level')}"
+    confirm(config.name, f"{what} on the target", yes=yes)
     rows = apply_schema_plan(settings, found)
     if as_json:
         schemas = [applied_object(row) for row in rows]

@@ -63,7 +63,7 @@ class PlannedSchema:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCompatibility:
-    """A compatibility level to set on a new subject of the target.
+    """A compatibility level to set on a subject of the target that holds only copies.
 
     ``first`` sets it before the subject's versions are registered: only ``NONE``, which allows all
     of them. Other levels are set afterwards, since a history may break today's level.
@@ -177,7 +177,7 @@ def plan_schemas(
         planner.add(version)
     return SchemaPlan(
         tuple(planner.schemas),
-        tuple(_compatibility(source, target, mapped)),
+        tuple(_compatibility(source, target, planner)),
         unmapped,
         tuple(_remarks(source, target, mapped)),
     )
@@ -316,13 +316,18 @@ def _needed(
 
 
 def _compatibility(
-    source: RegistryContent, target: RegistryContent, mapped: Mapping[str, tuple[str, object]]
+    source: RegistryContent, target: RegistryContent, planner: _Planner
 ) -> Iterator[PlannedCompatibility]:
-    """Yield the levels of subjects that the target does not have yet."""
-    for name, (target_name, _) in sorted(mapped.items()):
+    """Yield the levels of subjects that hold nothing on the target but copies, if anything.
+
+    An interrupted ``apply`` may have registered versions without the level.
+    """
+    copies = {(each.target_subject, each.target_version) for each in planner.schemas}
+    for name, (target_name, _) in sorted(planner.mapped.items()):
         level = source.subjects[name].compatibility
-        there = target.subjects.get(target_name)
-        if level and not (there and there.versions) and level != target.compatibility:
+        there = target.subjects.get(target_name) or Subject(target_name)
+        is_copy = all((target_name, each.version) in copies for each in there.versions)
+        if level and level != target.compatibility and is_copy and not there.compatibility:
             yield PlannedCompatibility(target_name, level, first=level == "NONE")
 
 

@@ -261,13 +261,28 @@ def test_a_new_subject_gets_the_compatibility_level_of_the_source() -> None:
         PlannedCompatibility("dr.pay-key", "NONE", first=True),
         PlannedCompatibility("dr.pay-value", "FULL", first=False),
     )
-    there = content(subject("dr.pay-key", pay), subject("dr.pay-value", pay), level="FULL")
+    own = (7, avro("Own"))
+    there = content(
+        subject("dr.pay-key", pay, own), subject("dr.pay-value", pay, own), level="FULL"
+    )
     found = plan(source, there)
     assert not found.compatibility
     assert found.remarks == (
         "the default compatibility level is BACKWARD on the source and FULL on the target",
         "dr.pay-key: compatibility is FULL, and NONE on the source",
     )
+
+
+def test_the_level_of_an_interrupted_apply_is_set_later() -> None:
+    """Not if the subject holds a schema of its own, or has a level."""
+    first, second = (4, avro("Pay", "a")), (5, avro("Pay", "b"))
+    source = content(subject("pay-value", first, second, compatibility="FULL"))
+    half = subject("dr.pay-value", (9, first[1]))
+    expected = (PlannedCompatibility("dr.pay-value", "FULL", first=False),)
+    assert plan(source, content(half)).compatibility == expected
+    assert not plan(source, content(replace(half, compatibility="FULL"))).compatibility
+    other = subject("dr.pay-value", (9, first[1]), (10, avro("Own")))
+    assert not plan(source, content(other)).compatibility
 
 
 def test_what_only_the_registry_can_find_becomes_a_conflict() -> None:

@@ -169,6 +169,7 @@ def test_the_level_of_a_new_subject_is_set(pipeline: Pipeline) -> None:
     assert len(pipeline.rows("apply", "--yes")) == 2
     there = call(pipeline.registries.target, f"/config/dr.{pipeline.topic}-value")
     assert there["compatibilityLevel"] == "FULL"
+    assert k2ktui_json("schemas", "plan", "-f", pipeline.file)["compatibility"] == []
 
 
 def test_rules_of_topics_and_types_choose_what_is_mapped(pipeline: Pipeline) -> None:
