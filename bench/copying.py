@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from bench.child import Child
 from bench.clusters import Clusters
 from bench.model import Contender, CopyResult, DataSet, Job
+from bench.orders import Registries
 from bench.verify import Found, count
 from bench.watch import Sight, Watcher
 
@@ -43,10 +44,12 @@ def copy(
     run: str,
     directory: Path,
     patience: Patience,
+    registries: Registries | None = None,
 ) -> tuple[CopyResult, str]:
     """Run ``contender`` over ``data``; return what was measured, and its configuration."""
     directory.mkdir(parents=True)
-    job = Job(run, clusters.source.bootstrap, clusters.target.bootstrap, data.topic, directory)
+    addresses = (clusters.source.bootstrap, clusters.target.bootstrap)
+    job = Job(run, *addresses, data.topic, directory, registries=registries)
     launch = contender.prepare(job)
     kept = data.kept if data.values == "json" else None
     blank = CopyResult(contender.key, data.name, data.records, data.bytes, kept=kept)
@@ -55,7 +58,7 @@ def copy(
     try:
         with Child(launch, directory) as child:
             try:
-                found = _await_all(child, watcher, data, job.target, launch.target_topic, patience)
+                found = _await_all(child, watcher, data, job, launch.target_topic, patience)
                 result = _measured(blank, child, watcher.changes, found)
                 return _with_end(result, child, launch.ends), launch.config
             except (RunFailed, KafkaException) as failure:
@@ -68,7 +71,7 @@ def _await_all(
     child: Child,
     watcher: Watcher,
     data: DataSet,
-    bootstrap: str,
+    job: Job,
     topic: str,
     patience: Patience,
 ) -> Found:
@@ -82,7 +85,9 @@ def _await_all(
         silent = time.monotonic() - max(last.at, child.started) > patience.quiet
         # Markers of transactions count as offsets too, so only a count of the records is proof.
         if last.total >= data.kept and silent and last != counted:
-            found = count(bootstrap, topic, watcher.changes[0].ends, values=data.values)
+            schema_id = job.registries.target_id(topic) if job.registries else 0
+            marks = watcher.changes[0].ends
+            found = count(job.target, topic, marks, values=data.values, schema_id=schema_id)
             if found.distinct >= data.kept:
                 return found
             counted = last

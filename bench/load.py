@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
-from bench import payments
+from bench import orders, payments
 from bench.clusters import create_topic, end_offsets
 from bench.model import KEY_BYTES, DataSet
 
@@ -39,6 +39,7 @@ class Share:
     first: int
     last: int
     batch_bytes: int
+    schema_id: int = 0
 
 
 @functools.cache
@@ -79,8 +80,17 @@ def payment_of(number: int, size: int) -> bytes:
     return payments.payment(number, payments.amount_of(number), at, size - KEY_BYTES, text)
 
 
-def load(bootstrap: str, data: DataSet, *, batch_bytes: int, processes: int) -> None:
-    """Create the topic of ``data`` and fill it.
+def order_of(number: int, size: int, schema_id: int) -> bytes:
+    """Return the value of record ``number`` in a data set of orders."""
+    start = number * 7919 % _POOL_BYTES
+    text, length = pool()[start : start + size], size - KEY_BYTES - orders.ID_BYTES
+    return orders.prefix(schema_id) + orders.order(_SEQUENCE.pack(number), text, length)
+
+
+def load(
+    bootstrap: str, data: DataSet, *, batch_bytes: int, processes: int, schema_id: int = 0
+) -> None:
+    """Create the topic of ``data`` and fill it; orders have the schema id.
 
     Raises:
         RuntimeError: the topic does not hold exactly the records of ``data`` afterwards.
@@ -88,7 +98,7 @@ def load(bootstrap: str, data: DataSet, *, batch_bytes: int, processes: int) -> 
     create_topic(bootstrap, data.topic, data.partitions)
     bounds = [data.records * number // processes for number in range(processes + 1)]
     shares = [
-        Share(bootstrap, data, first, last, batch_bytes)
+        Share(bootstrap, data, first, last, batch_bytes, schema_id)
         for first, last in itertools.pairwise(bounds)
     ]
     # Spawned, not forked: this process has threads of librdkafka.
@@ -119,6 +129,8 @@ def fill(share: Share) -> None:
     for start in range(share.first, share.last, _CHUNK):
         numbers = range(start, min(start + _CHUNK, share.last))
         value = payment_of if data.values == "json" else value_of
+        if data.values == "schemas":
+            value = functools.partial(order_of, schema_id=share.schema_id)
         _send(producer, data.topic, [(key_of(n), value(n, data.size)) for n in numbers])
     if producer.flush(_FLUSH_SECONDS):
         raise RuntimeError(f"{data.topic}: not everything was acknowledged")

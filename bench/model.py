@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from bench import payments
+from bench.orders import Registries
 
 Codec = Literal["none", "lz4"]
 Suite = Literal["copy", "delay", "memory"]
-Values = Literal["text", "json"]
+Values = Literal["text", "json", "schemas"]
 
 KEY_BYTES = 8
 GB = 1e9
@@ -28,7 +29,8 @@ class DataSet:
         codec: compression of the batches on the source.
         partitions: of the source topic.
         records: how many.
-        values: ``json`` for payments, which are filtered and masked on the way.
+        values: ``json`` for payments, which are filtered and masked on the way; ``schemas`` for
+            orders in Avro, whose schema ids are mapped.
     """
 
     size: int
@@ -41,7 +43,8 @@ class DataSet:
     def name(self) -> str:
         """Short and unique among the data sets of a benchmark."""
         kind = "json-" if self.values == "json" else ""
-        return f"{self.size}-{kind}{self.codec}-{self.partitions}"
+        before = "schemas-" if self.values == "schemas" else ""
+        return f"{before}{self.size}-{kind}{self.codec}-{self.partitions}"
 
     @property
     def kept(self) -> int:
@@ -60,7 +63,8 @@ class DataSet:
 
     def __str__(self) -> str:
         codec = "uncompressed" if self.codec == "none" else self.codec
-        kind = "JSON, filtered and masked, " if self.values == "json" else ""
+        kinds = {"json": "JSON, filtered and masked, ", "schemas": "Avro, schema ids mapped, "}
+        kind = kinds.get(self.values, "")
         return f"{self.size} B, {kind}{codec}, {self.partitions} partitions"
 
 
@@ -75,6 +79,7 @@ class Job:
         topic: the source topic.
         directory: for configuration and logs.
         steady: keep replicating; otherwise the contender may end when it has caught up.
+        registries: whose schema ids are mapped; None for no ids.
     """
 
     run: str
@@ -83,6 +88,7 @@ class Job:
     topic: str
     directory: Path
     steady: bool = False
+    registries: Registries | None = None
 
 
 @dataclass(frozen=True, slots=True)

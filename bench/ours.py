@@ -11,6 +11,9 @@ import yaml
 from bench import payments
 from bench.model import Job, Launch
 
+# Keys of the benchmark are text.
+_SCHEMAS = {"autoRegister": "enabled", "topics": [{"pattern": ".*", "key": "disabled"}]}
+
 
 @dataclass(frozen=True, slots=True)
 class K2ktui:
@@ -42,15 +45,23 @@ class K2ktui:
             "features": {
                 "exactlyOnce": "enabled" if self.exactly_once else "disabled",
                 "autoCreateControlTopics": "enabled",
+                **({"schemaMapping": "enabled"} if job.registries else {}),
             },
+            **({"schemaMapping": _SCHEMAS} if job.registries else {}),
             # Topics of their own, so that no run reads what an earlier one left.
             "coordination": {
                 "commit": {"topic": f"__k2k_{job.run}_consumer-offsets"},
                 "assignment": {"topic": f"__k2k_{job.run}_assignment"},
             },
             "offsetMapping": {"topic": f"__k2k_{job.run}_offset_mappings"},
-            "source": {"kafka": {"common": {"bootstrap.servers": job.source}}},
-            "target": {"kafka": {"common": {"bootstrap.servers": job.target}}},
+            "source": {
+                "kafka": {"common": {"bootstrap.servers": job.source}},
+                **_registry(job.registries.source if job.registries else ""),
+            },
+            "target": {
+                "kafka": {"common": {"bootstrap.servers": job.target}},
+                **_registry(job.registries.target if job.registries else ""),
+            },
             "replication": [
                 {"source": {"name": "source", "topic": [job.topic]}},
                 *([{"transform": [payments.RULE]}] if self.transforms else []),
@@ -64,6 +75,10 @@ class K2ktui:
             ],
             "spark": {"master": "local[*]"},
         }
+
+
+def _registry(url: str) -> dict[str, Any]:
+    return {"registry": {"config": {"schema.registry.url": url}}} if url else {}
 
 
 def variants() -> tuple[K2ktui, ...]:

@@ -28,12 +28,14 @@ class Scope:
     Attributes:
         records: bytes of a record to number of records.
         json_records: the same for payments, which are filtered and masked.
+        schema_records: the same for orders, whose schema ids are mapped.
         warm_up: records that are copied once, unmeasured, before all else.
         batch_bytes: size of the batches on the source before compression.
     """
 
     records: tuple[tuple[int, int], ...] = ((100, 10_000_000), (1000, 2_000_000))
     json_records: tuple[tuple[int, int], ...] = ((200, 4_000_000),)
+    schema_records: tuple[tuple[int, int], ...] = ((100, 10_000_000),)
     codecs: tuple[Codec, ...] = ("none", "lz4")
     partitions: tuple[int, ...] = (4, 64)
     steady: Steady = field(default_factory=Steady)
@@ -44,14 +46,20 @@ class Scope:
 
     @property
     def data_sets(self) -> tuple[DataSet, ...]:
-        """The whole matrix, and the payments."""
+        """The whole matrix, the payments and the orders."""
         plain = tuple(
             DataSet(size, codec, partitions, records)
             for size, records in self.records
             for codec in self.codecs
             for partitions in self.partitions
         )
-        return (*plain, *(self._payments(size, records) for size, records in self.json_records))
+        orders = (
+            DataSet(size, codec, self.partitions[0], records, "schemas")
+            for size, records in self.schema_records
+            for codec in self.codecs
+        )
+        payments = (self._payments(size, records) for size, records in self.json_records)
+        return (*plain, *payments, *orders)
 
     def memory_data(self, contender: Contender) -> tuple[DataSet, DataSet]:
         """A data set and one with a quarter of its records, to see whether memory grows."""
@@ -70,6 +78,7 @@ class Scope:
 QUICK = Scope(
     records=((100, 400_000), (1000, 100_000)),
     json_records=((200, 200_000),),
+    schema_records=((100, 400_000),),
     codecs=("none",),
     partitions=(4,),
     steady=Steady(seconds=8.0, warm_up=5.0),
@@ -101,7 +110,12 @@ class Task:
 
 
 def fits(contender: Contender, data: DataSet) -> bool:
-    """Whether a contender copies a data set: payments if it transforms, others if not."""
+    """Whether a contender copies a data set: payments if it transforms, others if not.
+
+    Only k2ktui maps schema ids.
+    """
+    if data.values == "schemas":
+        return contender.key == MAIN
     return contender.transforms == (data.values == "json")
 
 

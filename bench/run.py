@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,7 @@ from typing import TypeVar
 import psutil
 from confluent_kafka import KafkaException
 
-from bench import report
+from bench import orders, report
 from bench.clusters import Clusters, delete_topics
 from bench.copying import Patience, copy
 from bench.delay import delay
@@ -102,17 +103,28 @@ class Bench:
                 self._copied(contender, self._loaded or data, patience)
 
     def _copy(self, task: Task, patience: Patience) -> None:
-        assert task.data is not None
-        self._load(task.data)
-        result = replace(self._copied(task.contender, task.data, patience), repeat=task.repeat)
+        data = task.data
+        assert data is not None
+        with (
+            orders.running(self._directory) if data.values == "schemas" else nullcontext() as found
+        ):
+            self._load(data, found)
+            result = self._copied(task.contender, data, patience, found)
+        result = replace(result, repeat=task.repeat)
         copies = self._results.copies
         copies[:] = [one for one in copies if _run_of(one) != _run_of(result)] + [result]
 
-    def _copied(self, contender: Contender, data: DataSet, patience: Patience) -> CopyResult:
+    def _copied(
+        self,
+        contender: Contender,
+        data: DataSet,
+        patience: Patience,
+        registries: orders.Registries | None = None,
+    ) -> CopyResult:
         name = self._next_name()
         self._settle()
         result, config = copy(
-            self._clusters, contender, data, name, self._directory / name, patience
+            self._clusters, contender, data, name, self._directory / name, patience, registries
         )
         self._note(contender.key, config)
         self._clean((data.topic,))
@@ -143,7 +155,7 @@ class Bench:
         memory = self._results.memory
         memory[:] = [one for one in memory if one.contender != result.contender] + [result]
 
-    def _load(self, data: DataSet) -> None:
+    def _load(self, data: DataSet, registries: orders.Registries | None = None) -> None:
         if self._loaded == data:
             return
         self._loaded = None
@@ -154,6 +166,7 @@ class Bench:
             data,
             batch_bytes=self._scope.batch_bytes,
             processes=self._scope.loaders,
+            schema_id=registries.register(data.topic) if registries else 0,
         )
         self._loaded = data
 

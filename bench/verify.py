@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from bench import payments
+from bench import orders, payments
 from bench.clusters import end_offsets
 from bench.model import Values
 
@@ -39,6 +39,7 @@ class _Part:
     ends: tuple[tuple[int, int], ...]
     marks: tuple[int, ...]
     values: Values
+    schema_id: int
 
 
 def count(
@@ -47,6 +48,7 @@ def count(
     marks: Sequence[int],
     processes: int = 2,
     values: Values = "text",
+    schema_id: int = 0,
 ) -> Found:
     """Read everything that is visible now, several partitions at a time.
 
@@ -56,10 +58,11 @@ def count(
         marks: an offset for each partition, for ``below``.
         processes: how many readers.
         values: what the records are.
+        schema_id: the id that orders must have; those with another one do not count as distinct.
     """
     ends = list(enumerate(end_offsets(bootstrap, topic, len(marks))))
     parts = [
-        _Part(bootstrap, topic, tuple(ends[number::processes]), tuple(marks), values)
+        _Part(bootstrap, topic, tuple(ends[number::processes]), tuple(marks), values, schema_id)
         for number in range(processes)
     ]
     with multiprocessing.get_context("spawn").Pool(processes) as workers:
@@ -83,7 +86,7 @@ def _read(part: _Part) -> tuple[np.ndarray, int, int]:
             records = _records(messages, left)
             if records:
                 number_of_records += len(records)
-                chunks.append(_sequence_numbers(records, part.values))
+                chunks.append(_sequence_numbers(records, part))
                 offsets = np.fromiter((m.offset() for m in records), np.int64)
                 numbers = np.fromiter((m.partition() for m in records), np.int64)
                 below += int((offsets < marks[numbers]).sum())
@@ -107,8 +110,12 @@ def _records(messages: list[Message], left: dict[int, int]) -> list[Message]:
     return records
 
 
-def _sequence_numbers(records: list[Message], values: Values) -> np.ndarray:
-    if values == "json":
+def _sequence_numbers(records: list[Message], part: _Part) -> np.ndarray:
+    if part.values == "schemas":
+        begin, first = orders.prefix(part.schema_id), orders.ID_BYTES
+        found = [m.value()[first : first + 8] for m in records if m.value()[:first] == begin]
+        return np.frombuffer(b"".join(found), dtype=">u8")
+    if part.values == "json":
         keys = [m.key() for m in records if payments.is_masked(m.value())]
         return np.frombuffer(b"".join(keys), dtype=">u8")
     return np.frombuffer(b"".join(m.value()[:8] for m in records), dtype=">u8")

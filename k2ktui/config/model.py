@@ -45,6 +45,8 @@ from k2ktui.config.topics import (
     TopicSelection,
 )
 from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.schema_ids import SchemaPart
+from k2ktui.engine.schema_rule import SchemaRule
 
 
 class TracingHeaders(Section):
@@ -297,6 +299,14 @@ class PipelineConfig(Section):
             state=self.coordination.state.topic,
             metrics=self.metrics.kafka.topic,
         )
+
+    def schema_rule_for(self, topic: str) -> SchemaRule | None:
+        """Return whose schema ids are replaced in a source topic's records; None for no ids."""
+        if not self.features.schema_mapping:
+            return None
+        wanted = self.schema_topics.parts(topic)
+        parts = tuple(part for part in SchemaPart if part in wanted)
+        return SchemaRule(parts, self.schema_mapping.on_unknown_schema) if parts else None
 
     @property
     def bidirectional_mode(self) -> str:

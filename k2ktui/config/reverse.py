@@ -14,6 +14,7 @@ from k2ktui.config.problems import format_path, is_secret_key, without_userinfo
 from k2ktui.config.show import PROPERTY_TABLES, dump_yaml
 from k2ktui.config.tree import Node
 from k2ktui.engine.java_patterns import compile_pattern
+from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.errors import Refused
 from k2ktui.text import safe_text
 
@@ -63,6 +64,9 @@ def reverse_file(
     found["features"] = {**given.get("features", {}), "bidirectionalReplication": "enabled"}
     found["source"], found["target"] = _clusters(given)
     found["replication"] = _replication(config)
+    if config.schema_mapping.topics and config.topic_mapping.kind != "source":
+        section = {**found["schemaMapping"], "topics": _schema_rules(config, found["replication"])}
+        found["schemaMapping"] = section
     _swap_control_topics(found, config)
     commit = found.get("coordination", {}).get("commit", {})
     if "group" in commit:
@@ -157,6 +161,17 @@ def _replication(config: PipelineConfig) -> list[_Table]:
         {"source": {"topic": topics}},
         {"sink": {"topic": mapping, "partition": sink.partition}},
     ]
+
+
+def _schema_rules(config: PipelineConfig, replication: list[_Table]) -> list[_Table]:
+    """Return a rule for each topic by its name on the other side."""
+    rules = []
+    for renaming in replication[-1]["sink"]["topic"]["staticMapping"]:
+        for pattern, name in renaming.items():
+            parts = config.schema_topics.parts(name)
+            toggles = {str(p): "enabled" if p in parts else "disabled" for p in SchemaPart}
+            rules.append({"pattern": pattern, **toggles})
+    return rules
 
 
 def _invert(config: PipelineConfig) -> tuple[Any, Any]:

@@ -14,10 +14,10 @@ from k2ktui.config.scalars import Toggle
 from k2ktui.config.topics import TopicMapping, TopicSelection
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.schema_ids import SchemaPart
+from k2ktui.engine.schema_rule import OnUnknownSchema
 from k2ktui.engine.schema_subjects import TopicRule
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF", "YANG"]
-OnUnknownSchema = Literal["fail", "passthrough"]
 
 
 def _without_dead_letters(value: Any) -> Any:

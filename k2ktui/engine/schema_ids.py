@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from uuid import UUID
 
 Header = tuple[str, bytes | None]
 
@@ -91,6 +92,13 @@ ID_HEADERS: Mapping[SchemaPart, Mapping[str, tuple[SchemaIdForm, ...]]] = {
     for part in SchemaPart
 }
 _IN_PAYLOAD = (SchemaIdForm.PREFIX, SchemaIdForm.LONG_PREFIX)
+
+
+def describe_schema_id(schema_id: SchemaId) -> str:
+    """Return an id as registries show it."""
+    if schema_id.form is SchemaIdForm.GUID_HEADER:
+        return str(UUID(int=schema_id.value))
+    return str(schema_id.value)
 
 
 def find_schema_ids(

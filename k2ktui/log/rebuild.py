@@ -53,13 +53,18 @@ def build_batches(found: Records, codec: int, limit: int) -> Iterator[BuiltBatch
         first = after
 
 
+def compress(codec: int, data: bytes) -> bytes:
+    """Return ``data`` compressed; ``codec`` is the number in a batch's attributes."""
+    return _ENCODERS[codec](data)
+
+
 def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
     timestamps, tails = found.timestamps[rows], found.tails[rows]
     count = len(tails)
     heads = _heads(timestamps - timestamps[0], sizes[rows])
     body = b"".join([part for pair in zip(heads, tails, strict=True) for part in pair])
     if codec:
-        body = _ENCODERS[codec](body)
+        body = compress(codec, body)
     header = HEADER.pack(
         0,
         HEADER_BYTES - PREFIX_BYTES + len(body),

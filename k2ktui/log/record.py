@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from k2ktui.engine.schema_ids import SchemaPart, find_schema_ids, rewrite_schema_ids
 from k2ktui.log.batch import APPEND_TIME, Batch, CorruptBatch
 from k2ktui.log.records import Records, read_varint
 
@@ -52,6 +53,15 @@ class RecordPart(StrEnum):
     VALUE = "value"
     HEADERS = "headers"
     TIMESTAMP = "timestamp"
+    KEY_SCHEMA_ID = "key schema id"
+    VALUE_SCHEMA_ID = "value schema id"
+
+
+_SCHEMA_IDS = {
+    RecordPart.KEY_SCHEMA_ID: SchemaPart.KEY,
+    RecordPart.VALUE_SCHEMA_ID: SchemaPart.VALUE,
+}
+_ANY_ID = 1
 
 
 def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection[str] = ()) -> str:
@@ -69,6 +79,7 @@ def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection
         Empty if they are equal, otherwise e.g. ``value differs`` or ``header 2 differs``; headers
         are counted from 1.
     """
+    source, target = (_without_schema_ids(each, ignore) for each in (source, target))
     if RecordPart.KEY not in ignore and source.key != target.key:
         return "key differs"
     if RecordPart.VALUE not in ignore and source.value != target.value:
@@ -78,6 +89,25 @@ def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection
     if RecordPart.TIMESTAMP not in ignore and source.timestamp_ms != target.timestamp_ms:
         return f"timestamp differs ({source.timestamp_ms} on the source, {target.timestamp_ms})"
     return ""
+
+
+def _without_schema_ids(record: KafkaRecord, ignore: Collection[str]) -> KafkaRecord:
+    """Return the record with the same number in place of each schema id that is ignored."""
+    for ignored, part in _SCHEMA_IDS.items():
+        if ignored not in ignore:
+            continue
+        is_key = part is SchemaPart.KEY
+        payload = record.key if is_key else record.value
+        found = find_schema_ids(part, payload, record.headers)
+        if not found:
+            continue
+        ids = dict.fromkeys(found, _ANY_ID)
+        payload, headers = rewrite_schema_ids(part, payload, record.headers, ids)
+        if is_key:
+            record = replace(record, headers=headers, key=payload)
+        else:
+            record = replace(record, headers=headers, value=payload)
+    return record
 
 
 def _headers_differ(source: tuple[Header, ...], target: tuple[Header, ...]) -> str:
@@ -96,6 +126,7 @@ def content_digest(record: KafkaRecord, ignore: Collection[str] = ()) -> str:
     parts are left out.
     """
     hashed = hashlib.sha256()
+    record = _without_schema_ids(record, ignore)
     if RecordPart.KEY not in ignore:
         hashed.update(_frame(record.key))
     if RecordPart.VALUE not in ignore:

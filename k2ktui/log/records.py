@@ -109,6 +109,24 @@ def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
     raise CorruptBatch("a varint of more than 10 bytes")
 
 
+def skip_varints(data: U8, at: I64) -> I64:
+    """Return the index after the varint at each index.
+
+    Raises:
+        IndexError: a varint extends beyond the end of ``data``.
+        CorruptBatch: a varint has more than 10 bytes.
+    """
+    at = at.copy()
+    rows = np.arange(len(at))
+    for _ in range(_VARINT_BYTES):
+        byte = data[at[rows]]
+        at[rows] += 1
+        rows = rows[byte >= 0x80]
+        if not len(rows):
+            return at
+    raise CorruptBatch("a varint of more than 10 bytes")
+
+
 def decompress_payload(batch: Batch) -> bytes:
     """Return the encoded records of a v2 batch, decompressed.
 
@@ -174,6 +192,49 @@ def _columns(batch: Batch, position: int) -> Decoded:
     tails = [body[s:e] for s, e in zip(tails_at[keep].tolist(), ends[keep], strict=True)]
     kept = Records(offsets[keep], timestamps[keep], tails)
     return Decoded(kept, data, keys_at[keep], key_lengths[keep], len(body))
+
+
+def find_tails(body: bytes, batch: Batch) -> tuple[I64, I64]:
+    """Return where the tail of each record of a v2 batch begins in ``body``, and where it ends.
+
+    Raises:
+        CorruptBatch: the bytes do not follow the format.
+    """
+    try:
+        ends = np.array(_ends(body, batch.count), dtype=np.int64)
+        data = np.frombuffer(body, dtype=np.uint8)
+        lengths, starts = read_varints(data, np.concatenate(([0], ends[:-1])))
+        if (starts + lengths != ends).any() or (lengths < 0).any() or ends[-1:] != len(body):
+            raise CorruptBatch("the lengths of its records do not add up")
+        at = starts + 1  # one byte of attributes, unused
+        tails = skip_varints(data, skip_varints(data, at))
+        if (tails >= ends).any():
+            raise CorruptBatch("a record is shorter than what is in it")
+    except (IndexError, OverflowError) as error:
+        raise CorruptBatch(f"the batch at offset {batch.base_offset} is truncated") from error
+    except CorruptBatch as error:
+        raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
+    return tails, ends
+
+
+def _ends(body: bytes, count: int) -> list[int]:
+    """Return where each record ends, as their lengths say; the caller checks the lengths."""
+    ends: list[int] = []
+    at = 0
+    append = ends.append
+    for _ in range(count):
+        length = body[at]
+        if length < 0x80:
+            at += 1 + (length >> 1)
+        else:
+            following = body[at + 1]
+            if following < 0x80:
+                at += 2 + ((length & 0x7F | following << 7) >> 1)
+            else:
+                length, at = read_varint(body, at)
+                at += max(0, length)
+        append(at)
+    return ends
 
 
 def _check_deltas(deltas: I64, last: int) -> None:

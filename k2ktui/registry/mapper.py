@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.schema_mapping import OnUnknownSchema, SchemaTopics
+from k2ktui.config.schema_mapping import SchemaTopics
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_rule import OnUnknownSchema
 from k2ktui.engine.schema_subjects import SubjectNaming, TopicRule, map_subject
 from k2ktui.engine.schemas import SchemaVersion, record_names
 from k2ktui.errors import Refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
+from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.replication.client_settings import fetch_settings, produce_settings
 from k2ktui.replication.directions import opposite_pipeline, origin_header
 from k2ktui.replication.fencing import TransactionFencer
@@ -36,6 +37,7 @@ class LapPlanner:
         self._config = config
         self._fencer = fencer
         self._mapping_partitions = mapping_partitions
+        self._registries = read_mapper_settings(config) if config.features.schema_mapping else None
 
     @property
     def longest_s(self) -> float:
@@ -75,6 +77,7 @@ class LapPlanner:
             produce=produce_settings(config),
             opposite=opposite_pipeline(config, self._fencer.pair),
             origin=origin_header(config, self._fencer.pair),
+            registries=self._registries if any(a.route.schemas for a in assignments) else None,
         )
 
     def needs(self, slot: SlotState, source: SourcePartition, route: Route) -> set[tuple[str, int]]:

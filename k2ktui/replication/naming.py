@@ -6,24 +6,19 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS, LEGAL_TOPIC
 from k2ktui.engine.dead_letters import dead_letter_topic
 from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.text import safe_text
 
 
 def check_supported(config: PipelineConfig) -> None:
-    """Refuse a pipeline that enables an unsupported feature.
+    """Refuse a pipeline whose features cannot be used as they are configured.
 
     Raises:
-        ConfigError: a feature is not supported; the message names the switch and what would break
-            silently if it were ignored.
+        ConfigError: a feature cannot be used as it is configured; the message names the key and
+            what would break silently if it were ignored.
     """
     if config.features.schema_mapping:
-        raise ConfigError(
-            "features.schemaMapping is enabled, and k2ktui does not rewrite schema ids: consumers "
-            "on the target would read records with the ids of the source's registry",
-            unchanged="Nothing was copied.",
-            hint="Set features.schemaMapping: disabled where both sides share one registry "
-            "(or the ids are the same); otherwise copy these topics with another tool.",
-        )
+        read_mapper_settings(config)
     if config.features.bidirectional_replication:
         _check_bidirectional(config)
 
@@ -50,6 +45,14 @@ def target_name(config: PipelineConfig, topic: str) -> str:
     forbidden = _forbidden(config, topic)
     if forbidden:
         raise _refuse(topic, f"it is {forbidden}", "Remove it from replication.source.topic.")
+    if config.schema_rule_for(topic) and config.replication.transform_for(topic):
+        raise _refuse(
+            topic,
+            "schemaMapping and replication.transform both apply to it, and a transform cannot "
+            "replace schema ids",
+            "Disable key and value for this topic in schemaMapping.topics, or leave it out of the "
+            "topics of replication.transform.",
+        )
     name = config.topic_mapping.target_for(topic)
     if name is None:
         raise _refuse(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from k2ktui.replication.events import Event, FirstRecord, Note, Progress, SlotLap
-from k2ktui.replication.slot_task import SkippedRecords, SlotResult, SlotStats
+from k2ktui.replication.slot_task import SkippedRecords, SlotResult, SlotStats, UnknownSchemas
 from k2ktui.text import counted, duration
 
 _FIRST_PAUSE_S = 10.0
@@ -140,7 +140,9 @@ class ThrottledNotifier:
 
 
 class SkippedReporter:
-    """Reports records that transforms skip: the first one of a topic, then whenever twice as many.
+    """Reports records that are not copied as usual: the first of a topic, then at each doubling.
+
+    These are records that a transform skips and records with unknown schema ids.
 
     Args:
         report: called with every note.
@@ -148,23 +150,31 @@ class SkippedReporter:
 
     def __init__(self, report: Callable[[Event], None]) -> None:
         self._report = report
-        self._totals: dict[str, tuple[int, int]] = {}
+        self._totals: dict[tuple[type, str], tuple[int, int]] = {}
 
-    def add(self, skipped: Iterable[SkippedRecords]) -> None:
-        """Count skipped records, and report them if it is time."""
+    def add(self, skipped: Iterable[SkippedRecords | UnknownSchemas]) -> None:
+        """Count such records, and report them if it is time."""
         for each in skipped:
-            topic = each.source.topic
-            total, limit = self._totals.get(topic, (0, 1))
+            key = type(each), each.source.topic
+            total, limit = self._totals.get(key, (0, 1))
             total += each.count
             if total >= limit:
-                self._report(
-                    Note(
-                        f"transform of {topic}: {counted(total, 'record')} {_outcome(each)}, the "
-                        f"last at {each.source} offset {each.last}: {each.step} failed"
-                    )
-                )
+                self._report(Note(_describe(each, total)))
                 limit = 2 * total
-            self._totals[topic] = total, limit
+            self._totals[key] = total, limit
+
+
+def _describe(last: SkippedRecords | UnknownSchemas, total: int) -> str:
+    topic, at = last.source.topic, f"the last at {last.source} offset {last.last}"
+    if isinstance(last, UnknownSchemas):
+        return (
+            f"schema mapping of {topic}: {counted(total, 'record')} copied with an unknown schema "
+            f"id (onUnknownSchema: passthrough), {at}: the {last.part} has the id {last.schema_id}"
+        )
+    return (
+        f"transform of {topic}: {counted(total, 'record')} {_outcome(last)}, {at}: "
+        f"{last.step} failed"
+    )
 
 
 def _outcome(each: SkippedRecords) -> str:

@@ -9,6 +9,7 @@ Batches are copied whole (verbatim) unless the records or their partition must c
 | ``features.headerReplication: disabled`` | record: headers are dropped |
 | ``features.tracingHeaders`` | record: headers are added |
 | ``replication.transform`` | record: Spark SQL changes the records, by topic |
+| ``features.schemaMapping`` | record: schema ids are replaced in place, by topic |
 | ``replication.headers`` | record: headers are dropped, renamed or added, by topic |
 | ``bidirectional.mode: pipeline`` or ``cluster`` | record: a header marks the origin |
 | ``features.keepRecordCreationTimestamp: disabled`` | record: new timestamps; verbatim where the \
@@ -55,6 +56,9 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
     by_key = config.replication.sink.partition == "producer"
     choice = choose_path(config, target.timestamp_type, topic=topic.name)
     verbatim = choice.path is CopyPath.VERBATIM
+    schemas = config.schema_rule_for(topic.name)
+    codec = None if verbatim else compression_codec(config)
+    reasons = _record_reasons(config, target.timestamp_type, topic.name)
     return [
         Route(
             path=choice.path,
@@ -62,9 +66,11 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
             partition=None if by_key else number,
             partitions=target.partitions,
             headers=HeaderRules() if verbatim else header_rules(config, topic.name),
-            codec=None if verbatim else compression_codec(config),
+            codec=codec,
             transform=config.replication.transform_for(topic.name),
             dead_letters=_dead_letters(target, number),
+            schemas=schemas,
+            keeps_batches=schemas is not None and len(reasons) == 1 and codec is None,
             now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
         )
         for number in range(topic.partitions)
@@ -140,6 +146,9 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
     transform = config.replication.transform_for(topic) if topic is not None else None
     if transform is not None:
         why.append(f"replication.transform {transform.words}{_on_error_words(config, topic)}")
+    schemas = config.schema_rule_for(topic) if topic is not None else None
+    if schemas is not None:
+        why.append(f"schemaMapping replaces schema ids in {' and '.join(schemas.parts)}")
     own = header_rules(config, topic)
     if own != rules:
         why.append(f"replication.headers {_header_words(own, len(rules.added))}")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from k2ktui.engine.header_names import EVERY_HEADER, HeaderNames
+from k2ktui.engine.schema_ids import SchemaPart
+from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
 from k2ktui.engine.transforms import Transform
 from k2ktui.kafka.producer_id import Producer
+
+if TYPE_CHECKING:  # importing it takes time that workers without schema mapping would waste
+    from k2ktui.registry.mapper import SchemaMapperSettings
 
 
 class CopyPath(StrEnum):
@@ -67,6 +73,8 @@ class Route:
         codec: compression of the record path's batches; None keeps the source's.
         transform: what Spark SQL does to the records; None for nothing.
         dead_letters: where records that fail the transform go; None for nowhere.
+        schemas: whose schema ids are replaced; None for no ids.
+        keeps_batches: ids are all that the record path changes, and fit in place.
     """
 
     path: CopyPath
@@ -78,6 +86,8 @@ class Route:
     now_timestamps: bool = False
     codec: int | None = None
     transform: Transform | None = None
+    schemas: SchemaRule | None = None
+    keeps_batches: bool = False
     dead_letters: DeadLetterTarget | None = None
 
     @property
@@ -214,7 +224,7 @@ class SlotTask:
     """One lap's task: the producer id and epoch to write with, and the partitions to copy.
 
     Batches that the ``opposite`` pipeline wrote are left out, or records by their ``origin``
-    header; both are None in one direction.
+    header; both are None in one direction. ``registries`` is None if no schema ids are replaced.
     """
 
     slot: int
@@ -228,6 +238,7 @@ class SlotTask:
     produce: ProduceSettings = ProduceSettings()
     opposite: OppositePipeline | None = None
     origin: OriginHeader | None = None
+    registries: SchemaMapperSettings | None = field(default=None, repr=False)
 
     @property
     def transform(self) -> Transform | None:
@@ -250,6 +261,7 @@ class FaultKind(StrEnum):
     CORRUPT = "corrupt"
     HELD_BACK = "held-back"
     TRANSFORM = "transform"
+    SCHEMA = "schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +344,25 @@ class SkippedRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownSchemas:
+    """Records of a partition that were copied with a schema id unknown to the target's registry.
+
+    Attributes:
+        source: the partition.
+        count: their number.
+        last: source offset of the last one.
+        part: the part of the last one that has the id.
+        schema_id: the id.
+    """
+
+    source: SourcePartition
+    count: int
+    last: int
+    part: SchemaPart
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class SlotResult:
     """A slot's report at the end of a lap.
 
@@ -350,4 +381,4 @@ class SlotResult:
     ended_at: float = 0.0
     first_commit_at: float = 0.0
     log_bounds: dict[SourcePartition, SourceLogBounds] = field(default_factory=dict)
-    skipped: tuple[SkippedRecords, ...] = ()
+    skipped: tuple[SkippedRecords | UnknownSchemas, ...] = ()

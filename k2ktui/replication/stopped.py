@@ -11,7 +11,13 @@ from k2ktui.replication.slot_task import Fault, FaultKind
 
 _RETRY_S = 30.0
 _CURABLE = frozenset(
-    {FaultKind.UNAUTHORIZED, FaultKind.REFUSED, FaultKind.GONE, FaultKind.UNAVAILABLE}
+    {
+        FaultKind.UNAUTHORIZED,
+        FaultKind.REFUSED,
+        FaultKind.GONE,
+        FaultKind.UNAVAILABLE,
+        FaultKind.SCHEMA,
+    }
 )
 
 

@@ -11,8 +11,14 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.ranges import NOT_FOUND
 from k2ktui.engine.replica import Replica
+from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.log.record import RecordPart
 from k2ktui.sync.verification import GroupPosition
+
+_SCHEMA_IDS = {
+    SchemaPart.KEY: RecordPart.KEY_SCHEMA_ID,
+    SchemaPart.VALUE: RecordPart.VALUE_SCHEMA_ID,
+}
 
 
 def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
@@ -20,11 +26,13 @@ def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
     from k2ktui.replication.routing import header_rules
     from k2ktui.replication.slot_task import HeaderRules
 
-    found = set()
+    found: set[RecordPart] = set()
     transform = config.replication.transform_for(topic)
     for part in (RecordPart.KEY, RecordPart.VALUE, RecordPart.HEADERS):
         if transform is not None and transform.changes(part.value):
             found.add(part)
+    schemas = config.schema_rule_for(topic)
+    found |= {_SCHEMA_IDS[part] for part in (schemas.parts if schemas is not None else ())}
     marked = config.bidirectional_mode in ("pipeline", "cluster")
     if marked or header_rules(config, topic) != HeaderRules():
         found.add(RecordPart.HEADERS)
@@ -35,7 +43,9 @@ def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
 
 def leaves_records_out(config: PipelineConfig, topic: str) -> bool:
     """Return whether some records of a source topic may have no copy."""
-    transform = config.replication.transform_for(topic)
+    transform, schemas = config.replication.transform_for(topic), config.schema_rule_for(topic)
+    if schemas is not None and schemas.on_unknown == "deadLetter":
+        return True
     return transform is not None and transform.leaves_records_out
 
 

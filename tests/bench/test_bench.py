@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -11,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import clusters, meter, payments, targets, verify, watch
-from bench.load import load, payment_of, value_of
+from bench import clusters, meter, orders, payments, targets, verify, watch
+from bench.load import load, order_of, payment_of, value_of
 from bench.model import KEY_BYTES, CopyResult, DataSet, DelayResult, MemoryResult, Results
-from bench.plan import QUICK, tasks
+from bench.plan import QUICK, Scope, tasks
 from bench.report import markdown
 from k2ktui.config.load import load as load_pipeline
 from k2ktui.runtime.child_process import spawn
@@ -42,7 +43,7 @@ def run(contender: str, **changes: object) -> CopyResult:
 
 
 def test_only_chooses_by_pattern_and_by_part() -> None:
-    assert len(tasks(QUICK, [])) == 7 * 2 + 3 + 10 + 2
+    assert len(tasks(QUICK, [])) == 7 * 2 + 3 + 10 + 2 + 1
     memory = [task.name for task in tasks(QUICK, ["memory"])]
     assert memory == ["memory/k2ktui", "memory/k2ktui-transform"]
     payments = {task.contender.key for task in tasks(QUICK, ["copy/*/200-json-*"])}
@@ -229,3 +230,34 @@ def test_lists_the_runs() -> None:
         cwd=Path(__file__).parents[2],
     )
     assert "copy/mm2-eos-tuned/1000-lz4-64" in done.stdout.splitlines()
+
+
+def test_orders_are_avro_with_the_id_of_their_schema() -> None:
+    fastavro = pytest.importorskip("fastavro")
+    schema = fastavro.parse_schema(json.loads(orders.SCHEMA))
+    for size in (60, 100, 1000):
+        value = order_of(77, size, 8)
+        assert len(value) + KEY_BYTES == size
+        assert value.startswith(orders.prefix(8))
+        data = io.BytesIO(value[orders.ID_BYTES :])
+        assert fastavro.schemaless_reader(data, schema, None)["number"] == (77).to_bytes(8, "big")
+        assert not data.read()
+
+
+def test_only_k2ktui_maps_schema_ids() -> None:
+    found = [task.name for task in tasks(Scope(), ["*schemas*"])]
+    assert found == ["copy/k2ktui/schemas-100-none-4", "copy/k2ktui/schemas-100-lz4-4"]
+
+
+@pytest.mark.slow
+def test_orders_with_another_id_do_not_count(target: KafkaNode) -> None:
+    data = DataSet(100, "none", 2, 1000, "schemas")
+    load(target.bootstrap, data, batch_bytes=16 << 10, processes=2, schema_id=8)
+    ends = clusters.end_offsets(target.bootstrap, data.topic, 2)
+    distinct = [
+        verify.count(
+            target.bootstrap, data.topic, ends, values="schemas", schema_id=number
+        ).distinct
+        for number in (8, 9)
+    ]
+    assert distinct == [1000, 0]

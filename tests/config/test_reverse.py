@@ -146,3 +146,25 @@ def test_the_command_prints_a_valid_file_and_what_to_look_at(files: Files) -> No
     (reversed_path,) = files.write({"o.yaml": done.stdout})
     valid = k2ktui("validate", "-f", reversed_path)
     assert (valid.returncode, valid.stdout) == (0, "OK: pipeline full-reverse\n"), valid.stderr
+
+
+def test_registries_and_rules_of_schema_ids_go_with_their_topics(files: Files) -> None:
+    _, path = reverse(
+        files,
+        topics("[a, b, c]", "{suffix: .x}"),
+        """\
+features: {schemaMapping: enabled}
+schemaMapping: {topics: [{pattern: a, key: disabled}, {pattern: b, key: disabled, value: disabled}]}
+source: {registry: {config: {schema.registry.url: "http://east"}}}
+target: {registry: {config: {schema.registry.url: "http://west"}}}
+""",
+    )
+    config = load([path]).config
+    assert config.source.registry.config == {"schema.registry.url": "http://west"}
+    assert config.target.registry.config == {"schema.registry.url": "http://east"}
+    rules = {name: config.schema_rule_for(name) for name in ("a.x", "b.x", "c.x")}
+    assert {name: rule and rule.parts for name, rule in rules.items()} == {
+        "a.x": ("value",),
+        "b.x": None,
+        "c.x": ("key", "value"),
+    }

@@ -36,22 +36,27 @@ def test_workers_killed_at_every_step(
 @pytest.mark.parametrize("step", DRIVER_STEPS)
 def test_driver_killed_at_every_step(pipeline: Pipeline, topics: dict[str, int], step: str) -> None:
     with Traffic(pipeline.source, topics, DRIVER_STEPS.index(step)):
-        run = pipeline.start()
-        run.expect("firstrecord")
-        if step == "recovering":
-            pipeline.arm(step)
-            pipeline.arm("before-commit")
-        elif step == "token":
-            pipeline.arm(step)
-        else:
-            run.signal(signal.SIGKILL)
-            run.await_gone()
-            pipeline.arm(step)
-            run = pipeline.start()
-        assert run.wait() == -signal.SIGKILL
-        run.await_gone()
+        kill_driver_at(pipeline, step)
     pipeline.catch_up()
     pipeline.prove()
+
+
+def kill_driver_at(pipeline: Pipeline, step: str) -> None:
+    """Start a pipeline, and let its driver be killed at a step."""
+    run = pipeline.start()
+    run.expect("firstrecord")
+    if step == "recovering":
+        pipeline.arm(step)
+        pipeline.arm("before-commit")
+    elif step == "token":
+        pipeline.arm(step)
+    else:
+        run.signal(signal.SIGKILL)
+        run.await_gone()
+        pipeline.arm(step)
+        run = pipeline.start()
+    assert run.wait() == -signal.SIGKILL
+    run.await_gone()
 
 
 def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str, int]) -> None:

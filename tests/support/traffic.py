@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -65,6 +65,7 @@ class Traffic:
         pause: seconds between bursts, on average.
         transactions: whether some of it is transactional, with every third one aborted.
         origin: name of the cluster, added with a number as headers that make each record unique.
+        prefixes: every value that is neither null nor empty begins with one of these.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class Traffic:
         pause: float = 0.05,
         transactions: bool = True,
         origin: str = "",
+        prefixes: Sequence[bytes] = (),
     ) -> None:
         self._origin = origin.encode()
+        self._prefixes = prefixes
         self._numbers = itertools.count()
         self._dice = random.Random(seed)
         self._topics = topics
@@ -130,6 +133,8 @@ class Traffic:
         topic = self._dice.choice(list(self._topics))
         count = self._dice.choice((1, 3, 30, 200))
         records = mixture(self._dice.randrange(1 << 30), count, self._topics[topic])
+        if self._prefixes:
+            records = [self._begin(record) for record in records]
         if self._origin:
             records = [self._mark(record) for record in records]
         if not self._transactions or self._dice.random() < 0.5:
@@ -144,6 +149,10 @@ class Traffic:
             # reached a broker that was killed is one. What is open is aborted.
             self._transactional = self._start_transactional()
             self._transactional.init_transactions(TIMEOUT)
+
+    def _begin(self, record: Out) -> Out:
+        prefix = self._dice.choice(self._prefixes)
+        return replace(record, value=prefix + record.value) if record.value else record
 
     def _mark(self, record: Out) -> Out:
         number = b"%d" % next(self._numbers)

@@ -18,9 +18,11 @@ from k2ktui.log.records import (
     concatenate,
     decode_with_keys,
 )
+from k2ktui.log.schema_id_batches import UnresolvedSchemas
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
 from k2ktui.replication.copying.record_headers import change_headers, native_rows
+from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
 from k2ktui.replication.slot_task import CopyPath, OriginHeader, Route
 
 # Merge waiting batches up to this size: a request carries one batch per target partition.
@@ -32,11 +34,15 @@ _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
 
 
 def route_next(
-    reader: PartitionReader, pipeline: str, origin: OriginHeader | None = None
+    reader: PartitionReader,
+    pipeline: str,
+    origin: OriginHeader | None = None,
+    schemas: SchemaIdStage | None = None,
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Take a partition's next batch (or several small ones) and route its records.
 
     On the record path, records that ``origin`` marks as the opposite pipeline's are left out.
+    ``schemas`` replaces schema ids if the route has a rule for them.
 
     Yields:
         Target partition, batch, and whether the batch was rebuilt. All of them must be written in
@@ -44,34 +50,69 @@ def route_next(
 
     Raises:
         CorruptBatch: the first batch must be decoded but cannot be; nothing was taken.
+        UnresolvedSchemas: schema ids of the first batch must be looked up; nothing was taken.
     """
     rules = reader.assignment.route
-    if rules.path is CopyPath.RECORD:
-        yield from _by_record(reader, rules, pipeline, origin)
+    if rules.path is CopyPath.RECORD and not rules.keeps_batches:
+        yield from _by_record(reader, rules, pipeline, origin, schemas)
         return
     assert rules.partition is not None
     target = (rules.topic, rules.partition)
-    for outgoing, rebuilt in _whole(reader, rules):
+    for outgoing, rebuilt in _whole(reader, rules, schemas):
         yield target, outgoing, rebuilt
 
 
-def _whole(reader: PartitionReader, rules: Route) -> Iterator[tuple[OutgoingBatch, bool]]:
+def _whole(
+    reader: PartitionReader, rules: Route, schemas: SchemaIdStage | None
+) -> Iterator[tuple[OutgoingBatch, bool]]:
     batch, limit = reader.ready[0], rules.batch_limit
     if find_defect(batch, reader.handed) is None and not (limit and len(batch.view) > limit):
         found = _mergeable(reader)
         if len(found) < 2:
-            reader.take()
-            yield OutgoingBatch(batch.view, batch.count, batch.base_offset, reader=reader), False
-            return
+            view = _take_whole(reader, rules, schemas)
+            if view is not None:
+                outgoing = OutgoingBatch(view, batch.count, batch.base_offset, reader=reader)
+                yield outgoing, view is not batch.view
+                return
+            found = [decode_with_keys(batch, reader.handed)]
     else:
         found = [decode_with_keys(batch, reader.handed)]
-    for _ in found:
-        reader.take()
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
-    for built in build_batches(
-        concatenate([part.records for part in found]), codec, limit or _REBUILT_BYTES
-    ):
+    taken = _take_decoded(reader, found, rules, schemas)
+    for built in build_batches(concatenate(taken), codec, limit or _REBUILT_BYTES):
         yield _outgoing(built, reader), True
+
+
+def _take_whole(
+    reader: PartitionReader, rules: Route, schemas: SchemaIdStage | None
+) -> memoryview | None:
+    """Take the next batch as a whole; None if that is not possible, and nothing was taken."""
+    if rules.schemas is not None and schemas is not None:
+        return schemas.take_whole(reader, rules.schemas, rules.batch_limit)
+    return reader.take().view
+
+
+def _take_decoded(
+    reader: PartitionReader, found: list[Decoded], rules: Route, schemas: SchemaIdStage | None
+) -> list[Records]:
+    """Take the next batches, which were decoded; return their records."""
+    taken = []
+    for part in found:
+        if rules.schemas is None or schemas is None:
+            reader.take()
+            taken.append(part.records)
+            continue
+        try:
+            mapped = schemas.map_records(reader, part.records, rules.schemas)
+        except (CorruptBatch, UnresolvedSchemas):
+            if not taken:
+                raise
+            break
+        schemas.take(reader, mapped)
+        taken.append(mapped.records)
+        if mapped.fault is not None:
+            break
+    return taken
 
 
 def _mergeable(reader: PartitionReader) -> list[Decoded]:
@@ -94,7 +135,11 @@ def _mergeable(reader: PartitionReader) -> list[Decoded]:
 
 
 def _by_record(
-    reader: PartitionReader, rules: Route, pipeline: str, origin: OriginHeader | None
+    reader: PartitionReader,
+    rules: Route,
+    pipeline: str,
+    origin: OriginHeader | None,
+    schemas: SchemaIdStage | None,
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
     """Decode several batches at once: one alone, spread over partitions, makes small batches."""
     codec = rules.codec
@@ -107,24 +152,45 @@ def _by_record(
         batch = reader.ready[0]
         try:
             decoded = decode_with_keys(batch, reader.handed)
-            records, rows = decoded.records, None
-            if origin is not None:
-                rows = native_rows(records, origin)
-                records = records.take(rows)
-            taken.append(change_headers(records, rules.headers, reader.source, pipeline, origin))
-        except CorruptBatch:
+            found, left_out = _routable(reader, decoded, rules, origin, schemas)
+            taken.append(
+                change_headers(found.records, rules.headers, reader.source, pipeline, origin)
+            )
+        except (CorruptBatch, UnresolvedSchemas):
             if not taken:
                 raise
             break
-        reader.take()
-        partitions = choose_partitions(
-            decoded.data, decoded.key_starts, decoded.key_lengths, rules, reader.source
+        if schemas is None:
+            reader.take()
+        else:
+            schemas.take(reader, found)
+        chosen.append(
+            choose_partitions(found.data, found.key_starts, found.key_lengths, rules, reader.source)
         )
-        chosen.append(partitions if rows is None else partitions[rows])
-        if rows is not None and len(rows) < len(decoded.records):
-            reader.leave_out(np.delete(decoded.records.offsets, rows))
+        left_out = left_out[left_out < reader.handed]
+        if len(left_out):
+            reader.leave_out(left_out)
         size += max(len(batch.view), decoded.size)
     yield from spread(reader, concatenate(taken), np.concatenate(chosen), codec)
+
+
+def _routable(
+    reader: PartitionReader,
+    decoded: Decoded,
+    rules: Route,
+    origin: OriginHeader | None,
+    schemas: SchemaIdStage | None,
+) -> tuple[RoutableRecords, I64]:
+    """Return the records to route, and the offsets of those that the opposite pipeline wrote."""
+    records, starts, lengths = decoded.records, decoded.key_starts, decoded.key_lengths
+    left_out = np.empty(0, dtype=np.int64)
+    if origin is not None:
+        rows = native_rows(records, origin)
+        left_out = np.delete(records.offsets, rows)
+        records, starts, lengths = records.take(rows), starts[rows], lengths[rows]
+    if rules.schemas is not None and schemas is not None:
+        return schemas.map_records(reader, records, rules.schemas), left_out
+    return RoutableRecords(records, decoded.data, starts, lengths), left_out
 
 
 def spread(

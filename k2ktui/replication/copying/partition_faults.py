@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.engine.state import SourcePartition
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.codes import Code, code_name
-from k2ktui.replication.copying.outgoing_batch import TargetPartition
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
-from k2ktui.replication.copying.writer import BatchRefused
+from k2ktui.replication.copying.writer import BatchRefused, PartitionsUnavailable
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.text import counted
 
@@ -32,6 +35,49 @@ def transform_fault(source: SourcePartition, step: str, offset: int) -> Fault:
         f"({step}); no record from offset {offset} on is copied",
         "See the record with k2ktui transform preview. Correct the rule, set onError: skip or "
         "deadLetter, or skip the record with k2ktui offsets set; then start again.",
+        offset,
+    )
+
+
+def unknown_schema_fault(
+    source: SourcePartition, part: SchemaPart, schema_id: SchemaId, offset: int
+) -> Fault:
+    """A record has an unknown schema id, and ``onUnknownSchema`` is ``fail``."""
+    return Fault(
+        source,
+        FaultKind.SCHEMA,
+        f"{source} on the source: the {part} at offset {offset} has the schema id "
+        f"{describe_schema_id(schema_id)}, which the source's registry does not have, or of a type "
+        f"that is not mapped; no record from offset {offset} on is copied",
+        f"If the {part}s of this topic have no schema, set {part}: disabled for it in "
+        "schemaMapping.topics; otherwise restore the schema, or set "
+        "schemaMapping.onUnknownSchema. The copy is retried automatically.",
+        offset,
+    )
+
+
+def refused_schema_fault(
+    source: SourcePartition, refusal: Refused, part: SchemaPart, offset: int
+) -> Fault:
+    """The target's registry lacks the schema of a record."""
+    return Fault(
+        source,
+        FaultKind.SCHEMA,
+        f"{source} on the source: the schema of the {part} at offset {offset} has no id on the "
+        f"target: {refusal.message}; no record from offset {offset} on is copied",
+        f"{refusal.hint} The copy is retried automatically.".strip(),
+        offset,
+    )
+
+
+def registry_fault(source: SourcePartition, trouble: K2kError, offset: int) -> Fault:
+    """The ids of a partition's next records cannot be looked up."""
+    return Fault(
+        source,
+        FaultKind.UNAVAILABLE,
+        f"the schema ids of {source} from offset {offset} on cannot be looked up: "
+        f"{trouble.message}; no record from there on is copied",
+        f"{trouble.hint or 'Check both schema registries.'} The copy is retried automatically.",
         offset,
     )
 
@@ -144,6 +190,34 @@ def unavailable_fault(
         "(min.insync.replicas). The copy is retried automatically.",
         offset,
     )
+
+
+def unavailable_faults(
+    failed: PartitionsUnavailable,
+    routes: Mapping[PartitionReader, Sequence[TargetPartition]],
+    in_flight: Mapping[OutgoingBatch, TargetPartition],
+) -> list[Fault]:
+    """Return the faults of all partitions that wait for an unavailable target partition.
+
+    Args:
+        failed: the target partitions.
+        routes: where records of each source partition may go.
+        in_flight: where batches that were not acknowledged go.
+    """
+    waiting = {
+        (outgoing.reader.source, where)
+        for outgoing, where in in_flight.items()
+        if outgoing.reader is not None
+    }
+    return [
+        unavailable_fault(
+            reader.source, target, failed.found[target], reader.assignment.position.offset
+        )
+        for reader, targets in routes.items()
+        for target in targets
+        if target in failed.found
+        and (reader.assignment.route.partition is not None or (reader.source, target) in waiting)
+    ]
 
 
 def undecided_fault(source: SourcePartition, why: RegistrationsUnavailable, offset: int) -> Fault:

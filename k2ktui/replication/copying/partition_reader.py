@@ -19,6 +19,7 @@ from k2ktui.log.batch import (
     split_batches,
 )
 from k2ktui.log.records import I64
+from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
@@ -69,7 +70,8 @@ class PartitionReader:
     (everything before it was handed to the writer or needs no copying) and ``committed``.
 
     ``undecided`` has the producer ids of waiting batches that may be the opposite pipeline's;
-    nothing is taken from the partition before ``apply_origins`` has cleared it.
+    nothing is taken from the partition before ``apply_origins`` has cleared it. ``unresolved`` has
+    the schema ids that must be looked up before the next batch is taken.
     """
 
     def __init__(self, assignment: Assignment, origins: BatchOrigins | None = None) -> None:
@@ -84,6 +86,7 @@ class PartitionReader:
         self.fault: Fault | None = None
         self.gaps: tuple[Gap, ...] = position.gaps
         self.undecided: set[int] = set()
+        self.unresolved: frozenset[UsedId] = frozenset()
         self._origins = origins
         self._left_out: list[_Span] = []
         self._jumps = 0
@@ -222,6 +225,12 @@ class PartitionReader:
             self.handed, self._handed_epoch = self.fetched, self.leader_epoch
         return batch
 
+    def take_before(self, offset: int) -> None:
+        """Take the part of the next batch before an offset; drop the rest and what follows."""
+        batch = self.take()
+        self.handed, self._handed_epoch = offset, batch.leader_epoch
+        self.drop_from(offset)
+
     def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
         """Record the target offsets of an acknowledged batch."""
         into = self._ranges.setdefault(target, RangeBuilder())
@@ -237,6 +246,11 @@ class PartitionReader:
             return -1
         batch = self.ready[0]
         return batch.max_timestamp if batch.attributes & APPEND_TIME else batch.base_timestamp
+
+    @property
+    def can_be_routed(self) -> bool:
+        """Whether a batch waits and everything is known that its route depends on."""
+        return bool(self.ready) and not self.undecided and not self.unresolved
 
     @property
     def dirty(self) -> bool:

@@ -23,16 +23,16 @@ from k2ktui.engine.state import (
 from k2ktui.kafka.codes import FENCED, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
-from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
-from k2ktui.replication.copying.batch_routing import route_next
+from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
+from k2ktui.replication.copying.schema_lookups import KnownSchemas, SchemaLookups
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.writer import (
     GONE_AFTER_S,
@@ -44,7 +44,6 @@ from k2ktui.replication.copying.writer import (
     Writer,
 )
 from k2ktui.replication.slot_task import (
-    Fault,
     LapOutcome,
     SlotResult,
     SlotStats,
@@ -64,13 +63,20 @@ class SlotCopier:
     """Copies one lap of one slot, on connections that outlive the lap."""
 
     def __init__(
-        self, task: SlotTask, source: Wire, target: Wire, origins: BatchOrigins | None = None
+        self,
+        task: SlotTask,
+        source: Wire,
+        target: Wire,
+        origins: BatchOrigins | None = None,
+        schemas: KnownSchemas | None = None,
     ) -> None:
         self._task = task
         self._target = target
         self._signal = Signal(target.loop)
         self._readers = [PartitionReader(each, origins) for each in task.assignments]
         self._decisions = OriginDecisions(source, origins, self._signal)
+        self._lookups = SchemaLookups(target.loop, schemas, self._signal)
+        self._router = BatchRouter(task, schemas)
         self._fetcher = SourceFetcher(
             source,
             self._readers,
@@ -113,7 +119,9 @@ class SlotCopier:
             error = str(refused)
         except PartitionsUnavailable as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
-            faults += self._unavailable_faults(failed)
+            faults += partition_faults.unavailable_faults(
+                failed, self._route_targets, self._targets_in_flight
+            )
         except (SlotFailed, OutcomeUnknown) as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
         except BatchRefused as refused:
@@ -130,6 +138,7 @@ class SlotCopier:
         finally:
             self._fetcher.close()
             self._decisions.close()
+            self._lookups.close()
         faults += [reader.fault for reader in self._readers if reader.fault is not None]
         failpoint("lap-over")
         return SlotResult(
@@ -147,30 +156,12 @@ class SlotCopier:
             ended_at=time.time(),
             first_commit_at=self._first_commit_at,
             log_bounds=self._bounds(),
+            skipped=self._router.unknown,
         )
 
     def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         """Return the bounds of the source logs that were read."""
         return self._fetcher.bounds()
-
-    def _unavailable_faults(self, failed: PartitionsUnavailable) -> list[Fault]:
-        """Return the faults of all partitions that wait for an unavailable target partition."""
-        waiting = {
-            (outgoing.reader.source, where)
-            for outgoing, where in self._targets_in_flight.items()
-            if outgoing.reader is not None
-        }
-        return [
-            partition_faults.unavailable_fault(
-                reader.source, target, failed.found[target], reader.assignment.position.offset
-            )
-            for reader in self._readers
-            for target in self._route_targets[reader]
-            if target in failed.found
-            and (
-                reader.assignment.route.partition is not None or (reader.source, target) in waiting
-            )
-        ]
 
     async def _copy(self) -> None:
         started = monotonic()
@@ -180,6 +171,7 @@ class SlotCopier:
             now = monotonic()
             self._active |= self._fetcher.take_updated()
             self._fetcher.release(self._decisions.settle(self._active))
+            self._fetcher.release(self._lookups.settle(self._active))
             ending = now >= end or self._all_done()
             due = self._fetcher.pump(end)
             committing = self._commit_is_due(now, ending)
@@ -223,7 +215,7 @@ class SlotCopier:
         if self._in_transaction and now - self._began >= min(longest, policy.batch_timeout_s):
             return True
         ready = any(
-            reader.ready and not reader.undecided and reader not in self._waiting_for_leader
+            reader.can_be_routed and reader not in self._waiting_for_leader
             for reader in self._active
         )
         caught_up = self._writer.idle and not ready
@@ -235,18 +227,14 @@ class SlotCopier:
         handed: list[tuple[int, bool]] = []
         for reader in await self._select_dispatchable():
             targets = self._route_targets[reader]
-            while reader.ready and self._batches < self._task.policy.batch_size:
+            while reader.can_be_routed and self._batches < self._task.policy.batch_size:
                 if any(self._writer.backlog(target) >= _QUEUE_LIMIT for target in targets):
                     break
                 held = reader.ready_bytes
-                try:
-                    pipeline, origin = self._task.state_topics.pipeline, self._task.origin
-                    routed = list(route_next(reader, pipeline, origin))
-                except CorruptBatch as error:
-                    reader.corrupt(error, reader.handed)
-                    self._fetcher.release(reader.drop_from(reader.handed))
-                    break
+                routed = self._router.route(reader)
                 self._fetcher.release(held - reader.ready_bytes)
+                if routed is None:
+                    break
                 self._batches += 1
                 new |= self._state_targets(reader) - self._in_transaction
                 for target, outgoing, rebuilt in routed:
@@ -265,7 +253,7 @@ class SlotCopier:
         A transaction cannot complete until each of its partitions has its marker, so a partition
         without a leader must not join.
         """
-        readers = [reader for reader in self._active if reader.ready and not reader.undecided]
+        readers = [reader for reader in self._active if reader.can_be_routed]
         writer, targets = self._writer, self._route_targets
         new = [reader for reader in readers if reader not in self._with_leader]
         if not new and not writer.leaderless:

@@ -6,12 +6,14 @@ import contextlib
 import logging
 import pickle
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.copying.batch_origins import BatchOrigins
+from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot import SlotCopier
 from k2ktui.replication.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
 
@@ -39,6 +41,7 @@ class _Connections:
 
 # A worker process runs one task at a time, so the next lap can reuse the connections.
 _kept: dict[str, _Connections] = {}
+_known_schemas: dict[str, KnownSchemas] = {}
 _known_origins: dict[tuple[str, OppositePipeline], BatchOrigins] = {}
 
 
@@ -53,9 +56,9 @@ def run_slot(task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any
 
     ``source`` and ``target`` are connection options from ``k2ktui.kafka.properties.wire``.
     """
-    origins = known_origins(task, source, target)
+    origins, schemas = known_origins(task, source, target), known_schemas(task)
     return run_copier(
-        task, source, target, lambda left, right: SlotCopier(task, left, right, origins)
+        task, source, target, lambda left, right: SlotCopier(task, left, right, origins, schemas)
     )
 
 
@@ -115,6 +118,18 @@ def known_origins(
         return None
     key = _name(source, target), task.opposite
     return _known_origins.setdefault(key, BatchOrigins(task.opposite))
+
+
+def known_schemas(task: SlotTask) -> KnownSchemas | None:
+    """Return the target ids of schemas that were looked up; kept for the laps that follow."""
+    if task.registries is None:
+        return None
+    from k2ktui.registry.mapper import SchemaMapper  # not for workers without schema mapping
+
+    key = sha256(pickle.dumps(task.registries)).hexdigest()
+    if key not in _known_schemas:
+        _known_schemas[key] = KnownSchemas(partial(SchemaMapper, task.registries))
+    return _known_schemas[key]
 
 
 def _name(source: Mapping[str, Any], target: Mapping[str, Any]) -> str:

@@ -1,0 +1,178 @@
+"""Other schema ids in whole batches and in decoded records, without taking records apart."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from k2ktui.engine.schema_rule import SchemaRule
+from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, PREFIX_BYTES, Batch
+from k2ktui.log.rebuild import compress
+from k2ktui.log.records import I64, U8, Records, decompress_payload, find_tails
+from k2ktui.log.schema_id_columns import (
+    REFUSED,
+    KnownIds,
+    RecordBuffer,
+    RecordIds,
+    UsedId,
+    find_record_ids,
+)
+
+_LENGTH_AT = 8
+
+
+class UnresolvedSchemas(Exception):
+    """Records have ids that were not looked up yet; nothing was changed."""
+
+    def __init__(self, ids: frozenset[UsedId]) -> None:
+        super().__init__(ids)
+        self.ids = ids
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownIds:
+    """Ids that have no target id, by the rows of the records that have them.
+
+    Attributes:
+        by_row: one of them for each row.
+        refused: the rows with an id of a schema that the target lacks.
+    """
+
+    by_row: dict[int, UsedId]
+    refused: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.by_row)
+
+    @property
+    def rows(self) -> I64:
+        """The rows, ascending."""
+        return np.array(sorted(self.by_row), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MappedBatch:
+    """A batch with the target's ids.
+
+    Attributes:
+        view: its bytes; those of the source batch if it was not compressed. The checksum is wrong.
+        is_changed: whether an id has changed.
+        unknown: its ids without a target id.
+    """
+
+    view: memoryview
+    is_changed: bool
+    unknown: UnknownIds
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRecords:
+    """Records with the target's ids; ``unknown`` as in :class:`MappedBatch`.
+
+    ``data`` has the keys, each at ``key_starts`` with ``key_lengths`` (-1 for none).
+    """
+
+    records: Records
+    data: U8
+    key_starts: I64
+    key_lengths: I64
+    unknown: UnknownIds
+
+
+def map_batch(
+    batch: Batch, rule: SchemaRule, known: KnownIds, limit: int = 0
+) -> MappedBatch | None:
+    """Replace the schema ids of a v2 batch.
+
+    Args:
+        batch: the batch; changed in place if it is not compressed.
+        rule: whose ids are replaced.
+        known: target ids.
+        limit: largest size in bytes, as compression may gain less with other ids; 0 for any.
+
+    Returns:
+        None if it has ids without a target id and the rule does not pass such records through, or
+        if it becomes too large; nothing was changed.
+
+    Raises:
+        CorruptBatch: its bytes do not follow the format.
+        UnresolvedSchemas: ids are not in ``known``.
+    """
+    body = decompress_payload(batch)
+    tails, ends = find_tails(body, batch)
+    buffer = RecordBuffer(np.frombuffer(body, dtype=np.uint8), body, tails, ends)
+    ids = find_record_ids(buffer, rule.parts)
+    used = _resolved(ids, known)
+    unknown = _unknown(ids, used)
+    if unknown.refused or (len(unknown) and rule.on_unknown != "passthrough"):
+        return None
+    if not _changes(used):
+        return MappedBatch(batch.view, False, unknown)
+    codec = batch.attributes & COMPRESSION_MASK
+    if not codec:
+        ids.replace(np.frombuffer(batch.view, dtype=np.uint8)[HEADER_BYTES:], used)
+        return MappedBatch(batch.view, True, unknown)
+    changed = bytearray(body)
+    ids.replace(np.frombuffer(changed, dtype=np.uint8), used)
+    data = bytearray(batch.view[:HEADER_BYTES])
+    data += compress(codec, bytes(changed))
+    if limit and len(data) > limit:
+        return None
+    struct.pack_into(">i", data, _LENGTH_AT, len(data) - PREFIX_BYTES)
+    return MappedBatch(memoryview(data), True, unknown)
+
+
+def map_records(records: Records, rule: SchemaRule, known: KnownIds) -> MappedRecords:
+    """Replace the schema ids of records; ids without a target id stay.
+
+    Raises:
+        CorruptBatch: a record does not follow the format.
+        UnresolvedSchemas: ids are not in ``known``.
+    """
+    lengths = np.fromiter(map(len, records.tails), dtype=np.int64, count=len(records))
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    raw = b"".join(records.tails)
+    ids = find_record_ids(
+        RecordBuffer(np.frombuffer(raw, dtype=np.uint8), raw, starts, ends), rule.parts
+    )
+    used = _resolved(ids, known)
+    if _changes(used):
+        changed = bytearray(raw)
+        ids.replace(np.frombuffer(changed, dtype=np.uint8), used)
+        raw = bytes(changed)
+        tails = [raw[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
+        records = Records(records.offsets, records.timestamps, tails)
+    data = np.frombuffer(raw, dtype=np.uint8)
+    unknown = _unknown(ids, used)
+    return MappedRecords(records, data, ids.key_starts, ids.key_lengths, unknown)
+
+
+def _resolved(ids: RecordIds, known: KnownIds) -> KnownIds:
+    """Return the target ids of those that are used.
+
+    Raises:
+        UnresolvedSchemas: one of them was not looked up yet.
+    """
+    used = ids.used()
+    missing = frozenset(each for each in used if each not in known)
+    if missing:
+        raise UnresolvedSchemas(missing)
+    return {each: known[each] for each in used}
+
+
+def _unknown(ids: RecordIds, used: KnownIds) -> UnknownIds:
+    missing = sorted((each for each, target in used.items() if not target), key=str)
+    # An id of a schema that the target lacks comes last, and so is the one that counts.
+    missing.sort(key=lambda each: used[each] == REFUSED)
+    rows = {each: ids.rows_with(each).tolist() for each in missing}
+    return UnknownIds(
+        {row: each for each in missing for row in rows[each]},
+        frozenset(row for each in missing if used[each] == REFUSED for row in rows[each]),
+    )
+
+
+def _changes(used: KnownIds) -> bool:
+    return any(target and target != schema_id.value for (_, schema_id), target in used.items())

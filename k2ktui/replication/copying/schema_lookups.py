@@ -1,0 +1,160 @@
+"""Looks up, beside the copying of a lap, the target's ids of schemas that records name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+
+from k2ktui.engine.schema_rule import SchemaIdResolver
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.wire import Loop, Signal
+from k2ktui.log.schema_id_columns import REFUSED, KnownIds, UsedId
+from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.partition_reader import PartitionReader
+
+_RETRY_S = 0.5
+_POLL_S = 0.01
+# A partition that waits longer stops, so that its reason is shown.
+_PATIENCE_S = 20.0
+# A schema may be registered at any time. Partitions that stopped are retried after 30 s.
+_UNKNOWN_S = 10.0
+_SILENT = K2kError(
+    f"a schema registry has not answered for {_PATIENCE_S:g} s", hint="Check both registries."
+)
+
+
+class KnownSchemas:
+    """Target ids that were looked up; outlives the laps of a worker process.
+
+    Args:
+        make: makes the resolver at the first look-up.
+
+    ``asked_since`` is when the first look-up began that was not answered (monotonic seconds; 0 for
+    none), and ``trouble`` why the last one failed.
+    """
+
+    def __init__(self, make: Callable[[], SchemaIdResolver]) -> None:
+        self._make = make
+        self._resolver: SchemaIdResolver | None = None
+        self._ids: dict[str, dict[UsedId, int | None]] = defaultdict(dict)
+        self._unknown_since: dict[tuple[str, UsedId], float] = {}
+        self._refusals: dict[tuple[str, UsedId], Refused] = {}
+        self.asked_since = 0.0
+        self.trouble: K2kError | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="schemas")
+
+    def of(self, topic: str) -> KnownIds:
+        """Return the known ids of a source topic's records."""
+        return self._ids[topic]
+
+    def refusal(self, topic: str, used: UsedId) -> Refused | None:
+        """Return why the target lacks the schema of an id; None if it does not."""
+        return self._refusals.get((topic, used))
+
+    def forget_unknown(self) -> None:
+        """Forget ids that had no target id some time ago, so that they are looked up again."""
+        now = monotonic()
+        for (topic, used), since in list(self._unknown_since.items()):
+            if now - since > _UNKNOWN_S:
+                del self._unknown_since[topic, used]
+                del self._ids[topic][used]
+                self._refusals.pop((topic, used), None)
+
+    async def look_up(self, loop: Loop, asked: Iterable[tuple[str, UsedId]]) -> None:
+        """Look up ids in another thread.
+
+        Raises:
+            K2kError: a registry did not answer; what was found before is kept.
+        """
+        self.asked_since = self.asked_since or monotonic()
+        found = self._pool.submit(self._resolve, list(asked))
+        while not found.done():
+            await loop.sleep(_POLL_S)
+        try:
+            found.result()
+        except K2kError as error:
+            self.trouble = error
+            raise
+        self.asked_since, self.trouble = 0.0, None
+
+    def _resolve(self, asked: list[tuple[str, UsedId]]) -> None:
+        if self._resolver is None:
+            self._resolver = self._make()
+        for topic, used in asked:
+            target: int | None = REFUSED
+            try:
+                target = self._resolver.map_id(topic, *used)
+            except Refused as error:
+                self._refusals[topic, used] = error
+            if not target:
+                self._unknown_since[topic, used] = monotonic()
+            self._ids[topic][used] = target
+
+
+class SchemaLookups:
+    """Looks up the ids that partitions wait for.
+
+    Args:
+        loop: the event loop of the lap.
+        known: what is known; None maps no ids.
+        signal: set after every look-up.
+    """
+
+    def __init__(self, loop: Loop, known: KnownSchemas | None, signal: Signal) -> None:
+        self._loop, self._known, self._signal = loop, known, signal
+        self._asking = self._closed = False
+        self._not_before = 0.0
+        self._failure: Exception | None = None
+
+    def settle(self, readers: Iterable[PartitionReader]) -> int:
+        """Release the partitions whose ids are known now, and look up those of the others.
+
+        Returns:
+            The number of bytes that were dropped, of partitions that stopped.
+
+        Raises:
+            Exception: a look-up failed because of a defect.
+        """
+        if self._known is None:
+            return 0
+        if self._failure is not None:
+            raise self._failure
+        self._known.forget_unknown()
+        waiting = [reader for reader in readers if reader.unresolved]
+        for reader in waiting:
+            reader.unresolved -= self._known.of(reader.source.topic).keys()
+        waiting = [reader for reader in waiting if reader.unresolved]
+        since = self._known.asked_since
+        if waiting and since and monotonic() - since > _PATIENCE_S:
+            trouble = self._known.trouble or _SILENT
+            if not self._asking:
+                self._known.asked_since = 0.0  # the next attempt has its own time
+            return sum(self._stop(reader, trouble) for reader in waiting)
+        asked = {(reader.source.topic, used) for reader in waiting for used in reader.unresolved}
+        if asked and not self._asking and not self._closed and monotonic() >= self._not_before:
+            self._asking = True
+            self._loop.spawn(self._look_up(self._known, asked))
+        return 0
+
+    def close(self) -> None:
+        """Look up nothing more."""
+        self._closed = True
+
+    def _stop(self, reader: PartitionReader, trouble: K2kError) -> int:
+        fault = partition_faults.registry_fault(reader.source, trouble, reader.handed)
+        reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        reader.unresolved = frozenset()
+        return reader.drop_from(reader.handed)
+
+    async def _look_up(self, known: KnownSchemas, asked: set[tuple[str, UsedId]]) -> None:
+        try:
+            await known.look_up(self._loop, asked)
+        except K2kError:
+            self._not_before = monotonic() + _RETRY_S
+        except Exception as error:  # a defect here must end the lap, not stall it
+            self._failure = error
+        finally:
+            self._asking = False
+            self._signal.set()

@@ -1,0 +1,294 @@
+"""Records with schema ids between clusters whose registries disagree about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.replication.test_exactly_once import DRIVER_STEPS, kill_driver_at
+from tests.support.both_ways import BothWays
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.group_offsets import commit_offsets, committed
+from tests.support.kafka import Got, Out, create_topic, eventually, produce, read_all, unique_name
+from tests.support.kills import copy_despite_kills
+from tests.support.oracle import Expected, Proof, prove
+from tests.support.pipeline import Pipeline
+from tests.support.registries import Registries, avro_record, call, register
+from tests.support.schemas import (
+    INVOICE_SCHEMA,
+    KEY_SCHEMA,
+    AvroWriter,
+    JsonWriter,
+    Reader,
+    avro_reader,
+    json_reader,
+    objects,
+    order_schema,
+)
+from tests.support.traffic import Traffic
+
+pytestmark = pytest.mark.slow
+
+
+def mapping(registries: Registries, **rules: Any) -> dict[str, Any]:
+    """Return the settings of a pipeline that maps the ids of all its topics."""
+    return {
+        "features.schemaMapping": "enabled",
+        "schemaMapping": {"autoRegister": "enabled", **rules},
+        "source.registry.config": {"schema.registry.url": registries.source.url},
+        "target.registry.config": {"schema.registry.url": registries.target.url},
+    }
+
+
+def order(number: int) -> dict[str, Any]:
+    more = {"note": f"note {number}"} if number % 2 else {}
+    return {"id": number, "item": f"item {number}", **more}
+
+
+def orders(registries: Registries, topic: str, count: int, first: int = 0) -> list[Out]:
+    """Return orders of two versions of a schema, for two partitions."""
+    write_key = AvroWriter(registries.source, KEY_SCHEMA)
+    versions = [AvroWriter(registries.source, order_schema(*more)) for more in ((), ("note",))]
+    return [
+        Out(versions[n % 2](topic, order(n)), write_key(topic, {"id": n}, "key"), n % 2)
+        for n in range(first, first + count)
+    ]
+
+
+def check_objects(pipeline: Pipeline, topic: str, there: Reader, here: Reader) -> None:
+    """The target's registry gives the objects that the source's registry gives."""
+    sent, landed = (read_all(node, topic) for node in (pipeline.source, pipeline.target))
+    assert objects(landed, there) == objects(sent, here)
+    ids = [{(got.value or b"")[:5] for got in side if got.value} for side in (sent, landed)]
+    assert ids[0] != ids[1]
+
+
+def unknown(number: int = 4_000_000) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + b"data"
+
+
+def test_a_consumer_of_the_target_reads_the_same_objects(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    """Two versions, keys and values, records without a schema, a plain topic, and verification."""
+    pipeline = make_pipeline([])
+    topic, plain = create_topic(pipeline.source, partitions=2), create_topic(pipeline.source)
+    group = unique_name("group")
+    pipeline.topics = [topic, plain]
+    rules = [{"pattern": plain, "key": "disabled", "value": "disabled"}]
+    pipeline.settings = mapping(registries, topics=rules) | {"groups.consumerGroups": [group]}
+    more = [Out(None, b"no schema"), Out(b"", None, 1)]
+    produce(pipeline.source, topic, [*orders(registries, topic, 200), *more])
+    produce(pipeline.source, plain, [b"plain", b"more"])
+    pipeline.catch_up()
+    readers = (avro_reader(each, topic) for each in (registries.target, registries.source))
+    check_objects(pipeline, topic, *readers)
+
+    file = pipeline.write()
+    paths = {row["topic"]: row for row in k2ktui_json("explain", "-f", file)["topics"]}
+    assert (paths[topic]["path"], paths[plain]["path"]) == ("record", "verbatim")
+    assert "schemaMapping replaces schema ids in key and value" in paths[topic]["reason"]
+
+    at = {(topic, 0): 40, (topic, 1): 41, (plain, 0): 1}
+    commit_offsets(pipeline.source, group, at)
+    plan = file.with_suffix(".plan")
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("apply", "-f", file, plan, "--yes")
+    assert committed(pipeline.target, group) == at
+    verified = k2ktui_json("verify", "-f", file, "--sample", "5")
+    assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
+    assert verified["positions"]["same"] == 3 and verified["records"]["same"] > 0
+
+
+def test_json_schemas_and_a_target_partition_by_key(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source)
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries, topics=[{"pattern": topic, "key": "disabled"}]) | {
+        "replication.sink.partition": "producer",
+        "features.tracingHeaders": {"offset": "enabled"},
+    }
+    write = JsonWriter(registries.source, INVOICE_SCHEMA)
+    sent = [Out(write(topic, {"id": n, "total": n / 4}), b"k%d" % n) for n in range(50)]
+    produce(pipeline.source, topic, sent)
+    pipeline.catch_up()
+    readers = (json_reader(each, topic) for each in (registries.target, registries.source))
+    check_objects(pipeline, topic, *readers)
+
+
+def test_new_schemas_are_mapped_while_the_pipeline_runs(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source)
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries)
+    with pipeline.start() as run:
+        for number, more in enumerate(((), ("note",), ("note", "remark"))):
+            write = AvroWriter(registries.source, order_schema(*more))
+            record = {"id": number, "item": "i", **{name: f"{name} {number}" for name in more}}
+            produce(pipeline.source, topic, [Out(write(topic, record))])
+            eventually(
+                lambda least=number + 1: len(read_all(pipeline.target, topic)) == least, "copied"
+            )
+        assert run.stop() == 0
+    readers = (avro_reader(each, topic) for each in (registries.target, registries.source))
+    check_objects(pipeline, topic, *readers)
+    subject = f"/subjects/{topic}-value/versions"
+    assert call(registries.target, subject) == call(registries.source, subject) == [1, 2, 3]
+
+
+def test_an_unknown_id_stops_its_partition_only(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source, partitions=2)
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries)
+    sent = orders(registries, topic, 20)
+    produce(pipeline.source, topic, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
+    run = pipeline.catch_up(code=1)
+    (fault,) = [event["fault"] for event in run.events("stopped")]
+    assert (fault["source"]["partition"], fault["kind"], fault["offset"]) == (0, "schema", 5)
+    assert "the value at offset 5 has the schema id 4000000" in fault["message"]
+    found = Counter(got.partition for got in read_all(pipeline.target, topic))
+    assert found == {0: 5, 1: 10}
+
+
+def test_unknown_ids_are_passed_through_and_counted(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source, partitions=2)
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries, onUnknownSchema="passthrough")
+    sent = orders(registries, topic, 20)
+    produce(pipeline.source, topic, [*sent[:10], Out(unknown(), b"k", 0), *sent[10:]])
+    run = pipeline.catch_up()
+    (note,) = [e["text"] for e in run.events("note") if "schema mapping" in e["text"]]
+    assert "1 record copied with an unknown schema id" in note
+    assert f"the last at {topic}-0 offset 5: the value has the id 4000000" in note
+    assert unknown() in [got.value for got in read_all(pipeline.target, topic)]
+
+
+def test_a_schema_that_is_not_registered_waits_for_the_operator(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source)
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries, autoRegister="disabled")
+    write = AvroWriter(registries.source, order_schema())
+    produce(pipeline.source, topic, [Out(write(topic, order(0)))])
+    run = pipeline.catch_up(code=1)
+    (fault,) = [event["fault"] for event in run.events("stopped")]
+    assert "is not registered" in fault["message"] and "k2ktui schemas apply" in fault["hint"]
+    assert not read_all(pipeline.target, topic)
+
+    register(registries.target, f"{topic}-value", order_schema())
+    pipeline.catch_up()
+    readers = (avro_reader(each, topic) for each in (registries.target, registries.source))
+    check_objects(pipeline, topic, *readers)
+
+
+def test_a_topic_with_a_transform_is_refused(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    pipeline = make_pipeline([])
+    topic, other = (create_topic(pipeline.source) for _ in range(2))
+    pipeline.topics = [topic, other]
+    pipeline.settings = mapping(registries) | {
+        "replication.transform": [{"topics": topic, "filter": "value IS NOT NULL"}]
+    }
+    paths = {row["topic"]: row for row in k2ktui_json("explain", "-f", pipeline.write())["topics"]}
+    assert paths[topic]["path"] is None and paths[other]["path"] == "record"
+    assert "schemaMapping and replication.transform both apply" in paths[topic]["reason"]
+
+
+def test_the_way_back_maps_back(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, registries: Registries
+) -> None:
+    """Both directions, each from its registry to the other one; nothing comes back."""
+    topic = unique_name("both")
+    for node in (source, target):
+        create_topic(node, topic, 2)
+    both = BothWays(tmp_path, source, target, [topic])
+    try:
+        for pipeline, pair in (
+            (both.there, registries),
+            (both.back, Registries(registries.target, registries.source)),
+        ):
+            pipeline.settings = {**pipeline.settings, **mapping(pair)}
+            first = 0 if pair is registries else 1000
+            produce(pipeline.source, topic, orders(pair, topic, 40, first))
+        both.catch_up()
+        sides = (
+            Counter(
+                str(read(got))
+                for read in (avro_reader(registry, topic),)
+                for got in read_all(node, topic)
+            )
+            for node, registry in ((source, registries.source), (target, registries.target))
+        )
+        assert len(set(map(frozenset, (found.items() for found in sides)))) == 1
+        assert len(read_all(source, topic)) == len(read_all(target, topic)) == 80
+    finally:
+        both.close()
+
+
+def mapped_traffic(registries: Registries, topics: dict[str, int]) -> tuple[list[bytes], Any]:
+    """Register schemas; return the prefixes of values, and what a value becomes on the target.
+
+    Values without one of them have no id, or one that is not known.
+    """
+    schema = [avro_record("Traffic", unique_name("field").replace("-", "_")) for _ in range(2)]
+    ids = {}
+    for text in schema:
+        (known,) = {register(registries.source, f"{topic}-value", text) for topic in topics}
+        (wanted,) = {register(registries.target, f"{topic}-value", text) for topic in topics}
+        ids[b"\0" + known.to_bytes(4, "big")] = b"\0" + wanted.to_bytes(4, "big")
+
+    def value(sent: Got) -> bytes | None:
+        data = sent.value
+        return data and ids.get(data[:5], data[:5]) + data[5:]
+
+    return [*ids, b""], value
+
+
+def prove_mapped(pipeline: Pipeline, topics: dict[str, int], value: Any) -> Proof:
+    expected = [Expected(topic, value=value) for topic in topics]
+    return prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+
+
+TOLERANT = {"onUnknownSchema": "passthrough", "topics": [{"pattern": ".*", "key": "disabled"}]}
+
+
+@pytest.mark.proof
+@pytest.mark.seeds(2)
+def test_workers_killed_at_every_step_with_schema_mapping(
+    pipeline: Pipeline, topics: dict[str, int], registries: Registries, seed: int
+) -> None:
+    pipeline.settings = mapping(registries, **TOLERANT)
+    prefixes, value = mapped_traffic(registries, topics)
+    sent = copy_despite_kills(pipeline, topics, seed, prefixes)
+    assert prove_mapped(pipeline, topics, value).records >= sent // 3
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("step", DRIVER_STEPS)
+def test_driver_killed_at_every_step_with_schema_mapping(
+    pipeline: Pipeline, topics: dict[str, int], registries: Registries, step: str
+) -> None:
+    pipeline.settings = mapping(registries, **TOLERANT)
+    prefixes, value = mapped_traffic(registries, topics)
+    with Traffic(pipeline.source, topics, DRIVER_STEPS.index(step), prefixes=prefixes):
+        kill_driver_at(pipeline, step)
+    pipeline.catch_up()
+    assert prove_mapped(pipeline, topics, value).records
