@@ -6,7 +6,9 @@ checks, the verdict, committed offsets, and jobs.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,8 +173,29 @@ def back_again(work: Workload, drill: Drill) -> Compared:
 
 
 def failback(work: Workload) -> DrillCommand:
-    options = replace(OPTIONS, tail=TailChoice.REPLAY)
+    # Longer than the pause of the groups, so that they have read everything when they return.
+    options = replace(OPTIONS, tail=TailChoice.REPLAY, frozen_s=5.0)
     return DrillCommand(work.back, DrillKind.FAILBACK, options)
+
+
+@contextmanager
+def reading(work: Workload) -> Iterator[None]:
+    """Groups that go on reading on the other cluster: also what the failback copies there."""
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.wait(0.2):
+            for group in work.groups:
+                work.consume(work.b, group)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(90)
+    assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +227,8 @@ def returned(make_workload: Callable[[], Workload]) -> Undisturbed:
     work = make_workload()
     try:
         away(work)
-        drill, seconds = failback(work).run_undisturbed()
+        with reading(work):
+            drill, seconds = failback(work).run_undisturbed()
         return back_again(work, drill), seconds
     finally:
         end_jobs(work)
@@ -222,7 +246,8 @@ def test_a_failback_with_a_tail(
     work = make_workload()
     try:
         away(work)
-        drill, killed = failback(work).run_killed(seed, seconds)
+        with reading(work):
+            drill, killed = failback(work).run_killed(seed, seconds)
         assert back_again(work, drill) == expected, f"killed {killed} times"
     finally:
         end_jobs(work)
