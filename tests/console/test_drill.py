@@ -298,7 +298,9 @@ def test_a_failback_is_chosen_with_what_happens_to_uncopied_records() -> None:
 def test_what_happens_to_a_listed_tail_is_chosen_later() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)
-        await console.sees("tail failed: 30 records", "T chooses what happens to these records.")
+        await console.sees(
+            "tail failed: 13,128 records", "T chooses what happens to these records."
+        )
         await console.press("T")
         await console.sees("copy them", "export them to files", "discard them")
         await console.sees("are copied first,")

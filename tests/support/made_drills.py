@@ -162,6 +162,7 @@ def listed() -> Drill:
     """A failback that has listed the records of the old source that were never copied."""
     drill = through(new_drill(DrillKind.FAILBACK), DrillPhase.SOURCE_BACK)
     began = begin_phase(drill, DrillPhase.TAIL, NOON_MS - 30_000)
-    live = "30 records on 2 partitions, of 12 s, on the old source only"
+    times = "2026-11-21 11:57:07 UTC to 2026-11-21 11:57:51 UTC"
+    live = f"13,128 records on 17 partitions, of {times} on the old source only"
     findings = ("orders-0: 15 records, offsets 50 to 64", "orders-1: 15 records")
     return end_phase(began, DrillPhase.TAIL, PhaseStatus.FAILED, NOON_MS, live, findings)

@@ -157,13 +157,20 @@ class DrillChecklist(DrillBaseScreen):
         elif self.error is not None and not acts:
             return []  # below, with what to do
         elif stopped is not None and not acts:
-            text = f"{describe_state(drill)}. {_next_key(drill)}"
+            return self._step_after_failure(f"{describe_state(drill)}.", _next_key(drill))
         else:
             text, tone = describe_next(drill, acting=acts), Tone.PLAIN
         texts = self.wrap(text)
         if len(texts) > _NEXT_LINES:
             texts = [*texts[: _NEXT_LINES - 1], f"{texts[_NEXT_LINES - 1]} …"]
         return [(Cell(each, tone),) for each in texts]
+
+    def _step_after_failure(self, state: str, key: str) -> list[Line]:
+        """Return why the drill has stopped, cut if necessary, and the key that continues it."""
+        texts = self.wrap(f"{state} {key}")
+        if len(texts) > _NEXT_LINES:
+            texts = [f"{self.wrap(state)[0]} …", *self.wrap(key)][:_NEXT_LINES]
+        return [(Cell(each, Tone.BAD),) for each in texts]
 
     def _result(self, drill: Drill) -> list[Line]:
         first, *rest = [part for text in summarize(drill)[:1] for part in self.wrap(text)]
