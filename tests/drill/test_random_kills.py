@@ -180,7 +180,7 @@ def failback(work: Workload) -> DrillCommand:
 
 @contextmanager
 def reading(work: Workload) -> Iterator[None]:
-    """Groups that go on reading on the other cluster: also what the failback copies there."""
+    """Groups that continue to read on the other cluster: also what the failback copies there."""
     ended = threading.Event()
 
     def read() -> None:
