@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -292,4 +293,7 @@ def make_records(found: Sequence[tuple[int, int, bytes | None, bytes | None]]) -
 
 def encode_nullable(data: bytes | None) -> bytes:
     """Encode bytes with their length, None with length -1."""
-    return b"\x01" if data is None else encode_varint(len(data)) + data
+    return b"\x01" if data is None else _encode_length(len(data)) + data
+
+
+_encode_length = lru_cache(1 << 14)(encode_varint)  # most records of a topic have similar lengths

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,11 +13,17 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Format, Transform
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
-from k2ktui.log.records import Records
+from k2ktui.log.records import Records, encode_varint
 from k2ktui.replication.copying.record_headers import set_headers
 from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.json_columns import JsonParser
 from k2ktui.replication.stages.plan import plan_steps
-from k2ktui.replication.stages.rows import encode_headers, join_records, split_records
+from k2ktui.replication.stages.rows import (
+    check_records,
+    encode_headers,
+    join_records,
+    split_records,
+)
 
 pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 SOURCE = SourcePartition("pay", 1)
@@ -36,7 +44,9 @@ def test_records_are_split_and_joined(
 ) -> None:
     found = records(sent)
     fields = split_records(found)
-    assert list(zip(fields.keys, fields.values, strict=True)) == [(k, v) for k, v, _, _ in sent]
+    assert fields.keys.to_pylist() == [key for key, _, _, _ in sent]
+    assert fields.values.to_pylist() == [value for _, value, _, _ in sent]
+    encoded = fields.headers.to_pylist()
     for row, (key, value, headers, at) in enumerate(sent):
         again = record_at(found, row, TimestampType.CREATE)
         assert (again.key, again.value, again.headers, again.timestamp_ms) == (
@@ -45,7 +55,7 @@ def test_records_are_split_and_joined(
             headers,
             at,
         )
-        assert rows.join_record(key, value, fields.headers[row]) == found.tails[row]
+        assert rows.join_record(key, value, encoded[row]) == found.tails[row]
 
 
 @given(RECORDS, st.booleans())
@@ -63,12 +73,69 @@ def test_arrow_rows_have_what_sql_sees(
         assert row["timestamp"].timestamp() == at / 1000
 
 
-@pytest.mark.parametrize("size", [0, 1, 4])
-def test_a_damaged_record_is_corrupt(size: int) -> None:
-    (tail,) = records([(b"key", b"value", (), 1)]).tails
-    at = np.array([1], dtype=np.int64)
+@pytest.mark.parametrize("tail", [b"", b"\x06", b"\x06key", b"\x06key\x0aval", b"\x01\xff"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_damaged_record_is_corrupt(tail: bytes, others: int) -> None:
+    """Also where the records after it have the bytes that it lacks."""
+    found = records([(b"key", b"value", (), 1)] * (1 + others))
+    tails = [tail, *found.tails[1:]]
     with pytest.raises(CorruptBatch):
-        split_records(Records(at, at, [tail[:size]]))
+        split_records(Records(found.offsets, found.timestamps, tails))
+    with pytest.raises(CorruptBatch):
+        check_records(Records(found.offsets, found.timestamps, tails))
+
+
+def test_a_length_beyond_all_bounds_is_corrupt() -> None:
+    at = np.array([1], dtype=np.int64)
+    longest = encode_varint((1 << 63) - 1)
+    with pytest.raises(CorruptBatch):
+        check_records(Records(at, at, [b"\x01" + longest + b"value\x00"]))
+
+
+SCHEMA = pa.schema(
+    [
+        ("a", pa.int64()),
+        ("b", pa.string()),
+        ("c", pa.float64()),
+        ("d", pa.bool_()),
+        ("n", pa.struct([("x", pa.int32())])),
+    ]
+)
+NONE = dict.fromkeys(SCHEMA.names)
+
+
+def parsed(*values: bytes | None) -> list[Any]:
+    found: list[Any] = JsonParser(SCHEMA).parse(pa.array(values, pa.binary())).to_pylist()
+    return found
+
+
+def test_json_objects_become_structs() -> None:
+    assert parsed(b'{"b": "\xc3\xa9\\n", "other": [{}], "a":1}', None, b"{}", b'{"n":{"x":2}}') == [
+        {**NONE, "a": 1, "b": "é\n"},
+        None,
+        NONE,
+        {**NONE, "n": {"x": 2}},
+    ]
+    assert parsed() == [] and parsed(None) == [None]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"", b"null", b"[{}]", b" {}", b"{} ", b"{", b"1", b"{}{}", b'{"a":1}\n{"a":2}'),
+        *(b'{"a":"1"}', b'{"a":1.0}', b'{"a":1,"a":1}', b'{"a":9223372036854775808}', b'{"b":1}'),
+        *(b'{"b":"\\u0061"}', b'{"z":"\xff"}', b'{"z":Inf}', b'{"c":NaN}', b'{"c":-0}', b"{'a':1}"),
+        b'{"z":"%s"}' % (b"x" * 1000),
+    ],
+)
+def test_other_values_are_left_to_spark(value: bytes) -> None:
+    assert parsed(value) == [None]
+    found = parsed(b'{"a":1}', value, b'{"a":2}')
+    assert found[1] is None and found[0] in (None, {**NONE, "a": 1})
+
+
+def test_a_value_does_not_continue_in_the_next() -> None:
+    assert parsed(b'{"b":"}', b'{","a":1}', b'{"a":1}{"a":2}') == [None] * 3
 
 
 def out(*found: tuple[int, int, bool, int | None], facts: bytes | None = b"f") -> pa.RecordBatch:
@@ -108,6 +175,20 @@ def test_rows_are_collected_by_partition() -> None:
     assert (found[0].keys, found[0].values, found[0].timestamps) == ([b"k"], [None], [5])
 
 
+def test_rows_that_failed_change_nothing_for_the_others() -> None:
+    kept: list[tuple[int, int, bool, int | None]] = [
+        (number, offset, offset % 3 > 0, None) for offset in range(20) for number in (0, 1)
+    ]
+    without, _ = rows.collect([out(*kept[:20], facts=None), out(*kept[20:])])
+    failed = [out(*kept[:20], (1, 10, True, 0), facts=None), out((0, 10, True, 0), *kept[22:])]
+    found, _ = rows.collect(failed)
+    for number, each in found.items():
+        assert each.failures == [rows.Failure(10, 0)]
+        expected = without[number]
+        assert each.offsets == [at for at in expected.offsets if at != 10]
+        assert (each.keys, each.assigned) == (expected.keys[1:], expected.assigned[1:])
+
+
 def test_records_are_cut_off_at_an_offset() -> None:
     found, _ = rows.collect([out(*((0, n, True, None) for n in (1, 5, 9)))])
     found[0].cut(5)
@@ -124,6 +205,10 @@ def test_a_record_that_fails_after_an_element_has_no_copy() -> None:
 def test_another_order_and_a_missing_end_are_errors() -> None:
     with pytest.raises(ValueError, match="changed the order"):
         rows.collect([out((0, 5, True, None), (0, 4, True, None))])
+    with pytest.raises(ValueError, match="changed the order"):
+        rows.collect([out((0, 5, True, None), (0, 4, True, None), (0, 6, True, 1))])
+    with pytest.raises(ValueError, match="changed the order"):
+        rows.collect([out((0, 5, True, None), facts=None), out((0, 5, True, None))])
     with pytest.raises(ValueError, match="without its last row"):
         rows.collect([out((0, 5, True, None), facts=None)])
 

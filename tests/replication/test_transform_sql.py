@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.stages.json_columns import make_json_parser
 from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.rows import Transformed, join_records
 from tests.replication.test_transforms import JSON, RULE
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("pyarrow")  # of the extra ``transform``
+pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +153,82 @@ def test_what_expressions_see(spark: SparkRuntime) -> None:
     values, _, rows = made(spark, {"set": seen}, *valued(b"0", b"1", headers=headers))
     assert values == {0: b"k00", 1: b"k11"}
     assert rows.assigned[1] == [b"a=01,a=", b"pay:3:1:1000", b"k11"]
+
+
+PARSED = "a BIGINT, b STRING, c DOUBLE, d BOOLEAN, e INT, n STRUCT<x: BIGINT, y: STRING>"
+DOCUMENTS = [
+    b'{"a": 1, "b": "x y", "c": 1.5, "d": true, "e": -7, "n": {"x": 3, "y": "\xc3\xa9"}}',
+    b'{"a":null,"b":null,"c":null,"d":null,"e":null,"n":null}',
+    b'{"other":[1,{"a":"\\t"},null,-1.5e-3],"b":"\\"\\/\\n\\\\","n":{},"c":12345678901234567890}',
+    b'{"a":-0,"c":-0,"e":2147483647,"n":{"y":"","z":{}}}',
+    b'{"c":1e999}',
+    b'{"c":4.9e-324,"a":9223372036854775807}',
+    b'{"a":9223372036854775808}',
+    b'{"e":2147483648}',
+    b'{"a":1,"a":2}',
+    b'{"z":1,"z":2}',
+    b'{"c":NaN}',
+    b'{"c":"NaN"}',
+    b'{"c":Inf}',
+    b'{"c":-Infinity}',
+    b'{"z":Inf}',
+    b'{"b":1.50}',
+    b'{"b":{"x": 1}}',
+    b'{"b":"\\u0041\\ud83d\\ude00"}',
+    b'{"b":"\\ud800"}',
+    b'{"z":"\xff"}',
+    b'{"a":"1"}',
+    b'{"a":1.0}',
+    b'{"d":"true"}',
+    b'{"n":[{"x":1}]}',
+    b'{"A":1}',
+    b"{'a':1}",
+    b'{"a":1}{"a":2}',
+    b'{"a":1} x',
+    b'{"a":01}',
+    b'{"":1}',
+    b'{"b":"\x7f"}',
+    b'{"b":"\x01"}',
+    b'{"z":' + b"[" * 400 + b"]" * 400 + b"}",
+    b'{"z":' + b"1" * 990 + b"}",
+]
+
+
+def test_json_is_the_same_by_either_parser(spark: SparkRuntime) -> None:
+    """A schema with a date is for Spark's parser alone."""
+    chance = random.Random(7)
+    values = list(DOCUMENTS)
+    for _ in range(2000):
+        value = bytearray(chance.choice(DOCUMENTS[:4]))
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(value))
+            value[at : at + chance.randint(0, 2)] = chance.choice(
+                [b"", b"0", b"1", b'"', b"{", b"}", b",", b":", b" ", b"\\", b"e", b".", b"-", b"n"]
+            )
+        values.append(bytes(value))
+    by_either = [json_made(spark, schema, values) for schema in (PARSED, f"{PARSED}, unused DATE")]
+    for value, arrow, alone in zip(values, *by_either, strict=True):
+        assert arrow == alone, value
+    from pyspark.sql.types import StructType
+
+    parser = make_json_parser(StructType.fromDDL(PARSED))
+    assert parser is not None
+    certain = [v for v in values if parser.parse(pa.array([v], pa.binary())).null_count == 0]
+    assert len(certain) > 300
+
+
+def json_made(spark: SparkRuntime, schema: str, values: list[bytes]) -> list[object]:
+    """Return what becomes of values, each in a batch of its own: the bytes, or None if it fails."""
+    transform = TransformRule.model_validate(
+        {"decode": {"value": {"json": {"schema": schema}}}}
+    ).transform
+    assert transform is not None
+    records = [join_records(valued(value)) for value in values]
+    found = spark.transforms.preview(
+        transform, [(SourcePartition("pay", n), each) for n, each in enumerate(records)]
+    )
+    assert all(len(each.values) + len(each.failures) == 1 for each in found.values())
+    return [found[n].values[0] if found[n].values else None for n in range(len(values))]
 
 
 def test_a_warm_up_needs_neither_records_nor_clusters(spark: SparkRuntime) -> None:

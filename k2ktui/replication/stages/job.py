@@ -19,6 +19,7 @@ from k2ktui.engine.transforms import Transform
 from k2ktui.log.records import Records
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.json_columns import JsonParser, make_json_parser
 from k2ktui.replication.stages.plan import TransformPlan
 
 if TYPE_CHECKING:
@@ -81,11 +82,10 @@ class TransformJobs:
     def warm_up(self, transform: Transform, tasks: int) -> None:
         """Start the workers of some tasks, and let Java load and compile what a transform needs."""
 
-        def read(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
             from k2ktui.replication.stages.read import read_samples
 
-            for _batch in _:
-                yield from read_samples(*options)
+            return read_samples(*options, parser)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -113,7 +113,7 @@ class TransformJobs:
     def apply(
         self,
         transform: Transform,
-        read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        read: Callable[[JsonParser | None], Iterator[pa.RecordBatch]],
         name: str = "replication.transform",
         tasks: int = 1,
     ) -> Any:
@@ -122,7 +122,20 @@ class TransformJobs:
         Raises:
             ConfigError: as for ``check``.
         """
-        records = self._open().range(0, tasks, 1, tasks).mapInArrow(read, rows.INPUT)
+        from pyspark.sql.types import StructType
+
+        one_each = self._open().range(0, tasks, 1, tasks)
+        columns = StructType.fromDDL(rows.INPUT)
+        parsed = _json_schema(transform)
+        parser = None if parsed is None else make_json_parser(parsed)
+        if parser is not None:
+            columns.add(rows.PARSED, parsed)
+
+        def read_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for _ in batches:
+                yield from read(parser)
+
+        records = one_each.mapInArrow(read_task, columns)
         return TransformPlan(transform, name).apply(records)
 
     def preview(
@@ -135,10 +148,12 @@ class TransformJobs:
         """
         with_headers = transform.mentions("headers")
 
-        def read(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
             for number, (source, records) in enumerate(found):
-                yield from rows.input_batches(number, source, records, with_headers=with_headers)
-            yield rows.facts_batch(b"-")
+                yield from rows.input_batches(
+                    number, source, records, with_headers=with_headers, parser=parser
+                )
+            yield rows.facts_batch(b"-", parser)
 
         def collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -158,11 +173,10 @@ class TransformJobs:
     def _plan(self, transform: Transform) -> Any:
         source, target = self._options
 
-        def read(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
             from k2ktui.replication.stages.read import read_rows
 
-            for _batch in _:
-                yield from read_rows(_current_task(), source, target)
+            return read_rows(_current_task(), source, target, parser)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -182,6 +196,19 @@ class TransformJobs:
             for key, value in _SETTINGS.items():
                 self._session.conf.set(key, value)
         return self._session
+
+
+def _json_schema(transform: Transform) -> Any:
+    """Return the schema of JSON values; None if there is none, or Spark rejects it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    if transform.decode_value.kind != "json":
+        return None
+    try:
+        return StructType.fromDDL(transform.decode_value.schema)
+    except PySparkException:
+        return None  # the plan reports it
 
 
 def _current_task() -> SlotTask:

@@ -212,6 +212,8 @@ class TransformPlan:
             found, column = self._try(found, text)
         else:
             parsed = f.from_json(text, how.schema, {"mode": "FAILFAST"})
+            if part == "value" and rows.PARSED in found.columns:
+                parsed = f.coalesce(rows.PARSED, parsed)
             # Some texts, such as an empty one, are null instead of an error.
             found, column = self._try(
                 found, parsed, also=lambda value: value.isNull() & f.col(raw).isNotNull()

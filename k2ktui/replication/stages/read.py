@@ -25,6 +25,7 @@ from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.worker import known_origins, open_connections, run_connected
 from k2ktui.replication.slot_task import SlotTask, SourceLogBounds
 from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.json_columns import JsonParser
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,10 @@ class ReadFacts:
 
 
 def read_rows(
-    task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]
+    task: SlotTask,
+    source: Mapping[str, Any],
+    target: Mapping[str, Any],
+    parser: JsonParser | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a micro-batch, and last a row with its ``ReadFacts``."""
     assert task.transform is not None
@@ -77,19 +81,25 @@ def read_rows(
         for number, found in enumerate(read.records):
             if found is not None:
                 at = task.assignments[number].source
-                yield from rows.input_batches(number, at, found, with_headers=with_headers)
+                yield from rows.input_batches(
+                    number, at, found, with_headers=with_headers, parser=parser
+                )
         spent = time.process_time() - cpu
         facts = ReadFacts(read.states, read.bounds, read.codecs, began_at, spent)
-    yield rows.facts_batch(pickle.dumps(facts))
+    yield rows.facts_batch(pickle.dumps(facts), parser)
 
 
-def read_samples(source: Mapping[str, Any], target: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+def read_samples(
+    source: Mapping[str, Any], target: Mapping[str, Any], parser: JsonParser | None
+) -> Iterator[pa.RecordBatch]:
     """Connect to the clusters, and yield records that are not written."""
     open_connections(source, target)
-    record = KafkaRecord(0, b"{}", b"{}", (), 0)
-    found = rows.join_records([record] * _SAMPLES)
-    yield from rows.input_batches(0, SourcePartition("", 0), found, with_headers=True)
-    yield rows.facts_batch(b"-")
+    # Spark parses what has an escaped character.
+    values = (b"{}", b'{"\\u0061":0}')
+    records = [KafkaRecord(at, b"{}", values[at % 2], (), 0) for at in range(_SAMPLES)]
+    found, partition = rows.join_records(records), SourcePartition("", 0)
+    yield from rows.input_batches(0, partition, found, with_headers=True, parser=parser)
+    yield rows.facts_batch(b"-", parser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +198,7 @@ class MicroBatchReader:
             found = decode_records(reader.ready[0], reader.handed)
             origin = self._task.origin
             native = None if origin is None else native_rows(found, origin)
-            rows.split_records(found)
+            rows.check_records(found)
         except CorruptBatch as error:
             reader.corrupt(error, reader.handed)
             reader.drop_from(reader.handed)
