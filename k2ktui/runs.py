@@ -196,7 +196,7 @@ class PipelineRun:
     def _replicate(self, observe: Callable[[Event], None]) -> Finished:
         source, target = source_cluster(self._config), target_cluster(self._config)
         with ThreadPoolExecutor(1) as pool:
-            starting = pool.submit(self._spark.start)
+            starting = pool.submit(self._start_spark)
             try:
                 require_startable(self._config, self._show_check)
                 self._snapshots.start()
@@ -209,7 +209,6 @@ class PipelineRun:
                 if read_exporter_names(os.environ, wanted=self._telemetry):
                     self._rehearsals.start()
                 starting.result()
-                self._spark.check_transforms(self._transforms)
                 slots = self._slots()
                 self._spark.warm_up(slots, (transform for _, transform in self._transforms))
                 self._driver = self._make_driver(source, target, control, observe)
@@ -223,6 +222,10 @@ class PipelineRun:
                 starting.exception()
                 self._heartbeat.stop()
                 self._spark.stop()
+
+    def _start_spark(self) -> None:
+        self._spark.start()
+        self._spark.check_transforms(self._transforms)
 
     def _make_driver(
         self,

@@ -141,6 +141,8 @@ class FetchSettings:
         partition_bytes: maximum size of a partition's part of a response.
         max_wait_ms: maximum time that a broker waits for ``min_bytes``.
         rack: fetch from a replica in this rack if there is one (KIP-392); "" for the leader.
+        waiting_bytes: fetch no more of a partition while so many bytes wait to be handed on; 0 for
+            twice ``partition_bytes``.
     """
 
     min_bytes: int = 1
@@ -148,6 +150,12 @@ class FetchSettings:
     partition_bytes: int = 2 << 20
     max_wait_ms: int = 250
     rack: str = ""
+    waiting_bytes: int = 0
+
+    @property
+    def most_waiting_bytes(self) -> int:
+        """Bytes of a partition from which on no more of it is fetched."""
+        return self.waiting_bytes or 2 * self.partition_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def test_json_is_the_same_by_either_parser(spark: SparkRuntime) -> None:
     values = list(DOCUMENTS)
     for _ in range(2000):
         value = bytearray(chance.choice(DOCUMENTS[:4]))
-        for _ in range(chance.randint(1, 3)):
+        for _ in range(chance.randint(1, 2)):
             at = chance.randrange(len(value))
             value[at : at + chance.randint(0, 2)] = chance.choice(
                 [b"", b"0", b"1", b'"', b"{", b"}", b",", b":", b" ", b"\\", b"e", b".", b"-", b"n"]
@@ -214,7 +214,7 @@ def test_json_is_the_same_by_either_parser(spark: SparkRuntime) -> None:
     parser = make_json_parser(StructType.fromDDL(PARSED))
     assert parser is not None
     certain = [v for v in values if parser.parse(pa.array([v], pa.binary())).null_count == 0]
-    assert len(certain) > 300
+    assert len(set(certain)) > 100
 
 
 def json_made(spark: SparkRuntime, schema: str, values: list[bytes]) -> list[object]:

@@ -152,7 +152,7 @@ class SourceFetcher:
 
     def _wants(self, key: _Key) -> bool:
         reader = self._readers[key]
-        return reader.fault is None and reader.ready_bytes < self._settings.partition_bytes * 2
+        return reader.fault is None and reader.ready_bytes < self._settings.most_waiting_bytes
 
     def close(self) -> None:
         """Stop fetching and close the fetch sessions on the brokers."""
@@ -270,6 +270,7 @@ class SourceFetcher:
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
                 self._bounds[reader] = (part.log_start_offset, part.last_stable_offset)
+                reader.log_end = part.last_stable_offset
             diverging = getattr(part, "diverging_epoch", None)
             if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
                 agreed = reader.agrees_until(diverging.epoch, diverging.end_offset)

@@ -74,10 +74,10 @@ class JsonParser:
 
 
 def make_json_parser(schema: Any) -> JsonParser | None:
-    """Return a parser for a ``StructType`` of Spark; None for types that only Spark parses."""
+    """Return a parser for a type of Spark; None for what only Spark parses."""
     import pyarrow as pa
 
-    found = _arrow_type(schema)
+    found = _arrow_type(schema) if schema.typeName() == "struct" else None
     return None if found is None else JsonParser(pa.schema(list(found)))
 
 

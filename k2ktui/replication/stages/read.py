@@ -30,10 +30,12 @@ from k2ktui.replication.stages.json_columns import JsonParser
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A micro-batch ends when it has so many fetched bytes, or so long after its first data.
+# A micro-batch ends when it has so many fetched bytes, or so long after its first data: later while
+# the source has more, as each micro-batch has a price.
 _BYTES = 8 << 20
 _DECODED_BYTES = 32 << 20
 _GATHER_S = 0.05
+_LONGEST_GATHER_S = 0.5
 _LONGEST_WAIT_MS = 50
 _SAMPLES = 1000
 
@@ -117,10 +119,18 @@ class MicroBatchReader:
         task: the slot's task; ``policy.lap_s`` is how long it waits for data.
         source: connection to the source cluster.
         origins: what is known about the opposite pipeline's producer ids.
+        longest_gather_s: seconds after the first data, while the source has more.
     """
 
-    def __init__(self, task: SlotTask, source: Wire, origins: BatchOrigins | None) -> None:
+    def __init__(
+        self,
+        task: SlotTask,
+        source: Wire,
+        origins: BatchOrigins | None,
+        longest_gather_s: float = _LONGEST_GATHER_S,
+    ) -> None:
         self._task = task
+        self._longest_gather_s = longest_gather_s
         self._readers = [PartitionReader(each, origins) for each in task.assignments]
         signal = Signal(source.loop)
         self._signal = signal
@@ -132,7 +142,11 @@ class MicroBatchReader:
             continue_on_loss=task.continue_on_loss,
             # A broker answers requests of a connection in order: the next micro-batch must not wait
             # for a fetch of this one.
-            settings=replace(task.fetch, max_wait_ms=min(task.fetch.max_wait_ms, _LONGEST_WAIT_MS)),
+            settings=replace(
+                task.fetch,
+                max_wait_ms=min(task.fetch.max_wait_ms, _LONGEST_WAIT_MS),
+                waiting_bytes=_BYTES,
+            ),
         )
 
     async def run(self) -> _Read:
@@ -161,12 +175,14 @@ class MicroBatchReader:
             ready = sum(reader.ready_bytes for reader in active if not reader.undecided)
             # A position that only moves over markers is worth a commit, too.
             first = first or (now if ready or any(reader.dirty for reader in active) else 0.0)
+            until = end
             if first:
-                end = min(end, first + _GATHER_S)
-            if now >= end or ready >= _BYTES or all(self._is_done(r) for r in self._readers):
+                is_behind = any(reader.is_behind for reader in active)
+                until = min(end, first + (self._longest_gather_s if is_behind else _GATHER_S))
+            if now >= until or ready >= _BYTES or all(self._is_done(r) for r in self._readers):
                 return
-            due = self._fetcher.pump(end)
-            await self._signal.wait(min(due, max(0.001, end - now)))
+            due = self._fetcher.pump(until)
+            await self._signal.wait(min(due, max(0.001, until - now)))
 
     def _is_done(self, reader: PartitionReader) -> bool:
         until = reader.assignment.until
