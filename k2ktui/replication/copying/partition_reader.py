@@ -81,7 +81,6 @@ class PartitionReader:
         self.fetched = self.handed = self.committed = position.offset
         self.leader_epoch = self._handed_epoch = position.leader_epoch
         self.check_epoch = position.leader_epoch >= 0
-        self.log_end = -1
         self.ready: deque[Batch] = deque()
         self.ready_bytes = 0
         self.fault: Fault | None = None
@@ -92,11 +91,6 @@ class PartitionReader:
         self._left_out: list[_Span] = []
         self._jumps = 0
         self._ranges: dict[TargetPartition, RangeBuilder] = {}
-
-    @property
-    def is_behind(self) -> bool:
-        """Return whether the source has records that were not fetched yet."""
-        return self.fault is None and self.fetched < self.log_end
 
     @property
     def next_fetch(self) -> FetchPosition:

@@ -270,7 +270,6 @@ class SourceFetcher:
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
                 self._bounds[reader] = (part.log_start_offset, part.last_stable_offset)
-                reader.log_end = part.last_stable_offset
             diverging = getattr(part, "diverging_epoch", None)
             if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
                 agreed = reader.agrees_until(diverging.epoch, diverging.end_offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -177,12 +177,21 @@ class MicroBatchReader:
             first = first or (now if ready or any(reader.dirty for reader in active) else 0.0)
             until = end
             if first:
-                is_behind = any(reader.is_behind for reader in active)
-                until = min(end, first + (self._longest_gather_s if is_behind else _GATHER_S))
+                gather_s = self._longest_gather_s if self._is_behind(active) else _GATHER_S
+                until = min(end, first + gather_s)
             if now >= until or ready >= _BYTES or all(self._is_done(r) for r in self._readers):
                 return
             due = self._fetcher.pump(until)
             await self._signal.wait(min(due, max(0.001, until - now)))
+
+    def _is_behind(self, active: Iterable[PartitionReader]) -> bool:
+        """Return whether the source has records of these partitions that were not fetched yet."""
+        bounds = self._fetcher.bounds()
+        return any(
+            reader.fault is None and reader.fetched < bounds[reader.source].end
+            for reader in active
+            if reader.source in bounds
+        )
 
     def _is_done(self, reader: PartitionReader) -> bool:
         until = reader.assignment.until
