@@ -39,6 +39,11 @@ from k2ktui.errors import ConfigError, ExitCode
     help="Run MirrorMaker 2 beside the pipeline; the Groups screen compares their re-reads.",
 )
 @click.option(
+    "--with-schemas",
+    is_flag=True,
+    help="Start two schema registries, and map the schema ids of a topic of Avro records.",
+)
+@click.option(
     "--drill",
     type=click.Choice([str(each) for each in Tour]),
     is_flag=False,
@@ -55,6 +60,7 @@ def command(
     seconds: float | None,
     rate: float,
     with_mirrormaker: bool,
+    with_schemas: bool,
     drill: str | None,
 ) -> int:
     """Start, resume or stop the demo or act on it, and return the exit code."""
@@ -63,9 +69,9 @@ def command(
     if action:
         click.echo(act(DemoAction(action)))
         return ExitCode.OK
-    if drill and (fresh or keep or with_mirrormaker):
+    if drill and (fresh or keep or with_mirrormaker or with_schemas):
         raise ConfigError(
-            "--drill cannot be combined with --fresh, --keep or --with-mirrormaker",
+            "--drill cannot be combined with --fresh, --keep, --with-mirrormaker or --with-schemas",
             unchanged="Nothing was started.",
             hint="The drill always has new data of its own, and deletes it at the end.",
         )
@@ -76,6 +82,7 @@ def command(
         seconds=seconds,
         rate=rate,
         with_mirrormaker=with_mirrormaker,
+        with_schemas=with_schemas,
         drill=Tour(drill) if drill else None,
     )
     return run(options)

@@ -19,9 +19,14 @@ from k2ktui.demo.actions import DemoAction, DemoActions
 from k2ktui.demo.applications import Applications
 from k2ktui.demo.comparison import Comparison
 from k2ktui.demo.groups import LIVE, commit_seed_offsets
-from k2ktui.demo.mirrormaker import MirrorMakerProcess
 from k2ktui.demo.pipeline import DemoPipeline
 from k2ktui.demo.requests import answering, request
+from k2ktui.demo.schemas import (
+    note_missing_schemas,
+    require_schema_packages,
+    start_registries,
+    write_schema_topic,
+)
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.signals import DemoEnded, ending_signals
 from k2ktui.demo.table import summarize_topics
@@ -35,7 +40,6 @@ from k2ktui.watch.model import PartName, View
 
 _REFRESH_SECONDS = 1.0
 _HEAP = "384m"
-_PEER_STOP_SECONDS = 7.0
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _TOUR_OVER = (
     "The clusters and the applications keep running. In another terminal, try the commands above; "
@@ -67,6 +71,7 @@ class DemoOptions:
         directory: where everything is kept; the user's state directory by default.
         rate: multiplies the traffic.
         with_mirrormaker: run MirrorMaker 2 beside the pipeline, and compare the two.
+        with_schemas: start two schema registries, and copy a topic of Avro records between them.
         drill: fail over and back, with new data of its own; ``seconds`` are then counted from the
             end.
     """
@@ -78,6 +83,7 @@ class DemoOptions:
     directory: Path | None = None
     rate: float = 1.0
     with_mirrormaker: bool = False
+    with_schemas: bool = False
     drill: Tour | None = None
 
 
@@ -92,6 +98,8 @@ def run(options: DemoOptions) -> ExitCode:
         K2kError: the pipeline ended on its own.
     """
     require_demo_packages("the demo")
+    if options.with_schemas:
+        require_schema_packages()
     home = options.directory or state_dir("demo")
     screen = Screen()
     host = detached.host(home)
@@ -102,6 +110,8 @@ def run(options: DemoOptions) -> ExitCode:
                     "The running demo's data has no MirrorMaker 2. Start over with "
                     "it: k2ktui demo --fresh --with-mirrormaker."
                 )
+            if options.with_schemas:
+                note_missing_schemas(host.config, screen)
             return _reattach(home, host, screen)
         detached.end(host)
     with ending_signals(), lock_demo(home):
@@ -178,18 +188,22 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     source, target = _start_clusters(data, screen, stack)
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
-    screen.show_yaml(pipeline.write_yaml(config, *addresses), config)
+    registries = start_registries(data, screen, stack) if options.with_schemas else None
+    urls = registries.urls if registries else None
+    screen.show_yaml(pipeline.write_yaml(config, *addresses, registries=urls), config)
     if _complete(data).exists():
         screen.say("Continuing with the data of an earlier demo (--fresh starts over).")
     else:
         _write_seed_data(addresses, screen, prior=options.drill is None)
         _complete(data).touch()
+    if registries is not None:
+        write_schema_topic(data, addresses, registries, screen)
     compare = data / mirrormaker.FILE if options.with_mirrormaker else None
     with _announce_stop("Stopping the pipeline", screen):
         job = pipeline.start(config, data / "job-guard.log")
         stack.callback(job.stop)
         stack.enter_context(detached.announce(home, config, compare))
-        peer = _start_peer(compare, addresses, screen, stack) if compare else None
+        peer = mirrormaker.start_peer(compare, addresses, screen, stack) if compare else None
         if options.drill:
             return _run_tour(options, home, config, (source, target), job, screen, stack)
         applications = Applications(*addresses, options.rate, LIVE)
@@ -282,19 +296,6 @@ def _start_clusters(
 def _run_on_each(nodes: list[KafkaNode], work: Callable[[KafkaNode], object]) -> None:
     with ThreadPoolExecutor(len(nodes)) as pool:
         list(pool.map(work, nodes))
-
-
-def _start_peer(
-    file: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
-) -> MirrorMakerProcess:
-    """Start MirrorMaker 2 beside the pipeline."""
-    with screen.busy("Looking for MirrorMaker 2") as step:
-        mirrormaker.jars(step)
-    peer = MirrorMakerProcess(mirrormaker.write_properties(file, *addresses))
-    stack.callback(peer.stop, _PEER_STOP_SECONDS)
-    screen.say(f"MirrorMaker 2 copies the same topics to {mirrormaker.SOURCE}.*: {file}")
-    screen.say(f"MirrorMaker 2 alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")
-    return peer
 
 
 def _show_table(

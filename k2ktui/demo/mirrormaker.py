@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
+from k2ktui.demo.screen import Screen
 from k2ktui.demo.topics import TOPICS
 from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
@@ -14,6 +16,7 @@ SOURCE, TARGET = "mirror", "target"
 _MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 _JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 _GRACE_SECONDS = 5.0
+_STOP_SECONDS = 7.0
 
 # MirrorMaker 2's defaults, except for one broker per cluster and shorter intervals.
 _PROPERTIES = """\
@@ -83,3 +86,16 @@ class MirrorMakerProcess:
     def stop(self, timeout: float) -> None:
         """Stop it within ``timeout`` seconds."""
         self._child.stop(timeout)
+
+
+def start_peer(
+    file: Path, addresses: tuple[str, str], screen: Screen, stack: contextlib.ExitStack
+) -> MirrorMakerProcess:
+    """Start MirrorMaker 2 beside the pipeline."""
+    with screen.busy("Looking for MirrorMaker 2") as step:
+        jars(step)
+    peer = MirrorMakerProcess(write_properties(file, *addresses))
+    stack.callback(peer.stop, _STOP_SECONDS)
+    screen.say(f"MirrorMaker 2 copies the same topics to {SOURCE}.*: {file}")
+    screen.say(f"MirrorMaker 2 alone: k2ktui -f {file}, or k2ktui mm2 audit -f {file}.")
+    return peer

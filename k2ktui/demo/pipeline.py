@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from k2ktui.demo.topics import TOPICS
+from k2ktui.demo.topics import SCHEMA_TOPIC, TOPICS, RegistryUrls
 from k2ktui.runtime import child_process
 from k2ktui.runtime.paths import write_atomically
 
@@ -21,17 +21,17 @@ features:
   bidirectionalReplication: enabled
   offsetMapping: enabled
   autoCreateControlTopics: enabled
-source:
+{feature}{mapping}source:
   kafka:
     common:
       bootstrap.servers: {source}
     consumer:
       auto.offset.reset: earliest
-target:
+{source_registry}target:
   kafka:
     common:
       bootstrap.servers: {target}
-topicCreation:
+{target_registry}topicCreation:
   control:
     common: {{replication: 1}}
 replication:
@@ -45,21 +45,47 @@ spark:
 """
 
 
-def write_yaml(path: Path, source: str, target: str) -> str:
+_MAPPING_YAML = f"""\
+schemaMapping:
+  autoRegister: enabled
+  topics:
+    - {{pattern: {SCHEMA_TOPIC}, key: disabled}}
+    - {{pattern: ".*", key: disabled, value: disabled}}
+"""
+
+
+def write_yaml(
+    path: Path, source: str, target: str, *, registries: RegistryUrls | None = None
+) -> str:
     """Write the pipeline between two bootstrap addresses to ``path``, and return its text.
 
-    A reverse pipeline may copy in the other direction: a drill leads there and back.
+    A reverse pipeline may copy in the other direction: a drill leads there and back. With
+    ``registries``, the topic of Avro records is copied too, and its schema ids are mapped.
     """
-    names = ", ".join(topic.name for topic in TOPICS)
+    names = [topic.name for topic in TOPICS]
+    of_source = of_target = mapping = feature = ""
+    if registries is not None:
+        names.append(SCHEMA_TOPIC)
+        feature = "  schemaMapping: enabled\n"
+        of_source, of_target = map(_registry_yaml, (registries.source, registries.target))
+        mapping = _MAPPING_YAML
     text = _YAML.format(
         path=path,
         name=NAME,
         source=source,
         target=target,
-        topics=names,
+        topics=", ".join(names),
+        feature=feature,
+        mapping=mapping,
+        source_registry=of_source,
+        target_registry=of_target,
     )
     write_atomically(path, text.encode())
     return text
+
+
+def _registry_yaml(url: str) -> str:
+    return f'  registry:\n    config: {{schema.registry.url: "{url}"}}\n'
 
 
 class DemoPipeline:

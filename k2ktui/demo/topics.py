@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
@@ -47,8 +47,11 @@ class DemoTopic:
         return number % self.partitions if record.key is None else -1
 
 
+#: The topic of Avro records, with two schema registries.
+SCHEMA_TOPIC = "avro-orders"
+
 # Bounds the disk space of a demo that runs for days.
-_BOUNDED = {"segment.bytes": str(16 * MIB), "retention.bytes": str(48 * MIB)}
+BOUNDED = {"segment.bytes": str(16 * MIB), "retention.bytes": str(48 * MIB)}
 
 TOPICS: tuple[DemoTopic, ...] = (
     DemoTopic(
@@ -59,7 +62,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         seeded=8_000,
         rate=200,
         prior=(1_200, 37, 0, 5),
-        config=_BOUNDED,
+        config=BOUNDED,
     ),
     DemoTopic(
         "payments",
@@ -71,7 +74,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         transactional=True,
         compression="zstd",
         prior=(64, 0, 210),
-        config=_BOUNDED,
+        config=BOUNDED,
     ),
     DemoTopic(
         "clicks",
@@ -81,7 +84,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         seeded=12_000,
         rate=300,
         compression="snappy",
-        config=_BOUNDED,
+        config=BOUNDED,
     ),
     DemoTopic(
         "customers",
@@ -123,25 +126,38 @@ TOPICS: tuple[DemoTopic, ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryUrls:
+    """The addresses of both schema registries."""
+
+    source: str
+    target: str
+
+
 def by_name(name: str) -> DemoTopic:
     """Return the demo topic of that name."""
     return next(topic for topic in TOPICS if topic.name == name)
 
 
-def create(source: str, target: str) -> None:
+def create(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS) -> None:
     """Create the demo's topics on both clusters (bootstrap addresses).
 
     On the target, create only those that hold prior data; the pipeline creates the others.
+
+    Args:
+        source: the source cluster.
+        target: the target cluster.
+        topics: which topics.
 
     Raises:
         ConnectionFailed: a cluster rejected a request.
         TimedOut: a topic was not created in time.
     """
-    _create(source, TOPICS)
-    _create(target, tuple(topic for topic in TOPICS if topic.prior))
+    _create(source, topics)
+    _create(target, [topic for topic in topics if topic.prior])
 
 
-def _create(bootstrap: str, topics: tuple[DemoTopic, ...]) -> None:
+def _create(bootstrap: str, topics: Sequence[DemoTopic]) -> None:
     admin = clients.admin(bootstrap)
     wanted = [NewTopic(t.name, t.partitions, 1, config=dict(t.config)) for t in topics]
     for name, future in admin.create_topics(wanted).items():

@@ -85,7 +85,7 @@ def test_only_a_whole_switchover_is_exact(other: Drill) -> None:
     assert not is_exact(other)
 
 
-@pytest.mark.parametrize("option", ["--keep", "--fresh", "--with-mirrormaker"])
+@pytest.mark.parametrize("option", ["--keep", "--fresh", "--with-mirrormaker", "--with-schemas"])
 def test_options_about_data_are_refused_with_the_tour(option: str) -> None:
     said = k2ktui("demo", "--drill", option)
     assert said.code == 2
