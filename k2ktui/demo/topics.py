@@ -154,7 +154,9 @@ def create(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS) -> No
         TimedOut: a topic was not created in time.
     """
     _create(source, topics)
-    _create(target, [topic for topic in topics if topic.prior])
+    prior = [topic for topic in topics if topic.prior]
+    if prior:
+        _create(target, prior)
 
 
 def _create(bootstrap: str, topics: Sequence[DemoTopic]) -> None:
