@@ -18,7 +18,7 @@ from k2ktui.runtime.scratch import Scratch, sweep
 
 _DIRECTORY = "k2ktui-preview-"
 _MOST_BYTES = 64 << 20
-_END_S = 10.0
+_END_S = 60.0
 
 
 class PreviewProcess:
