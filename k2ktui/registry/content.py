@@ -17,7 +17,11 @@ _REQUESTS_AT_ONCE = 8
 
 
 def read_content(
-    client: RegistryClient, subjects: Iterable[str] | None = None, *, deleted: bool = False
+    client: RegistryClient,
+    subjects: Iterable[str] | None = None,
+    *,
+    deleted: bool = False,
+    modes: bool = True,
 ) -> RegistryContent:
     """Read subjects, and all subjects that their schemas refer to.
 
@@ -25,9 +29,17 @@ def read_content(
         client: the registry.
         subjects: names of the subjects; all without them. Those that do not exist are left out.
         deleted: also read versions that were deleted, but not for good.
+        modes: read the mode of each subject; otherwise the registry's stands for all.
     """
-    names = set(client.subjects(deleted=deleted) if subjects is None else subjects)
-    return _read(client, names, set(), deleted)
+    known = set(client.subjects(deleted=deleted))
+    names = known if subjects is None else known & set(subjects)
+    return _read(client, names, set(), deleted=deleted, modes=modes)
+
+
+def read_modes(client: RegistryClient, subjects: Iterable[str]) -> dict[str, str]:
+    """Return the own mode of each subject; "" of one that has none."""
+    names = sorted(subjects)
+    return dict(zip(names, _on_each(client.mode, names), strict=True))
 
 
 def read_versions(client: RegistryClient, pairs: Iterable[tuple[str, int]]) -> RegistryContent:
@@ -37,7 +49,7 @@ def read_versions(client: RegistryClient, pairs: Iterable[tuple[str, int]]) -> R
         client: the registry.
         pairs: subjects and versions.
     """
-    return _read(client, set(), set(pairs), deleted=False)
+    return _read(client, set(), set(pairs), deleted=False, modes=False)
 
 
 def with_ids(
@@ -54,7 +66,12 @@ def with_ids(
 
 
 def _read(
-    client: RegistryClient, names: set[str], pairs: set[tuple[str, int]], deleted: bool
+    client: RegistryClient,
+    names: set[str],
+    pairs: set[tuple[str, int]],
+    *,
+    deleted: bool,
+    modes: bool,
 ) -> RegistryContent:
     whole = bool(names)
     versions: dict[tuple[str, int], SchemaVersion | None] = {}
@@ -75,10 +92,10 @@ def _read(
         # A version may be referred to although it was deleted, and is not listed.
         pairs = {(each.subject, each.version) for each in references} - versions.keys()
         names = {each.subject for each in references} - listed if whole else set()
-    return _content(client, [each for each in versions.values() if each is not None])
+    return _content(client, [each for each in versions.values() if each is not None], modes)
 
 
-def _content(client: RegistryClient, versions: list[SchemaVersion]) -> RegistryContent:
+def _content(client: RegistryClient, versions: list[SchemaVersion], modes: bool) -> RegistryContent:
     compatibility, mode = client.default_compatibility(), client.default_mode()
     by_name: dict[str, list[SchemaVersion]] = {}
     for version in sorted(versions, key=lambda each: each.version):
@@ -91,7 +108,7 @@ def _content(client: RegistryClient, versions: list[SchemaVersion]) -> RegistryC
             tuple(by_name[name]),
             # Some registries answer with the default for a subject without its own level.
             "" if own == compatibility else own,
-            client.mode(name) or mode,
+            (client.mode(name) if modes else "") or mode,
         )
 
     subjects = {each.name: each for each in _on_each(read, sorted(by_name))}

@@ -25,7 +25,7 @@ from k2ktui.engine.schemas import (
 )
 from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.content import read_content, with_ids
+from k2ktui.registry.content import read_content, read_modes, with_ids
 from k2ktui.registry.mapper import SchemaMapperSettings
 from k2ktui.registry.registrar import SchemaRegistrar
 
@@ -152,11 +152,11 @@ def verify_schemas(
 def _plan(
     settings: SchemaMapperSettings, source: RegistryClient, target: RegistryClient, deleted: bool
 ) -> tuple[SchemaPlan, RegistryContent, RegistryContent]:
-    ours = read_content(source, deleted=deleted)
+    ours = read_content(source, deleted=deleted, modes=False)
     mapped, _ = find_mapped_subjects(ours, settings.topics.rule, settings.types)
     names = {name for name, _ in mapped.values()}
     theirs = read_content(target, names)
-    new = {name: target.mode(name) for name in sorted(names - theirs.subjects.keys())}
+    new = read_modes(target, names - theirs.subjects.keys())
     # A mode can be set before a subject has a version.
     empty = {
         name: Subject(name, mode=mode)
