@@ -185,9 +185,12 @@ def _find_incompatible(
         if each.target_subject in asked or there is None or not there.versions:
             continue
         asked.add(each.target_subject)
+        level = there.compatibility or theirs.compatibility
+        if level == "NONE":
+            # Apicurio would still answer that another record is not compatible.
+            continue
         schema = _with_references(each, plan)
         if schema is not None and not target.is_compatible(each.target_subject, schema):
-            level = there.compatibility or theirs.compatibility
             reasons[each.target_subject, each.source.id] = (
                 f"it is not compatible with the latest version of the subject on the target "
                 f"(compatibility {level})"

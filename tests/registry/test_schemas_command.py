@@ -156,6 +156,14 @@ def test_an_incompatible_schema_is_a_conflict_and_the_rest_is_applied(pipeline: 
     pipeline.rows("apply", "--yes", code=1)
 
 
+def test_a_level_that_allows_everything_has_no_conflict(pipeline: Pipeline) -> None:
+    subject = f"dr.{pipeline.topic}-value"
+    register(pipeline.registries.target, subject, avro_record(fresh_name(), "a"))
+    pipeline.register("-value", avro_record(fresh_name(), "a"))
+    assert pipeline.rows("plan")["-value 1"]["action"] == "register"
+    assert pipeline.rows("apply", "--yes")["-value 1"]["targetVersion"] == 2
+
+
 def test_the_level_of_a_new_subject_is_set(pipeline: Pipeline) -> None:
     name = fresh_name()
     pipeline.register("-value", avro_record(name, "a"))
