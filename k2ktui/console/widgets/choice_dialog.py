@@ -54,7 +54,7 @@ class ChoiceDialog(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """Build the dialog."""
-        with Vertical(id="choice"):
+        with Vertical(id="choose"):
             yield TextLines(id="choice-title")
             column: Column[Choice] = Column(
                 "choice", self._heading, lambda each: Cell(each.title), width=40, widest=80
