@@ -28,6 +28,8 @@ _LONGEST_REASON = 400
 _GUIDE = "See docs/spark-cluster.md for the requirements of executors."
 # The last line of a Python traceback, and Spark's own first line.
 _RAISED = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
+# A Spark error with its condition, such as [CAST_INVALID_INPUT], or one of Arrow's.
+_QUOTING = re.compile(r"([^\[]*\[[A-Z][A-Z0-9_.]*\]|(?:pyarrow\.lib\.)?Arrow\w+)")
 _LOST = re.compile(r"(ExecutorLostFailure.*|Job .*cancelled.*|.*SparkContext was shut down.*)")
 
 
@@ -127,3 +129,13 @@ def spark_reason(error: BaseException) -> str:
     if raised:
         return safe_text(": ".join(raised[-1]), _LONGEST_REASON)
     return safe_text(text.strip().splitlines()[0], _LONGEST_REASON)
+
+
+def transform_reason(error: BaseException) -> str:
+    """Return why the job of a transform failed, as ``spark_reason``, without contents of records.
+
+    Spark's message of an error in data quotes the value, and so does Arrow's.
+    """
+    reason = spark_reason(error)
+    found = _QUOTING.match(reason)
+    return f"{found[1]} (its message may quote a record and is left out)" if found else reason

@@ -24,7 +24,13 @@ from k2ktui.engine.transforms import Transform
 from k2ktui.errors import K2kError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.worker import open_connections, run_slot
-from k2ktui.replication.executors import await_executors, runs_task, ship_code, spark_reason
+from k2ktui.replication.executors import (
+    await_executors,
+    runs_task,
+    ship_code,
+    spark_reason,
+    transform_reason,
+)
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.spark_archive import archive_options, make_missing_archive
 from k2ktui.replication.spark_settings import (
@@ -301,7 +307,8 @@ class SparkRuntime:
             ended = self._ended_message(context)
             if ended:
                 self._end_reported = context
-            raise LapLost(ended or spark_reason(error)) from None
+            reason = spark_reason if tasks[0].transform is None else transform_reason
+            raise LapLost(ended or reason(error)) from None
         return found
 
     def _living(self) -> Any:
