@@ -15,6 +15,7 @@ from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import Records, encode_varint
 from k2ktui.replication.copying.record_headers import set_headers
+from k2ktui.replication.executors import transform_reason
 from k2ktui.replication.stages import rows
 from k2ktui.replication.stages.json_columns import JsonParser
 from k2ktui.replication.stages.plan import plan_steps
@@ -242,3 +243,21 @@ def test_steps_have_the_names_of_the_file() -> None:
         "set value.a",
         "encode.value",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Job aborted due to stage failure: org.apache.spark.SparkRuntimeException: "
+            "[CAST_INVALID_INPUT] The value 'p4yl04d' cannot be cast",
+            "[CAST_INVALID_INPUT] (its message may quote a record and is left out)",
+        ),
+        ("pyarrow.lib.ArrowTypeError: 'p4yl04d'", "ArrowTypeError (its message may quote"),
+        ("RuntimeError: a slot task is valid for one attempt only", "one attempt only"),
+        ("ExecutorLostFailure (executor 1 exited)", "ExecutorLostFailure (executor 1 exited)"),
+    ],
+)
+def test_the_reason_of_a_failed_job_quotes_no_record(text: str, shown: str) -> None:
+    reason = transform_reason(RuntimeError(text))
+    assert shown in reason and "p4yl04d" not in reason
