@@ -12,7 +12,6 @@ from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError
 from k2ktui.log.record import KafkaRecord
-from k2ktui.replication.executors import transform_reason
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.json_columns import make_json_parser
 from k2ktui.replication.stages.plan import plan_steps
@@ -58,31 +57,6 @@ def test_only_what_needs_the_record_itself_is_allowed(
     assert why in refused.value.message
     assert "at org.apache" not in refused.value.message
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_reason_of_a_failed_job_quotes_no_record(spark: SparkRuntime) -> None:
-    """Were an error of an expression not caught, Spark's message would have the value."""
-    from pyspark.sql import SparkSession
-
-    rule = TransformRule.model_validate({"filter": "offset > 1"})
-    assert rule.transform is not None
-    spark.check_transforms([("replication.transform[0]", rule.transform)])
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    for text in (
-        "CAST(value AS INT)",
-        "raise_error(value)",
-        "from_json(value, 'a INT', map('mode', 'FAILFAST'))",
-    ):
-        failing = session.range(1).selectExpr("concat('p4yl04d', id) AS value")
-        with pytest.raises(Exception, match="p4yl04d") as raised:
-            failing.selectExpr(text).collect()
-        reason = transform_reason(raised.value)
-        assert "p4yl04d" not in reason and "its message may quote a record" in reason, reason
-    failing = session.range(1).mapInArrow(lambda _: iter([1 / 0]), "value INT")
-    with pytest.raises(Exception, match="ZeroDivisionError") as raised:
-        failing.collect()
-    assert "division by zero" in transform_reason(raised.value)
 
 
 def test_what_bytes_need_is_said(spark: SparkRuntime) -> None:
