@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bench.model import MB, CopyResult, DataSet, DelayResult, Results
+from bench.model import MB, CopyResult, DataSet, DelayResult, Results, Values
 from bench.plan import contenders
 from bench.targets import Verdict, chosen, usable, verdicts
 
@@ -141,13 +141,15 @@ _COPY_HEAD = (
 
 
 def _data_title(one: CopyResult) -> str:
-    size, *kind, codec, partitions = one.data.split("-")
+    name = one.data.removeprefix("schemas-")
+    size, *kind, codec, partitions = name.split("-")
+    values: Values = "json" if kind else "text"
     data = DataSet(
         int(size),
         "lz4" if codec == "lz4" else "none",
         int(partitions),
         one.records,
-        "json" if kind else "text",
+        "schemas" if name != one.data else values,
     )
     return f"{data}, {one.records:,} records"
 

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -261,3 +261,8 @@ def test_orders_with_another_id_do_not_count(target: KafkaNode) -> None:
         for number in (8, 9)
     ]
     assert distinct == [1000, 0]
+
+
+def test_runs_with_schema_ids_are_reported() -> None:
+    results = Results(settings=asdict(QUICK), copies=[run("k2ktui", data="schemas-100-none-4")])
+    assert "100 B, Avro, schema ids mapped, uncompressed, 4 partitions" in markdown(results)
