@@ -44,6 +44,7 @@ class Registries:
 
     asked: list[int] = field(default_factory=list)
     down: bool = False
+    unknown: int = UNKNOWN_ID
 
     def map_id(self, topic: str, part: SchemaPart, schema_id: SchemaId) -> int | None:
         assert (topic, schema_id.form) == (SOURCE.topic, SchemaIdForm.PREFIX)
@@ -52,7 +53,7 @@ class Registries:
         self.asked.append(schema_id.value)
         if schema_id.value == REFUSED_ID:
             raise Refused("schema 66 is not registered", hint="Run k2ktui schemas apply.")
-        return None if schema_id.value == UNKNOWN_ID else schema_id.value + 100
+        return None if schema_id.value == self.unknown else schema_id.value + 100
 
 
 @dataclass
@@ -205,6 +206,18 @@ def test_passed_through_records_are_counted(loop: Loop, registries: Registries) 
     (unknown,) = one.router.unknown
     assert (unknown.count, unknown.last, unknown.schema_id) == (2, 2, UNKNOWN_ID)
     assert one.reader.fault is None
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_passed_id_that_is_registered_meanwhile_is_replaced(
+    loop: Loop, registries: Registries, by_key: bool
+) -> None:
+    """A producer registers before it writes: what comes later has a schema."""
+    one = lap(loop, registries, [[(None, avro(99))]], "passthrough", by_key=by_key)
+    assert [value for _, _, value in values(one.route())] == [avro(99)]
+    registries.unknown = 0
+    one.reader.receive(log([[(None, b"")], [(None, avro(99))]], 0), [])
+    assert [value for _, _, value in values(one.route())][-1] == avro(199)
 
 
 def test_a_schema_that_the_target_lacks_stops_whatever_is_passed_through(

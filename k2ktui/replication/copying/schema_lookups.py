@@ -62,6 +62,16 @@ class KnownSchemas:
                 del self._ids[topic][used]
                 self._refusals.pop((topic, used), None)
 
+    def forget(self, topic: str, passed: Iterable[UsedId]) -> None:
+        """Forget unknown ids that were copied as they are: later records may have them registered.
+
+        A producer registers a schema before it uses it, so the answer holds for what was fetched
+        before the question only.
+        """
+        for used in passed:
+            if self._unknown_since.pop((topic, used), None) is not None:
+                self._ids[topic].pop(used, None)
+
     async def look_up(self, loop: Loop, asked: Iterable[tuple[str, UsedId]]) -> None:
         """Look up ids in another thread.
 

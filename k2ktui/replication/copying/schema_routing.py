@@ -68,6 +68,7 @@ class SchemaIdStage:
         if found.unknown:
             last = batch.base_offset + int(found.unknown.rows[-1])
             self.unknown.append(_count(reader, found.unknown, last))
+            self._known.forget(reader.source.topic, found.unknown.by_row.values())
         reader.take()
         return found.view
 
@@ -89,6 +90,7 @@ class SchemaIdStage:
         stops = [row for row in rows.tolist() if not passes or row in refused]
         if not stops:
             passed = _count(reader, found.unknown, int(records.offsets[rows[-1]]))
+            self._known.forget(reader.source.topic, found.unknown.by_row.values())
             return RoutableRecords(found.records, found.data, starts, lengths, passed)
         first = stops[0]
         fault = self._fault(reader, found.unknown.by_row[first], int(records.offsets[first]))
