@@ -44,12 +44,12 @@ def make(**fields: object) -> Drill:
     return replace(drill, **fields)  # type: ignore[arg-type]
 
 
-def show(drill: Drill) -> str:
+def show(drill: Drill, *, acting: bool) -> str:
     @click.command()
     def shown() -> None:
-        print_drill(drill)
+        print_drill(drill, acting=acting)
 
-    return CliRunner().invoke(shown).output
+    return CliRunner().invoke(shown, catch_exceptions=False).output
 
 
 def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
@@ -93,13 +93,20 @@ def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:
 def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:
     preflight = DrillPhase.PREFLIGHT
     drill = end_phase(begin_phase(make(), preflight, 1), preflight, PhaseStatus.DONE, 2, "ok")
-    text = show(begin_phase(drill, DrillPhase.LAG, 3))
+    running = begin_phase(replace(drill, owner="ann@bastion"), DrillPhase.LAG, 3)
+    text = show(running, acting=True)
     assert "  1 preflight         done      ok" in text
     assert "  2 lag               running" in text
-    assert "Next, lag: Waits until the lag is below its bound. Changes nothing." in text
+    assert "ann@bastion acts on it, last seen 1970-01-01" in text
+    assert "Now, lag: Waits until the lag is below its bound. Changes nothing." in text
     assert "You can still go back: k2ktui drill abort 20260101-000000-ab -f FILE" in text
+    left = show(running, acting=False)
+    assert "Next, lag: Waits until the lag is below its bound. Changes nothing." in left
+    assert "  2 lag               stopped" in left
+    assert "No process acts on it; that of ann@bastion was last seen" in left
+    assert "Continue it: k2ktui drill resume 20260101-000000-ab -f FILE" in left
     opened = replace(drill, figures=DrillFigures(opened_ms=3))
-    assert "You cannot go back: the target was opened" in show(opened)
+    assert "You cannot go back: the target was opened" in show(opened, acting=True)
 
 
 def test_drills_are_listed_in_the_columns_of_the_console(
@@ -117,5 +124,6 @@ def test_drills_are_listed_in_the_columns_of_the_console(
 
 def test_hostile_names_are_escaped() -> None:
     drill = make(pipeline="a\x1b[2Jb", owner="x\u202ey", session="s")
-    text = show(drill)
+    text = show(drill, acting=True)
+    assert "a\\x1b[2Jb" in text
     assert "\x1b" not in text and "\u202e" not in text
