@@ -12,10 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from k2ktui.cli import main as command_line
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.watch.facts import Known
-from k2ktui.watch.readers import TargetReader
 from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.secure import SecureNode
@@ -112,26 +109,33 @@ def test_secrets_are_not_shown(pipe: Pipeline, tmp_path: Path) -> None:
     assert shown.count("<redacted>") >= 3
 
 
-def test_a_fault_of_our_own_shows_no_secret(
-    pipe: Pipeline,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    for name, text in surroundings(tmp_path / "run").items():
-        monkeypatch.setenv(name, text)
+_WITH_A_FAULT = """
+import os, sys
+from k2ktui.cli import main as command_line
+from k2ktui.watch.readers import TargetReader
 
-    def fail(reader: TargetReader, known: Known) -> None:
-        password = PASSWORD
-        raise RuntimeError(f"{password} {reader._flow.config.source.kafka.common}")
+def fail(reader, known):
+    password = os.environ["LOGIN"]
+    raise RuntimeError(f"{password} {reader._flow.config.source.kafka.common}")
 
-    monkeypatch.setattr(TargetReader, "read", fail)
-    monkeypatch.setattr(sys, "argv", ["k2ktui", "status", "-f", str(pipe.write())])
-    with pytest.raises(SystemExit) as ended:
-        command_line.main()
-    assert ended.value.code == 1
+TargetReader.read = fail
+command_line.main()
+"""
+
+
+def test_a_fault_of_our_own_shows_no_secret(pipe: Pipeline, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _WITH_A_FAULT, "status", "-f", str(pipe.write())],
+        env=os.environ | surroundings(tmp_path / "run"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1, ended
     (report,) = [f for f in files(tmp_path / "run" / "state") if f.name == "crash.txt"]
-    text = report.read_text() + "".join(capfd.readouterr())
+    text = report.read_text() + ended.stdout + ended.stderr
     assert "RuntimeError" in text and "in fail" in text
     assert not any(secret in text for secret in SECRETS)
 
