@@ -308,6 +308,19 @@ class PipelineConfig(Section):
         parts = tuple(part for part in SchemaPart if part in wanted)
         return SchemaRule(parts, self.schema_mapping.on_unknown_schema) if parts else None
 
+    def dead_letter_topic_for(self, topic: str) -> str | None:
+        """Return the dead-letter topic of a source topic; "" for the default name, None for none.
+
+        Records go there that fail its transform, or whose schema ids are unknown.
+        """
+        transform = self.replication.transform_for(topic)
+        if transform is not None and transform.on_error == "deadLetter":
+            return transform.dead_letter_topic
+        schemas = self.schema_rule_for(topic)
+        if schemas is None or schemas.on_unknown != "deadLetter":
+            return None
+        return self.schema_mapping.dead_letter.topic or ""
+
     @property
     def bidirectional_mode(self) -> str:
         """How records of the opposite direction are recognized; "" in one direction."""

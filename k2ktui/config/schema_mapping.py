@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Literal, Self
 
-from pydantic import BeforeValidator
+from pydantic import model_validator
 
 from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
 from k2ktui.config.scalars import Toggle
 from k2ktui.config.topics import TopicMapping, TopicSelection
+from k2ktui.config.transform_rules import DeadLetters
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.engine.schema_rule import OnUnknownSchema
 from k2ktui.engine.schema_subjects import TopicRule
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF", "YANG"]
-
-
-def _without_dead_letters(value: Any) -> Any:
-    if value == "deadLetter":
-        raise ValueError("fail or passthrough; deadLetter is not supported yet")
-    return value
 
 
 class SchemaMappingRule(Section):
@@ -37,13 +32,20 @@ class SchemaMappingRule(Section):
 class SchemaMapping(Section):
     """Schema types and topics whose schema ids are rewritten.
 
-    ``auto_register`` and ``on_unknown_schema`` are not Lenses settings.
+    ``auto_register``, ``on_unknown_schema`` and ``dead_letter`` are not Lenses settings.
     """
 
     supported_types: tuple[SchemaType, ...] = ("AVRO", "JSON", "PROTOBUF", "YANG")
     topics: tuple[SchemaMappingRule, ...] = ()
     auto_register: Toggle = False
-    on_unknown_schema: Annotated[OnUnknownSchema, BeforeValidator(_without_dead_letters)] = "fail"
+    on_unknown_schema: OnUnknownSchema = "fail"
+    dead_letter: DeadLetters = DeadLetters()
+
+    @model_validator(mode="after")
+    def _dead_letters_are_used(self) -> Self:
+        if self.dead_letter.topic is not None and self.on_unknown_schema != "deadLetter":
+            raise ValueError("onUnknownSchema: deadLetter for deadLetter")
+        return self
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
-"""Records that a transform cannot change, as they are written to a dead-letter topic."""
+"""Records that cannot be changed as configured, as they are written to a dead-letter topic."""
 
 from __future__ import annotations
 
+from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.engine.transforms import Transform
 
 #: Name of the header with the step that failed, as the file spells it.
 STEP_HEADER = "__k2k.error.step"
-#: Name of the header with the reason, which never has a part of the record.
+#: Name of the header with the reason, which has no part of the record but an unknown schema id.
 CAUSE_HEADER = "__k2k.error.cause"
 #: (coordinate, header name) pairs: where the record came from.
 ORIGIN_HEADERS = tuple(
@@ -15,14 +16,22 @@ ORIGIN_HEADERS = tuple(
 _SUFFIX = ".dead-letter"
 
 
-def dead_letter_topic(transform: Transform, target: str) -> str:
-    """Return the dead-letter topic for the source topic that is copied to ``target``.
+def default_dead_letter_topic(target: str) -> str:
+    """Return the dead-letter topic of a target topic if the file names none."""
+    return f"{target}{_SUFFIX}"
 
-    Empty unless ``onError`` is ``deadLetter``.
-    """
-    if transform.on_error != "deadLetter":
-        return ""
-    return transform.dead_letter_topic or f"{target}{_SUFFIX}"
+
+def schema_step(part: SchemaPart) -> str:
+    """Return the step that a record with an unknown schema id fails."""
+    return f"schemaMapping.{part}"
+
+
+def describe_unknown_schema(part: SchemaPart, schema_id: SchemaId) -> str:
+    """Return why a record with an unknown schema id is a dead letter."""
+    return (
+        f"the {part} has the schema id {describe_schema_id(schema_id)}, which the source's "
+        "registry does not have, or of a type that is not mapped"
+    )
 
 
 def describe_cause(transform: Transform, step: str) -> str:

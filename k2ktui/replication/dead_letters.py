@@ -1,4 +1,4 @@
-"""Dead-letter topics of transforms: created on the target where they are missing and allowed."""
+"""Dead-letter topics: created on the target where they are missing and allowed."""
 
 from __future__ import annotations
 
@@ -186,8 +186,7 @@ def _is_dead_letter(topic: str, name: str) -> K2kError:
         f"topic {safe_text(topic)} is not copied: its target {safe_text(name)} is a dead-letter "
         "topic of this pipeline",
         unchanged="None of its records were written.",
-        hint="Remove it from replication.source.topic, or name another topic in "
-        "replication.transform.deadLetter.topic.",
+        hint="Remove it from replication.source.topic, or set another deadLetter.topic.",
     )
 
 

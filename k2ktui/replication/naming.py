@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS, LEGAL_TOPIC
-from k2ktui.engine.dead_letters import dead_letter_topic
+from k2ktui.engine.dead_letters import default_dead_letter_topic
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.text import safe_text
@@ -84,17 +84,18 @@ def dead_letter_name(config: PipelineConfig, topic: str) -> str:
         Refused: as for ``target_name``; or the dead-letter topic must not be written to, or has an
             illegal name.
     """
-    transform = config.replication.transform_for(topic)
-    if transform is None or transform.on_error != "deadLetter":
+    chosen = config.dead_letter_topic_for(topic)
+    if chosen is None:
         return ""
-    name = dead_letter_topic(transform, target_name(config, topic))
+    target = target_name(config, topic)
+    name = chosen or default_dead_letter_topic(target)
     forbidden = _forbidden(config, name)
     if forbidden or not LEGAL_TOPIC.fullmatch(name):
         raise _refuse(
             topic,
             f"its dead-letter topic {safe_text(name, 80)} is "
             + (forbidden or "not a valid topic name (1 to 249 letters, digits, '.', '_' and '-')"),
-            "Change replication.transform.deadLetter.topic.",
+            "Set another deadLetter.topic.",
         )
     return name
 

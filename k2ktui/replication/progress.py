@@ -168,12 +168,21 @@ def _describe(last: SkippedRecords | UnknownSchemas, total: int) -> str:
     topic, at = last.source.topic, f"the last at {last.source} offset {last.last}"
     if isinstance(last, UnknownSchemas):
         return (
-            f"schema mapping of {topic}: {counted(total, 'record')} copied with an unknown schema "
-            f"id (onUnknownSchema: passthrough), {at}: the {last.part} has the id {last.schema_id}"
+            f"schema mapping of {topic}: {counted(total, 'record')} {_schema_outcome(last)}, {at}: "
+            f"the {last.part} has the id {last.schema_id}"
         )
     return (
         f"transform of {topic}: {counted(total, 'record')} {_outcome(last)}, {at}: "
         f"{last.step} failed"
+    )
+
+
+def _schema_outcome(each: UnknownSchemas) -> str:
+    if not each.dead_letter_topic:
+        return "copied with an unknown schema id (onUnknownSchema: passthrough)"
+    return (
+        f"with an unknown schema id written to {each.dead_letter_topic} "
+        "(onUnknownSchema: deadLetter)"
     )
 
 

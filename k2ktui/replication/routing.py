@@ -148,7 +148,10 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
         why.append(f"replication.transform {transform.words}{_on_error_words(config, topic)}")
     schemas = config.schema_rule_for(topic) if topic is not None else None
     if schemas is not None:
-        why.append(f"schemaMapping replaces schema ids in {' and '.join(schemas.parts)}")
+        words = f"schemaMapping replaces schema ids in {' and '.join(schemas.parts)}"
+        if schemas.on_unknown == "deadLetter":
+            words += _dead_letter_words(config, topic, "with unknown ids")
+        why.append(words)
     own = header_rules(config, topic)
     if own != rules:
         why.append(f"replication.headers {_header_words(own, len(rules.added))}")
@@ -166,8 +169,12 @@ def _on_error_words(config: PipelineConfig, topic: str | None) -> str:
         return ""
     if transform.on_error == "skip":
         return ", skips records that fail"
+    return _dead_letter_words(config, topic, "that fail")
+
+
+def _dead_letter_words(config: PipelineConfig, topic: str | None, which: str) -> str:
     try:
-        return f", writes records that fail to {safe_text(dead_letter_name(config, topic))}"
+        return f", writes records {which} to {safe_text(dead_letter_name(config, topic or ''))}"
     except K2kError:
         return ""  # reported as the topic's own error
 

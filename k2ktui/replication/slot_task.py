@@ -45,7 +45,7 @@ class HeaderRules:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTarget:
-    """Where the records of a source partition go that fail its transform.
+    """Where the records of a source partition go that fail its transform or schema mapping.
 
     Attributes:
         topic: the dead-letter topic.
@@ -72,7 +72,8 @@ class Route:
         now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
         codec: compression of the record path's batches; None keeps the source's.
         transform: what Spark SQL does to the records; None for nothing.
-        dead_letters: where records that fail the transform go; None for nowhere.
+        dead_letters: where records go that fail the transform, or whose schema id is unknown; None
+            for nowhere.
         schemas: whose schema ids are replaced; None for no ids.
         keeps_batches: ids are all that the record path changes, and fit in place.
     """
@@ -91,10 +92,10 @@ class Route:
     dead_letters: DeadLetterTarget | None = None
 
     @property
-    def every_target(self) -> set[tuple[str, int]]:
+    def every_target(self) -> tuple[tuple[str, int], ...]:
         """The target partitions that a transaction may have, that of dead letters included."""
         dead = self.dead_letters
-        return {*self.targets, *([(dead.topic, dead.partition)] if dead is not None else [])}
+        return self.targets if dead is None else (*self.targets, (dead.topic, dead.partition))
 
     @property
     def targets(self) -> tuple[tuple[str, int], ...]:
@@ -353,7 +354,7 @@ class SkippedRecords:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSchemas:
-    """Records of a partition that were copied with a schema id unknown to the target's registry.
+    """Records of a partition that were not copied as usual, as their schema id is unknown.
 
     Attributes:
         source: the partition.
@@ -361,6 +362,7 @@ class UnknownSchemas:
         last: source offset of the last one.
         part: the part of the last one that has the id.
         schema_id: the id.
+        dead_letter_topic: where they were written; "" if they were copied with that id.
     """
 
     source: SourcePartition
@@ -368,6 +370,7 @@ class UnknownSchemas:
     last: int
     part: SchemaPart
     schema_id: int
+    dead_letter_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

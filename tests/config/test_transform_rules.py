@@ -7,8 +7,8 @@ import pytest
 from k2ktui.config.reverse import reverse_file
 from k2ktui.config.show import json_schema, to_yaml
 from k2ktui.config.transform_rules import TransformRule
-from k2ktui.engine.dead_letters import dead_letter_topic
 from k2ktui.engine.transforms import Format, Transform
+from k2ktui.replication.naming import dead_letter_name
 from tests.config.files import MINIMAL, Files
 
 JSON = '{value: {json: {schema: "id BIGINT"}}}'
@@ -111,10 +111,8 @@ def test_the_dead_letter_topic_has_the_name_of_the_target_or_its_own(files: File
     loaded = files.over_minimal(with_rules(rules))
     names = {}
     for topic in "abc":
-        transform = loaded.config.replication.transform_for(topic)
-        assert transform is not None
-        names[topic] = dead_letter_topic(transform, f"{topic}.copy")
-    assert names == {"a": "a.copy.dead-letter", "b": "letters", "c": ""}
+        names[topic] = dead_letter_name(loaded.config, topic)
+    assert names == {"a": "a.dead-letter", "b": "letters", "c": ""}
     assert files.load(to_yaml(loaded)).config.replication == loaded.config.replication
 
 

@@ -13,7 +13,7 @@ from tests.config.files import MINIMAL, Files
 WITHOUT_EFFECT = {
     "schemaMapping.supportedTypes": "[AVRO]",
     "schemaMapping.autoRegister": "enabled",
-    "schemaMapping.onUnknownSchema": "passthrough",
+    "schemaMapping.onUnknownSchema": "deadLetter",
     "schemaMapping.topics": '[{pattern: "a.*", key: disabled, value: disabled}]',
     "source.registry.config": '{schema.registry.url: "http://s"}',
     "source.registry.headers": "{x-team: a}",
@@ -69,9 +69,13 @@ def test_a_type_that_registries_do_not_know_is_noted(files: Files) -> None:
     assert files.over_minimal(REGISTRIES).notes == ()
 
 
-def test_dead_letters_are_refused(files: Files) -> None:
-    (error,) = files.errors(MINIMAL, REGISTRIES, "schemaMapping: {onUnknownSchema: deadLetter}")
-    assert "expected fail or passthrough; deadLetter is not supported yet" in error
+def test_a_dead_letter_topic_of_schema_mapping_is_used_and_legal(files: Files) -> None:
+    named = "schemaMapping: {onUnknownSchema: %s, deadLetter: {topic: %s}}"
+    (error,) = files.errors(MINIMAL, REGISTRIES, named % ("passthrough", "letters"))
+    assert "schemaMapping: expected onUnknownSchema: deadLetter for deadLetter" in error
+    (error,) = files.errors(MINIMAL, REGISTRIES, named % ("deadLetter", "a/b"))
+    assert "schemaMapping.deadLetter.topic: expected the name of a topic" in error
+    files.over_minimal(REGISTRIES, named % ("deadLetter", "letters"))
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -35,7 +35,8 @@ def test_workers_killed_at_every_step(
 
 @pytest.mark.parametrize("step", DRIVER_STEPS)
 def test_driver_killed_at_every_step(pipeline: Pipeline, topics: dict[str, int], step: str) -> None:
-    with Traffic(pipeline.source, topics, DRIVER_STEPS.index(step)):
+    number, prefixes = DRIVER_STEPS.index(step), pipeline.prefixes
+    with Traffic(pipeline.source, topics, number, prefixes=prefixes):
         kill_driver_at(pipeline, step)
     pipeline.catch_up()
     pipeline.prove()

@@ -26,7 +26,8 @@ def test_task_suspended_past_the_transaction_timeout(
     """Awake again, with its transaction aborted, it writes nothing; the driver continues."""
     timeout = {"transaction.timeout.ms": _TIMEOUT_S * 1000}
     pipeline.settings = {"target.kafka.producer": timeout}
-    with Traffic(pipeline.source, topics, STEPS.index(step)):
+    number, prefixes = STEPS.index(step), pipeline.prefixes
+    with Traffic(pipeline.source, topics, number, prefixes=prefixes):
         run = pipeline.start()
         run.expect("firstrecord")
         pipeline.arm(step, signal.SIGSTOP)
@@ -65,7 +66,8 @@ def test_all_suspended_while_another_copies(
     pipeline: Pipeline, topics: dict[str, int], step: str
 ) -> None:
     """A whole machine that was suspended and wakes up finds every token taken."""
-    with Traffic(pipeline.source, topics, STEPS.index(step)):
+    number, prefixes = STEPS.index(step), pipeline.prefixes
+    with Traffic(pipeline.source, topics, number, prefixes=prefixes):
         first = pipeline.start()
         first.expect("firstrecord")
         pipeline.arm(step, signal.SIGSTOP)

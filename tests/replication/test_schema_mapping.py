@@ -10,15 +10,13 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
-from tests.replication.test_exactly_once import DRIVER_STEPS, kill_driver_at
 from tests.support.both_ways import BothWays
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.group_offsets import commit_offsets, committed
-from tests.support.kafka import Got, Out, create_topic, eventually, produce, read_all, unique_name
-from tests.support.kills import copy_despite_kills
-from tests.support.oracle import Expected, Proof, prove
+from tests.support.kafka import Out, create_topic, eventually, produce, read_all, unique_name
 from tests.support.pipeline import Pipeline
-from tests.support.registries import Registries, avro_record, call, register
+from tests.support.registries import Registries, call, register
+from tests.support.schema_pipeline import mapping
 from tests.support.schemas import (
     INVOICE_SCHEMA,
     KEY_SCHEMA,
@@ -30,19 +28,8 @@ from tests.support.schemas import (
     objects,
     order_schema,
 )
-from tests.support.traffic import Traffic
 
 pytestmark = pytest.mark.slow
-
-
-def mapping(registries: Registries, **rules: Any) -> dict[str, Any]:
-    """Return the settings of a pipeline that maps the ids of all its topics."""
-    return {
-        "features.schemaMapping": "enabled",
-        "schemaMapping": {"autoRegister": "enabled", **rules},
-        "source.registry.config": {"schema.registry.url": registries.source.url},
-        "target.registry.config": {"schema.registry.url": registries.target.url},
-    }
 
 
 def order(number: int) -> dict[str, Any]:
@@ -178,6 +165,76 @@ def test_unknown_ids_are_passed_through_and_counted(
     assert unknown() in [got.value for got in read_all(pipeline.target, topic)]
 
 
+def test_unknown_ids_become_dead_letters(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    """They are as on the source, have no copy, and groups move over them."""
+    pipeline = make_pipeline([])
+    topic, group = create_topic(pipeline.source, partitions=2), unique_name("group")
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries, onUnknownSchema="deadLetter") | {
+        "groups.consumerGroups": [group]
+    }
+    sent, dead = orders(registries, topic, 20), f"{topic}.dead-letter"
+    failed = Out(unknown(), sent[0].key, 0, (("h", None), ("h", b"\xff")))
+    produce(pipeline.source, topic, [*sent[:10], failed, Out(b"v", unknown(), 1), *sent[10:]])
+    file = pipeline.write()
+    (row,) = k2ktui_json("explain", "-f", file)["topics"]
+    assert f"in key and value, writes records with unknown ids to {dead}" in row["reason"]
+    checks = {check["name"]: check for check in k2ktui_json("check", "-f", file)["checks"]}
+    assert checks[f"dead-letter topic {dead}"]["detail"] == "to be created with 2 partitions"
+
+    run = pipeline.catch_up()
+    notes = [e["text"] for e in run.events("note") if "schema mapping" in e["text"]]
+    assert notes and all(f"written to {dead} (onUnknownSchema: deadLetter)" in n for n in notes)
+    first, second = sorted(read_all(pipeline.target, dead), key=lambda got: got.partition)
+    assert (first.key, first.value, first.headers[:2]) == (failed.key, failed.value, failed.headers)
+    described = dict(first.headers[2:])
+    assert described["__k2k.error.step"] == b"schemaMapping.value"
+    assert b"the value has the schema id 4000000" in (described["__k2k.error.cause"] or b"")
+    assert described["__k2k.error.topic"] == topic.encode()
+    assert described["__k2k.error.offset"] == b"5"
+    assert (second.key, second.value) == (unknown(), b"v")
+    here, there = (avro_reader(each, topic) for each in (registries.source, registries.target))
+    kept = [
+        got for got in read_all(pipeline.source, topic) if unknown() not in (got.key, got.value)
+    ]
+    copies = read_all(pipeline.target, topic)
+    assert objects(copies, there) == objects(kept, here)
+
+    at = {(topic, 0): 5, (topic, 1): 8}
+    commit_offsets(pipeline.source, group, at)
+    plan = file.with_suffix(".plan")
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("apply", "-f", file, plan, "--yes")
+    moved = committed(pipeline.target, group)
+    unread = [got for got in copies if got.offset >= moved[topic, got.partition]]
+    wanted = [got for got in kept if got.offset >= at[topic, got.partition]]
+    assert objects(unread, there) == objects(wanted, here) and len(wanted) == 8
+    verified = k2ktui_json("verify", "-f", file, "--sample", "5")
+    assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
+    assert verified["positions"]["same"] == 2 and verified["records"]["same"] > 0
+
+
+def test_a_dead_letter_topic_with_a_name(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    """Topics share it; without the right to create topics it must exist."""
+    pipeline = make_pipeline([])
+    topic, dead = create_topic(pipeline.source), unique_name("letters")
+    pipeline.topics = [topic]
+    rules = {"onUnknownSchema": "deadLetter", "deadLetter": {"topic": dead}}
+    pipeline.settings = mapping(registries, **rules) | {"features.autoCreateTopics": "disabled"}
+    create_topic(pipeline.target, topic)
+    produce(pipeline.source, topic, [Out(unknown())])
+    (row,) = k2ktui_json("explain", "-f", pipeline.write())["topics"]
+    assert f"its dead-letter topic {dead} does not exist" in row["reason"] and not row["path"]
+    create_topic(pipeline.target, dead)
+    pipeline.catch_up()
+    assert [got.value for got in read_all(pipeline.target, dead)] == [unknown()]
+    assert not read_all(pipeline.target, topic)
+
+
 def test_a_schema_that_is_not_registered_waits_for_the_operator(
     make_pipeline: MakePipeline, registries: Registries
 ) -> None:
@@ -241,54 +298,3 @@ def test_the_way_back_maps_back(
         assert len(read_all(source, topic)) == len(read_all(target, topic)) == 80
     finally:
         both.close()
-
-
-def mapped_traffic(registries: Registries, topics: dict[str, int]) -> tuple[list[bytes], Any]:
-    """Register schemas; return the prefixes of values, and what a value becomes on the target.
-
-    Values without one of them have no id, or one that is not known.
-    """
-    schema = [avro_record("Traffic", unique_name("field").replace("-", "_")) for _ in range(2)]
-    ids = {}
-    for text in schema:
-        (known,) = {register(registries.source, f"{topic}-value", text) for topic in topics}
-        (wanted,) = {register(registries.target, f"{topic}-value", text) for topic in topics}
-        ids[b"\0" + known.to_bytes(4, "big")] = b"\0" + wanted.to_bytes(4, "big")
-
-    def value(sent: Got) -> bytes | None:
-        data = sent.value
-        return data and ids.get(data[:5], data[:5]) + data[5:]
-
-    return [*ids, b""], value
-
-
-def prove_mapped(pipeline: Pipeline, topics: dict[str, int], value: Any) -> Proof:
-    expected = [Expected(topic, value=value) for topic in topics]
-    return prove(pipeline.source, pipeline.target, pipeline.name, *expected)
-
-
-TOLERANT = {"onUnknownSchema": "passthrough", "topics": [{"pattern": ".*", "key": "disabled"}]}
-
-
-@pytest.mark.proof
-@pytest.mark.seeds(2)
-def test_workers_killed_at_every_step_with_schema_mapping(
-    pipeline: Pipeline, topics: dict[str, int], registries: Registries, seed: int
-) -> None:
-    pipeline.settings = mapping(registries, **TOLERANT)
-    prefixes, value = mapped_traffic(registries, topics)
-    sent = copy_despite_kills(pipeline, topics, seed, prefixes)
-    assert prove_mapped(pipeline, topics, value).records >= sent // 3
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("step", DRIVER_STEPS)
-def test_driver_killed_at_every_step_with_schema_mapping(
-    pipeline: Pipeline, topics: dict[str, int], registries: Registries, step: str
-) -> None:
-    pipeline.settings = mapping(registries, **TOLERANT)
-    prefixes, value = mapped_traffic(registries, topics)
-    with Traffic(pipeline.source, topics, DRIVER_STEPS.index(step), prefixes=prefixes):
-        kill_driver_at(pipeline, step)
-    pipeline.catch_up()
-    assert prove_mapped(pipeline, topics, value).records

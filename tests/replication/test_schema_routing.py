@@ -16,7 +16,7 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import Loop, Signal
 from k2ktui.log.batch import split_batches
 from k2ktui.log.rebuild import build_batches
-from k2ktui.log.record import TimestampType, record_at
+from k2ktui.log.record import KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import decode_records, make_records
 from k2ktui.replication.copying import schema_lookups
 from k2ktui.replication.copying.batch_router import BatchRouter, RoutedBatch
@@ -26,6 +26,7 @@ from k2ktui.replication.slot_task import (
     Assignment,
     CommitPolicy,
     CopyPath,
+    DeadLetterTarget,
     FaultKind,
     Route,
     SlotTask,
@@ -35,6 +36,7 @@ from k2ktui.replication.slot_task import (
 SOURCE = SourcePartition("orders", 0)
 REFUSED_ID, UNKNOWN_ID = 66, 99
 _PARTITIONS = 3
+DEAD_LETTERS = DeadLetterTarget("copy.dead-letter", 1, 1 << 20)
 _Sent = tuple[bytes | None, bytes | None]
 
 
@@ -114,6 +116,7 @@ def lap(
         _PARTITIONS,
         schemas=rule,
         keeps_batches=not by_key,
+        dead_letters=DEAD_LETTERS if on_unknown == "deadLetter" else None,
     )
     position = Position(0, 0, -1, "", 1, 0, "copy", 0)
     assignment = Assignment(SOURCE, position, route)
@@ -147,16 +150,31 @@ def avro(number: int, data: bytes = b"data") -> bytes:
 
 
 def values(routed: list[RoutedBatch]) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Return partition, key and value of all records."""
+    """Return partition, key and value of all copies."""
+    return [
+        (partition, record.key, record.value) for partition, _, record in written(routed, "copy")
+    ]
+
+
+def letters(routed: list[RoutedBatch]) -> list[tuple[int, bytes | None, dict[str, bytes | None]]]:
+    """Return source offset, value and headers of all dead letters."""
     found = []
-    for (_, partition), outgoing, _ in routed:
+    for partition, offset, record in written(routed, DEAD_LETTERS.topic):
+        assert partition == DEAD_LETTERS.partition
+        found.append((offset, record.value, dict(record.headers)))
+    return found
+
+
+def written(routed: list[RoutedBatch], topic: str) -> Iterator[tuple[int, int, KafkaRecord]]:
+    """Yield partition, source offset and record of what goes to a topic."""
+    for (name, partition), outgoing, _ in routed:
         (batch,) = split_batches(outgoing.data)
         records = decode_records(batch)
         assert len(records) == outgoing.count
-        for row in range(len(records)):
-            record = record_at(records, row, TimestampType.CREATE)
-            found.append((partition, record.key, record.value))
-    return found
+        sources = outgoing.sources
+        for row in range(len(records)) if name == topic else ():
+            source = outgoing.first_source + row if sources is None else int(sources[row])
+            yield partition, source, record_at(records, row, TimestampType.CREATE)
 
 
 @pytest.mark.parametrize("codec", [0, 3])
@@ -206,6 +224,66 @@ def test_passed_through_records_are_counted(loop: Loop, registries: Registries) 
     (unknown,) = one.router.unknown
     assert (unknown.count, unknown.last, unknown.schema_id) == (2, 2, UNKNOWN_ID)
     assert one.reader.fault is None
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+@pytest.mark.parametrize("by_key", [False, True])
+def test_dead_letters_are_as_on_the_source_and_have_no_mapping(
+    loop: Loop, registries: Registries, codec: int, by_key: bool
+) -> None:
+    """A key whose id is known stays as it is with a value whose id is not."""
+    sent: list[list[_Sent]] = [
+        [(None, avro(1)), (avro(2), avro(99)), (None, avro(3))],
+        [(avro(99), avro(1))],
+    ]
+    one = lap(loop, registries, sent, "deadLetter", codec=codec, by_key=by_key)
+    routed = one.route()
+    assert [value for _, _, value in values(routed)] == [avro(101), avro(103)]
+    assert [source for _, source, _ in written(routed, "copy")] == [0, 2]
+    keys = [record.key for _, _, record in written(routed, DEAD_LETTERS.topic)]
+    assert keys == [avro(2), avro(99)]
+    (first, second) = letters(routed)
+    assert (first[:2], second[:2]) == ((1, avro(99)), (3, avro(1)))
+    assert first[2] == {
+        "__k2k.error.step": b"schemaMapping.value",
+        "__k2k.error.cause": b"the value has the schema id 99, which the source's registry does "
+        b"not have, or of a type that is not mapped",
+        "__k2k.error.pipeline": b"p",
+        "__k2k.error.topic": b"orders",
+        "__k2k.error.partition": b"0",
+        "__k2k.error.offset": b"1",
+    }
+    assert second[2]["__k2k.error.step"] == b"schemaMapping.key"
+    for target, outgoing, _ in routed:
+        assert outgoing.reader is not None
+        outgoing.reader.acknowledge(outgoing, target, 0)
+    mapped = [
+        offset
+        for record in one.reader.mappings("p", 1)
+        for offset in (
+            *(each.source for each in record.ranges for _ in range(each.count)),
+            *(offset for run in record.runs for offset in run.sources),
+        )
+    ]
+    assert sorted(mapped) == [0, 2]
+    assert (one.reader.handed, one.reader.fault) == (4, None)
+    found = one.router.unknown
+    assert sum(each.count for each in found) == 2
+    assert {each.dead_letter_topic for each in found} == {DEAD_LETTERS.topic}
+
+
+def test_a_schema_that_the_target_lacks_is_no_dead_letter(
+    loop: Loop, registries: Registries
+) -> None:
+    """It stops the partition; dead letters before it are written."""
+    sent: list[list[_Sent]] = [
+        [(None, avro(UNKNOWN_ID)), (None, avro(REFUSED_ID)), (None, avro(UNKNOWN_ID))]
+    ]
+    one = lap(loop, registries, sent, "deadLetter")
+    routed = one.route()
+    assert values(routed) == [] and [offset for offset, _, _ in letters(routed)] == [0]
+    fault = one.reader.fault
+    assert fault is not None and (fault.offset, one.reader.handed) == (1, 1)
 
 
 @pytest.mark.parametrize("by_key", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
@@ -11,22 +10,19 @@ from tests.support.traffic import Traffic
 WORKER_STEPS = ("joined", "sent", "before-state", "before-commit", "after-commit", "lap-over")
 
 
-def copy_despite_kills(
-    pipeline: Pipeline, topics: dict[str, int], seed: int, prefixes: Sequence[bytes] = ()
-) -> int:
+def copy_despite_kills(pipeline: Pipeline, topics: dict[str, int], seed: int) -> int:
     """Write and copy while a worker is killed at every step, in random order, then catch up.
 
     Args:
         pipeline: the pipeline.
         topics: number of partitions of each topic.
         seed: of the traffic and the order.
-        prefixes: of values, see :class:`Traffic`.
 
     Returns:
         How many records were sent.
     """
     steps = random.Random(seed).sample(WORKER_STEPS, len(WORKER_STEPS))
-    with Traffic(pipeline.source, topics, seed, prefixes=prefixes) as traffic:
+    with Traffic(pipeline.source, topics, seed, prefixes=pipeline.prefixes) as traffic:
         run = pipeline.start()
         run.expect("firstrecord")
         for step in steps:

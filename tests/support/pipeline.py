@@ -51,6 +51,7 @@ class Pipeline:
         settings: dotted YAML keys over :data:`_DEFAULTS`, for example
             ``{"features.exactlyOnce": "disabled"}``.
         name: its name and commit group.
+        prefixes: what the values of its traffic begin with, see ``Traffic``.
     """
 
     directory: Path
@@ -59,6 +60,7 @@ class Pipeline:
     topics: list[str] | str
     settings: Mapping[str, Any] = field(default_factory=dict)
     name: str = field(default_factory=lambda: unique_name("pipe"))
+    prefixes: Sequence[bytes] = ()
     runs: list[Run] = field(default_factory=list, init=False)
 
     def write(self) -> Path:

@@ -24,25 +24,29 @@ class BatchRouter:
 
     def __init__(self, task: SlotTask, known: KnownSchemas | None) -> None:
         self._pipeline, self._origin = task.state_topics.pipeline, task.origin
-        self._schemas = SchemaIdStage(known) if known is not None else None
+        self._schemas: SchemaIdStage | None = None
+        if known is not None:
+            self._schemas = SchemaIdStage(known, self._pipeline, self._origin)
 
     @property
     def unknown(self) -> tuple[UnknownSchemas, ...]:
-        """The records that were copied with unknown schema ids."""
+        """The records with unknown schema ids that were passed through or are dead letters."""
         return tuple(self._schemas.unknown) if self._schemas is not None else ()
 
     def route(self, reader: PartitionReader) -> list[RoutedBatch] | None:
-        """Take a partition's next batches and route them, as ``route_next``.
+        """Take a partition's next batches and route them, as ``route_next``, with dead letters.
 
         Returns:
             None if nothing was taken: the next batch is damaged and the partition has stopped, or
             its schema ids must be looked up first.
         """
         try:
-            return list(route_next(reader, self._pipeline, self._origin, self._schemas))
+            routed = list(route_next(reader, self._pipeline, self._origin, self._schemas))
         except CorruptBatch as error:
             reader.corrupt(error, reader.handed)
             reader.drop_from(reader.handed)
         except UnresolvedSchemas as waits:
             reader.unresolved = waits.ids
+        else:
+            return routed if self._schemas is None else routed + self._schemas.take_letters()
         return None

@@ -216,8 +216,14 @@ def unavailable_faults(
         for reader, targets in routes.items()
         for target in targets
         if target in failed.found
-        and (reader.assignment.route.partition is not None or (reader.source, target) in waiting)
+        and (target == _only_target(reader) or (reader.source, target) in waiting)
     ]
+
+
+def _only_target(reader: PartitionReader) -> TargetPartition | None:
+    """Return where all records of a partition go; None if that depends on their keys."""
+    route = reader.assignment.route
+    return None if route.partition is None else (route.topic, route.partition)
 
 
 def undecided_fault(source: SourcePartition, why: RegistrationsUnavailable, offset: int) -> Fault:

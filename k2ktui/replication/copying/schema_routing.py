@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
+from k2ktui.engine.dead_letters import describe_unknown_schema, schema_step
 from k2ktui.engine.schema_rule import SchemaRule
+from k2ktui.log.batch import COMPRESSION_MASK
 from k2ktui.log.records import I64, U8, Records
 from k2ktui.log.schema_id_batches import UnknownIds, map_batch, map_records
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order, spread_letters
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
-from k2ktui.replication.slot_task import Fault, UnknownSchemas
+from k2ktui.replication.slot_task import Fault, OriginHeader, UnknownSchemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,10 @@ class RoutableRecords:
     Attributes:
         records: with their final ids.
         data: has their keys, each at ``key_starts`` with ``key_lengths`` (-1 for none).
-        unknown: the records that were passed through with an unknown id, for the operator.
+        unknown: the records with an unknown id that were passed through or are dead letters, for
+            the operator.
         fault: stops the partition after these records.
+        letters: dead letters, of records that are not in ``records``.
     """
 
     records: Records
@@ -33,6 +40,7 @@ class RoutableRecords:
     key_lengths: I64
     unknown: UnknownSchemas | None = None
     fault: Fault | None = None
+    letters: Records | None = None
 
 
 class SchemaIdStage:
@@ -40,13 +48,24 @@ class SchemaIdStage:
 
     Args:
         known: target ids that were looked up.
+        pipeline: name of the pipeline, for dead letters.
+        origin: header that marks where records came from, for dead letters.
 
-    ``unknown`` has the records with unknown ids that were copied.
+    ``unknown`` has the records with unknown ids that did not stop their partition.
     """
 
-    def __init__(self, known: KnownSchemas) -> None:
+    def __init__(
+        self, known: KnownSchemas, pipeline: str, origin: OriginHeader | None = None
+    ) -> None:
         self._known = known
+        self._pipeline, self._origin = pipeline, origin
+        self._letters: list[tuple[TargetPartition, OutgoingBatch, bool]] = []
         self.unknown: list[UnknownSchemas] = []
+
+    def take_letters(self) -> list[tuple[TargetPartition, OutgoingBatch, bool]]:
+        """Return the dead letters of what was taken; they belong into the same transaction."""
+        found, self._letters = self._letters, []
+        return found
 
     def take_whole(
         self, reader: PartitionReader, rule: SchemaRule, limit: int
@@ -85,21 +104,52 @@ class SchemaIdStage:
         starts, lengths = found.key_starts, found.key_lengths
         if not found.unknown:
             return RoutableRecords(found.records, found.data, starts, lengths)
-        rows, refused = found.unknown.rows, found.unknown.refused
-        passes = rule.on_unknown == "passthrough"
-        stops = [row for row in rows.tolist() if not passes or row in refused]
-        if not stops:
-            passed = _count(reader, found.unknown, int(records.offsets[rows[-1]]))
-            self._known.forget(reader.source.topic, found.unknown.by_row.values())
-            return RoutableRecords(found.records, found.data, starts, lengths, passed)
-        first = stops[0]
-        fault = self._fault(reader, found.unknown.by_row[first], int(records.offsets[first]))
-        kept = found.records.take(np.arange(first))
+        by_row, refused = found.unknown.by_row, found.unknown.refused
+        stops = [row for row in sorted(by_row) if rule.on_unknown == "fail" or row in refused]
+        fault: Fault | None = None
+        end = len(records)
+        if stops:
+            end = stops[0]
+            fault = self._fault(reader, by_row[end], int(records.offsets[end]))
+        kept = np.arange(end)
+        letters: Records | None = None
         unknown: UnknownSchemas | None = None
-        before = UnknownIds({r: found.unknown.by_row[r] for r in rows.tolist() if r < first})
-        if before:
-            unknown = _count(reader, before, int(records.offsets[before.rows[-1]]))
-        return RoutableRecords(kept, found.data, starts[:first], lengths[:first], unknown, fault)
+        others = UnknownIds({row: used for row, used in by_row.items() if row < end})
+        if others:
+            unknown = _count(reader, others, int(records.offsets[others.rows[-1]]))
+            if rule.on_unknown == "deadLetter":
+                letters = self._make_letters(reader, records, others)
+                kept = np.delete(kept, others.rows)
+            self._known.forget(reader.source.topic, others.by_row.values())
+        return RoutableRecords(
+            found.records.take(kept),
+            found.data,
+            starts[kept],
+            lengths[kept],
+            unknown,
+            fault,
+            letters,
+        )
+
+    def _make_letters(
+        self, reader: PartitionReader, records: Records, unknown: UnknownIds
+    ) -> Records:
+        """Return the dead letters of records with unknown ids, which are as on the source."""
+        now = reader.assignment.route.now_timestamps
+        maker = LetterMaker(reader.source, self._pipeline, self._origin, now)
+        rows: dict[UsedId, list[int]] = defaultdict(list)
+        for row, used in unknown.by_row.items():
+            rows[used].append(row)
+        return in_offset_order(
+            [
+                maker.make(
+                    records.take(np.array(found, dtype=np.int64)),
+                    schema_step(used[0]),
+                    describe_unknown_schema(*used),
+                )
+                for used, found in rows.items()
+            ]
+        )
 
     def _fault(self, reader: PartitionReader, used: UsedId, offset: int) -> Fault:
         refusal = self._known.refusal(reader.source.topic, used)
@@ -111,6 +161,8 @@ class SchemaIdStage:
         """Take the next batch; only up to the record that stops the partition, if one does."""
         if found.unknown is not None:
             self.unknown.append(found.unknown)
+        if found.letters is not None:
+            self._spread(reader, found.letters)
         if found.fault is None:
             reader.take()
             return
@@ -118,7 +170,17 @@ class SchemaIdStage:
         reader.take_before(fault.offset)
         reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
 
+    def _spread(self, reader: PartitionReader, letters: Records) -> None:
+        route, batch = reader.assignment.route, reader.ready[0]
+        assert route.dead_letters is not None
+        codec = route.codec
+        if codec is None:
+            codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
+        self._letters += spread_letters(reader.source, letters, route.dead_letters, codec)
+
 
 def _count(reader: PartitionReader, unknown: UnknownIds, last: int) -> UnknownSchemas:
     part, schema_id = unknown.by_row[int(unknown.rows[-1])]
-    return UnknownSchemas(reader.source, len(unknown), last, part, schema_id.value)
+    dead = reader.assignment.route.dead_letters
+    topic = dead.topic if dead is not None else ""
+    return UnknownSchemas(reader.source, len(unknown), last, part, schema_id.value, topic)

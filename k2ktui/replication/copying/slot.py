@@ -101,7 +101,12 @@ class SlotCopier:
         # Only partitions with pending work; a slot may have thousands of idle ones.
         self._active: set[PartitionReader] = set()
         self._state_partitions: dict[PartitionReader, set[TargetPartition]] = {}
-        self._route_targets = {reader: reader.assignment.route.targets for reader in self._readers}
+        routes = {reader: reader.assignment.route for reader in self._readers}
+        self._route_targets = {
+            # A transform's dead letters are known before its records are routed.
+            reader: route.targets if route.transform is not None else route.every_target
+            for reader, route in routes.items()
+        }
         self._with_leader: set[PartitionReader] = set()
         self._waiting_for_leader: dict[PartitionReader, float] = {}
         self._endless = any(assignment.until is None for assignment in task.assignments)
@@ -242,7 +247,8 @@ class SlotCopier:
                         new.add(target)
                     self._targets_in_flight[outgoing] = target
                     self._writer.offer(target, outgoing)
-                    handed.append((outgoing.count, rebuilt))
+                    if outgoing.reader is reader:
+                        handed.append((outgoing.count, rebuilt))
         self._count(handed)
         if new:
             await self._join(new)

@@ -14,10 +14,10 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Transform
 from k2ktui.kafka.wire import Wire
 from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import Records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_routing import choose_partitions, spread
+from k2ktui.replication.copying.dead_letters import spread_letters
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.record_headers import change_headers
@@ -31,7 +31,7 @@ from k2ktui.replication.slot_task import (
     SlotTask,
     SourceLogBounds,
 )
-from k2ktui.replication.stages.dead_letters import DeadLetterOwner, make_dead_letters
+from k2ktui.replication.stages.dead_letters import make_dead_letters
 from k2ktui.replication.stages.headers import written_headers
 from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.read import ReadFacts
@@ -109,7 +109,7 @@ class TransformCopier(SlotCopier):
         for number, reader in enumerate(self._readers):
             # A dead-letter partition without a leader holds back only what needs it.
             if number in found and found[number].failures:
-                self._route_targets[reader] = tuple(reader.assignment.route.every_target)
+                self._route_targets[reader] = reader.assignment.route.every_target
         self.skipped: tuple[SkippedRecords, ...] = ()
 
     def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
@@ -247,7 +247,4 @@ def _spread_letters(
     if not len(letters):
         return
     chosen = codec if route.codec is None else route.codec
-    for built in build_batches(letters, chosen, dead.batch_limit):
-        first, owner = int(built.sources[0]), DeadLetterOwner(reader.source)
-        outgoing = OutgoingBatch(memoryview(built.data), built.count, first, built.sources, owner)
-        yield (dead.topic, dead.partition), outgoing, True
+    yield from spread_letters(reader.source, letters, dead, chosen)
