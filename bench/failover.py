@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -95,7 +96,7 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
         for lag, offsets in commits.items():
             commit(source, lag, offsets)
         for topic in copies.values():
-            wait_for(lambda topic=topic: is_copied(target, topic, records), topic, _WAIT_S)
+            wait_for(partial(is_copied, target, topic, records), topic, _WAIT_S)
         wait_for(lambda: _settled(target, theirs.target_topic), "its groups are synced", _WAIT_S)
         found = {THEIRS: committed_on(target, theirs.target_topic)}
         _sync(directory / "mm2" / "mm2.properties")

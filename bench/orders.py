@@ -37,11 +37,11 @@ class Registries:
 
     def register(self, topic: str) -> int:
         """Register the schema of a source topic's values, and return its id."""
-        return int(_call(f"{self.source}/subjects/{topic}-value/versions", SCHEMA)["id"])
+        return _schema_id(f"{self.source}/subjects/{topic}-value/versions", SCHEMA)
 
     def target_id(self, topic: str) -> int:
         """Return the id of the schema of a target topic's values."""
-        return int(_call(f"{self.target}/subjects/{topic}-value/versions/latest")["id"])
+        return _schema_id(f"{self.target}/subjects/{topic}-value/versions/latest")
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def running(directory: Path) -> Iterator[Registries]:
         found = Registries(nodes[0].url, nodes[1].url)
         for number in range(_ONLY_ON_SOURCE):
             fixed = json.dumps({"type": "fixed", "name": "Only", "size": number + 1})
-            _call(f"{found.source}/subjects/only-on-source-{number}/versions", fixed)
+            _schema_id(f"{found.source}/subjects/only-on-source-{number}/versions", fixed)
         yield found
     finally:
         for node in nodes:
@@ -75,9 +75,9 @@ def order(number: bytes, text: bytes, size: int) -> bytes:
     return number + bytes((length << 1,)) + text[:length]
 
 
-def _call(url: str, schema: str = "") -> dict[str, object]:
+def _schema_id(url: str, schema: str = "") -> int:
+    """Register a schema, or ask for one without it, and return its id."""
     body = json.dumps({"schema": schema}).encode() if schema else None
     request = urllib.request.Request(url, body, {"Content-Type": _MEDIA_TYPE})
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
-        found: dict[str, object] = json.load(answer)
-        return found
+        return int(json.load(answer)["id"])

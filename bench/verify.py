@@ -68,7 +68,7 @@ def count(
     with multiprocessing.get_context("spawn").Pool(processes) as workers:
         found = workers.map(_read, parts, chunksize=1)
     numbers = np.concatenate([one for one, _, _ in found])
-    records, below = (sum(one[at] for one in found) for at in (1, 2))
+    records, below = sum(one for _, one, _ in found), sum(one for _, _, one in found)
     return Found(records, len(np.unique(numbers)), below)
 
 

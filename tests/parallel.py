@@ -81,6 +81,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if "brokers" in needs:
         item.add_marker(pytest.mark.xdist_group("brokers"))
         return
+    assert isinstance(item, pytest.Function)
     fixtures = item._fixtureinfo.name2fixturedefs
     scopes = {definitions[-1].scope for definitions in fixtures.values()}
     if scopes & {"module", "class", "package"}:

@@ -13,7 +13,7 @@ from time import monotonic
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code
-from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire import CoordinatorError, CoordinatorWire, NotSent, OutcomeUnknown
 
 _ABORTING = "PrepareAbort"
 _COMMITTING = "PrepareCommit"
@@ -49,7 +49,7 @@ class TransactionState:
 
 
 async def describe_transaction(
-    wire: Wire, transactional_id: str, deadline: float
+    wire: CoordinatorWire, transactional_id: str, deadline: float
 ) -> TransactionState | None:
     """Return the state of a transactional id; None if unknown, as with brokers before Kafka 3.0.
 

@@ -27,7 +27,7 @@ from k2ktui.kafka.codes import (
     Code,
 )
 from k2ktui.kafka.producer_id import NO_PRODUCER, Producer
-from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.wire import CoordinatorError, CoordinatorWire, NotSent, OutcomeUnknown
 
 # Maximum time for the response to a request of an open transaction.
 _RESPONSE_S = 30.0
@@ -36,7 +36,7 @@ _OF_TRANSACTION = COORDINATOR_RETRIABLE | FENCED | PRODUCER_FAILED
 
 
 async def init_producer(
-    wire: Wire,
+    wire: CoordinatorWire,
     current: Producer,
     transaction_timeout_ms: int,
     deadline: float = 60.0,
@@ -102,7 +102,10 @@ def _remaining_s(until: float) -> float:
 
 
 async def add_partitions(
-    wire: Wire, producer: Producer, partitions: Iterable[tuple[str, int]], deadline: float = 60.0
+    wire: CoordinatorWire,
+    producer: Producer,
+    partitions: Iterable[tuple[str, int]],
+    deadline: float = 60.0,
 ) -> dict[tuple[str, int], int]:
     """Add target partitions to the transaction; the first call starts it.
 
@@ -153,7 +156,7 @@ async def add_partitions(
 
 
 async def end_transaction(
-    wire: Wire, producer: Producer, *, commit: bool, deadline: float = 60.0
+    wire: CoordinatorWire, producer: Producer, *, commit: bool, deadline: float = 60.0
 ) -> None:
     """Commit or abort the open transaction.
 
@@ -186,14 +189,14 @@ async def end_transaction(
         await _retry_or_raise(wire, producer, code, "EndTxn", until)
 
 
-async def _node(wire: Wire, producer: Producer, until: float) -> int | None:
+async def _node(wire: CoordinatorWire, producer: Producer, until: float) -> int | None:
     if producer.transactional_id is None:
         return None
     return await wire.coordinator(producer.transactional_id, max(0.0, until - monotonic()))
 
 
 async def _retry_or_raise(
-    wire: Wire, producer: Producer, code: int, request: str, until: float
+    wire: CoordinatorWire, producer: Producer, code: int, request: str, until: float
 ) -> None:
     if code not in COORDINATOR_RETRIABLE or monotonic() > until:
         raise CoordinatorError(code, request)

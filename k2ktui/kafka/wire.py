@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from kafka.errors import KafkaError, NodeNotReadyError
 from kafka.future import Future
@@ -122,6 +122,38 @@ class Signal:
             await future
             self._net.cancel(timer)
         self._set = False
+
+
+class Sleeper(Protocol):
+    """Something that suspends a coroutine, such as a :class:`Loop`."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the current coroutine for ``seconds``."""
+
+
+class CoordinatorWire(Protocol):
+    """What requests to transaction coordinators need of a :class:`Wire`, which has the details.
+
+    Tests run the same requests against a model of the coordinator.
+    """
+
+    @property
+    def loop(self) -> Sleeper:
+        """Where coroutines wait."""
+
+    def version_of(self, request: type) -> int:
+        """Return the highest request version that both sides support, -1 if none."""
+
+    async def send(
+        self, request: Any, node: int | None = None, timeout: float | None = None
+    ) -> Any:
+        """Send a request and return its response."""
+
+    async def coordinator(self, transactional_id: str, timeout: float = 60.0) -> int:
+        """Return the broker id of a transactional id's coordinator."""
+
+    def forget_coordinator(self, transactional_id: str) -> None:
+        """Discard the cached coordinator of a transactional id."""
 
 
 class Wire:

@@ -22,7 +22,7 @@ from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transaction_state import TransactionState, describe_transaction
 from k2ktui.kafka.transactions import init_producer
-from k2ktui.kafka.wire import CoordinatorError, Wire
+from k2ktui.kafka.wire import CoordinatorError, CoordinatorWire
 
 DRIVER = -1
 STATE = -2
@@ -72,7 +72,7 @@ class ProducerEpochs:
     """
 
     def __init__(
-        self, wire: Wire, group: str, timeout_ms: int, patience: float = _PATIENCE_S
+        self, wire: CoordinatorWire, group: str, timeout_ms: int, patience: float = _PATIENCE_S
     ) -> None:
         self._wire = wire
         self._patience = patience

@@ -109,8 +109,10 @@ def test_both_pairs_of_effects_say_where_the_group_would_continue(width: int) ->
 
 def test_a_flow_without_a_checkpoint_is_waited_for() -> None:
     made = beside_mirrormaker()
-    nothing = {"checkpoint_offset": None, "checkpoint_reread": None, "checkpoint_skipped": None}
-    made.audited = [replace(row, **nothing) for row in made.audited]
+    made.audited = [
+        replace(row, checkpoint_offset=None, checkpoint_reread=None, checkpoint_skipped=None)
+        for row in made.audited
+    ]
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("3", "m")

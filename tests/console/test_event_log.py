@@ -76,7 +76,8 @@ def test_an_event_is_shown_whole_selected_and_copied() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("L", "end")
         screen = console.app.screen
-        event: Event = screen.query_one(Grid).current
+        event = screen.query_one(Grid).current
+        assert isinstance(event, Event)
         assert event.kind is EventKind.POLLED
         text = screen.query_one("#event-text", Static)
         assert "$ k2ktui watch -f orders.yaml --once" in console.text

@@ -14,6 +14,7 @@ from k2ktui.config.replication import Replication
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.console.preview_process import PreviewProcess
 from k2ktui.console.screens.preview import PreviewScreen
+from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.log.record import KafkaRecord
@@ -160,7 +161,7 @@ def test_the_key_explains_why_there_is_nothing_to_preview() -> None:
 
     async def other_topic(console: ConsoleDriver) -> None:
         await console.press("2")
-        console.screen.query_one("#partitions").select(("clicks", 0))
+        console.screen.query_one("#partitions", Grid).select(("clicks", 0))
         await console.press("x")
         assert "changes the records of clicks" in console.notices
 
@@ -177,7 +178,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("2")
-        console.screen.query_one("#partitions").select(("payments", 0))
+        console.screen.query_one("#partitions", Grid).select(("payments", 0))
         await console.press("x")
         await console.sees("not installed: pyarrow", "k2ktui[spark,transform]")
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,10 +136,13 @@ def test_a_plan_of_kept_commits_says_from_when_they_are(monkeypatch: pytest.Monk
         console.app.push_screen(PlanScreen(None, Rewind.NEVER))
         old = (f"commits are of {moment(NOON - 700)}", "11 m 40 s before this plan")
         for text in old:
-            await console.until(lambda it=text: it in flat(console), text)
+            await console.until(partial(shows, console, text), text)
         await console.press("A")
         await console.until(lambda: console.screen.is_modal, "asked")
-        assert all(text in flat(console) for text in old)
+        assert all(shows(console, text) for text in old)
+
+    def shows(console: ConsoleDriver, text: str) -> bool:
+        return text in flat(console)
 
     def flat(console: ConsoleDriver) -> str:
         return " ".join(console.text.replace("│", " ").split())

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -32,6 +31,13 @@ pytestmark = pytest.mark.slow
 HERE = {group.name for group in LIVE if group.side == "target"}
 GROUPS = {STOPPED, CAUGHT_UP} | {group.name for group in LIVE}
 Partition = tuple[str, int]
+
+
+@dataclass
+class DemoCluster:
+    """A cluster of the demo's process."""
+
+    bootstrap: str
 
 
 @dataclass
@@ -119,9 +125,7 @@ def test_every_group_continues_with_exactly_what_it_had_not_read(demo: Demo) -> 
     plan = json.loads(path.read_text())["rows"]
     applied = k2ktui_json("apply", path, "--yes")
 
-    target = SimpleNamespace(
-        bootstrap=config_of(demo.file).target.kafka.common["bootstrap.servers"]
-    )
+    target = DemoCluster(config_of(demo.file).target.bootstrap_servers)
     moved = [row for row in plan if row["group"] not in HERE]
     assert {row["group"] for row in moved} == GROUPS - HERE
     assert {row["action"] for row in moved} <= {"create", "advance", "keep"}, moved

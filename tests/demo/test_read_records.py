@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from k2ktui.demo import clients
 from k2ktui.demo.read_records import ReadRecords, ReadTotals, committed
@@ -20,7 +20,7 @@ def test_records_read_again_and_skipped_are_counted(source: KafkaNode) -> None:
     assert committed(source.bootstrap, group, [(topic, 0)]) == {(topic, 0): 1}
     consumer = clients.consumer(source.bootstrap, group)
     consumer.assign([TopicPartition(topic, 0, 1)])
-    found = []
+    found: list[Message] = []
     while len(found) < 4:
         found += consumer.consume(10, timeout=1)
     consumer.close()

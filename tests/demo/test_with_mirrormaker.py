@@ -54,7 +54,7 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
         ours = {each["group"]: each["ours"] for each in view["summaries"]}
         # It counts the records around its sparse offset-syncs; ours has every record.
         late = theirs.get("recommender", {"records": 0})["records"]
-        return late > 0 and ours["recommender"]["records"] == 0
+        return bool(late > 0 and ours["recommender"]["records"] == 0)
 
     eventually(compared, "MirrorMaker 2 re-reads where we do not", COMPARED_SECONDS)
     terminal.send("3")

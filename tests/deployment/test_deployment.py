@@ -23,7 +23,7 @@ from k2ktui.cli.main import cli
 from k2ktui.config.load import load
 from k2ktui.engine.state import Gap
 from k2ktui.errors import ExitCode
-from k2ktui.replication.copying import writer
+from k2ktui.replication.copying.partition_queue import IN_FLIGHT
 from k2ktui.replication.events import FirstRecord, Rehearsed
 from k2ktui.replication.slot_task import FetchSettings
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
@@ -296,7 +296,7 @@ def test_page_gives_the_fetch_sizes_of_the_code() -> None:
     response = FetchSettings().max_bytes >> 20
     words = " ".join(PAGE.split())
     assert f"up to {partition} MiB per partition and {response} MiB per response" in words
-    assert f"at most {writer.IN_FLIGHT} produce requests in flight per target broker" in words
+    assert f"at most {IN_FLIGHT} produce requests in flight per target broker" in words
     trips = 20  # per second, at 50 ms
     assert f"at most {partition * trips} MiB/s (compressed) of one partition" in words
     assert f"and {response * trips} MiB/s from one broker" in words

@@ -49,7 +49,9 @@ def test_d44_records_that_groups_read(drilled: Drilled) -> None:
 
 
 def test_d44_compares_offsets_where_a_transform_leaves_records_out(drilled: Drilled) -> None:
-    source, sink = drilled.copied.settings["replication"]
+    replication = drilled.copied.settings["replication"]
+    assert isinstance(replication, list)
+    source, sink = replication
     entries = [source, {"transform": [{"filter": "offset <> 100"}]}, sink]
     drilled.copied.settings = {**drilled.copied.settings, "replication": entries}
     found = drilled.check("D44", _reads(drilled, 4))

@@ -91,7 +91,7 @@ def test_d28_records_that_the_target_has_deleted(drilled: Drilled) -> None:
 def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
     two = brokers.two
     topic = create_topic(source)
-    create_topic(two, topic, replicas=[[1, 2], [1, 2]])  # type: ignore[arg-type]
+    create_topic(two, topic, replicas=[[1, 2], [1, 2]])
     flow = PipelineFlow(pipeline(source, two.first, topic))
     found = run_check(flow, "D32")
     assert found.outcome is PASS

@@ -17,7 +17,7 @@ from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.errors import Refused
-from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
 from tests.support.cli import k2ktui, k2ktui_json
@@ -266,8 +266,8 @@ def test_an_abort_after_a_replay_says_what_stays_and_the_way_back_begins_again(
     read_on(work)
 
 
-def clusters(work: Workload) -> tuple[object, object]:
-    return None, target_cluster(work.flow.config)
+def clusters(work: Workload) -> tuple[Cluster, Cluster]:
+    return source_cluster(work.flow.config), target_cluster(work.flow.config)
 
 
 STEPS = (

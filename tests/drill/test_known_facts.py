@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from k2ktui.drill.phases.reverse import reverse_path
+from k2ktui.drill.files import reverse_path
 from k2ktui.engine.drill import ChangeKind, ChangeStatus, Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import find_change

@@ -82,9 +82,9 @@ def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None
     forgotten.take_over(2)
     try:
         drill = pair.start(DrillKind.PLANNED)
-        for act in (lambda: forgotten.renew(0), lambda: forgotten.renew(1)):
+        for slot in range(2):
             with pytest.raises(Superseded):
-                act()
+                forgotten.renew(slot)
         with pytest.raises(Refused, match=f"fenced by drill {drill.id}"):
             refuse_fenced(config, target)
         later = make_fencer(

@@ -302,17 +302,18 @@ def test_a_source_that_is_lost_when_the_mapping_has_lost_what_came_from_the_targ
     (source,), (target,) = pair.sides["b"], pair.sides["a"]
     came = [at for at, number in source.records.items() if pair.origin[number] == "a"]
     end = source.position if kind == "behind" else max(came) + 1
-    missing: dict[str, object] = {
-        "beginning": {"complete_from": end},
-        "hole": {"holes": ((min(came), end),)},
-        "behind": {"behind": True},
-    }[kind]
     at = SourcePartition(*source.name)
     position = Position(source.position, 0, 0, "", 1, 0, *target.name)
     ranges = dict(source.ranges)
     if kind == "beginning":
         ranges[target.name].forget(0, end)
-    replicas = {at: replace(Replica(position, ranges), **missing)}  # type: ignore[arg-type]
+    replica = Replica(position, ranges)
+    missing = {
+        "beginning": replace(replica, complete_from=end),
+        "hole": replace(replica, holes=((min(came), end),)),
+        "behind": replace(replica, behind=True),
+    }
+    replicas = {at: missing[kind]}
     lost = OppositeCopy(Replica(None), 0, TailKind.UNCHECKED, find_returned_ends(replicas))
     logs, mapped = {target.name: TargetLog(0, target.end)}, 0
     for committed in range(source.end + 1):

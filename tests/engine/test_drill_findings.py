@@ -16,6 +16,7 @@ from k2ktui.engine.drill_data import (
     decide_order,
 )
 from k2ktui.engine.drill_findings import (
+    Entity,
     GroupLag,
     OutOfRange,
     Route,
@@ -100,7 +101,8 @@ def test_retention_that_is_too_short() -> None:
 
 
 def test_lower_quotas() -> None:
-    ann, default = (("user", "ann"),), (("user", None),)
+    ann: Entity = (("user", "ann"),)
+    default: Entity = (("user", None),)
     source = {ann: {"producer_byte_rate": 10.0, "consumer_byte_rate": 5.0}}
     target = {
         ann: {"producer_byte_rate": 10.0, "consumer_byte_rate": 4.0},

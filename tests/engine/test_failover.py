@@ -7,8 +7,8 @@ import pytest
 from k2ktui.engine.failover import GroupEstimate, GroupMove, MoveOutcome, estimate_groups
 
 WORST_FIRST = [
-    (GroupMove(True, 5, 2, 1, 1, "unreadable"), MoveOutcome.LOSES),
-    (GroupMove(True, 0, 2, 1, 1, "unreadable"), MoveOutcome.UNMOVABLE),
+    (GroupMove(True, 5, 2, 1, 1, error="unreadable"), MoveOutcome.LOSES),
+    (GroupMove(True, 0, 2, 1, 1, error="unreadable"), MoveOutcome.UNMOVABLE),
     (GroupMove(True, 0, 0, 0, 1), MoveOutcome.UNKNOWN),
     (GroupMove(True, error="unreadable"), MoveOutcome.UNKNOWN),
     (GroupMove(True, waiting=1), MoveOutcome.NOT_COPIED),

@@ -34,10 +34,10 @@ def test_nothing_is_skipped_and_the_bound_holds(
     """Gaps on both sides, some records known, one cut proven anywhere."""
     pairs, anchors = [], OffsetAnchors()
     source = target = 5
-    for forward, landing, known in steps:
+    for forward, landing, is_known in steps:
         source, target = source + forward, target + landing
         pairs.append((source, target))
-        if known:
+        if is_known:
             anchors.add_record(source, target)
 
     def right(offset: int) -> int:
@@ -49,7 +49,7 @@ def test_nothing_is_skipped_and_the_bound_holds(
     assert row.offset is not None and row.offset <= right(committed)
     again = sum(1 for s, t in pairs if s < committed and t >= row.offset)
     assert row.reread is not None and again <= row.reread and row.skipped == 0
-    known = {s for (s, _), (_, _, known) in zip(pairs, steps, strict=True) if known}
+    known = {s for (s, _), (_, _, is_known) in zip(pairs, steps, strict=True) if is_known}
     if committed == proven or committed in known:
         assert row.basis is Basis.EXACT and again == 0
 

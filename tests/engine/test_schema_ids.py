@@ -193,7 +193,7 @@ def test_columns_and_single_records_agree(
     new = data.draw(st.lists(ints, min_size=len(found), max_size=len(found)))
     before = buffer.copy()
     write_payload_ids(buffer, starts, found, np.array(new, np.int64))
-    ids = dict(zip(found.rows.tolist(), new, strict=True))
+    ids: dict[int, int] = dict(zip(found.rows.tolist(), new, strict=True))
     expected = b"".join(
         rewrite_schema_ids(
             VALUE, each, (), dict.fromkeys(find_schema_ids(VALUE, each), ids.get(row, 0))

@@ -221,8 +221,8 @@ def test_references_come_first_and_follow_their_subjects() -> None:
 def test_a_schema_with_a_missing_or_conflicting_reference_is_a_conflict() -> None:
     to_money = (SchemaReference("acme.Money", "money", 1),)
     pay = subject("pay-value", (3, avro("Pay", references=to_money)))
-    found = only(plan(content(pay)))
-    assert "refers to version 1 of money, which the source's registry does not have" in found.reason
+    lacks = only(plan(content(pay)))
+    assert "refers to version 1 of money, which the source's registry does not have" in lacks.reason
     money = subject("money", (2, avro("Money")))
     blocked = content(subject("money", mode="READONLY"))
     found = plan(content(pay, money), blocked)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from k2ktui.engine.journal import StateRecord
+from k2ktui.engine.journal import StateRecord, record_key
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.plan import Plan, dump_plan, load_plan
 from k2ktui.engine.producer_registration import registration_key, registration_value
@@ -59,7 +59,10 @@ def written() -> dict[str, list[str]]:
         "run": [run_key("g"), run_value(RUN)],
         "producer": [registration_key("g", 4711), registration_value(REGISTRATION)],
         **{name: [mapping_key(each), mapping_value(each)] for name, each in MAPPINGS.items()},
-        **{name: [state_key("g", each.key), state_value(each)] for name, each in STATES.items()},
+        **{
+            name: [state_key("g", record_key(each)), state_value(each)]
+            for name, each in STATES.items()
+        },
     }
     texts = {name: [part.decode() for part in parts] for name, parts in found.items()}
     texts |= {name: [dump_plan(plan)] for name, plan in PLANS.items()}

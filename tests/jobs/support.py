@@ -16,6 +16,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import access
 from k2ktui.jobs import local_jobs, manager
 from k2ktui.jobs.local_jobs import Job
+from k2ktui.jobs.process import ProcessIdentity
 from tests.support.kafka import eventually
 
 MAY = access()
@@ -72,8 +73,11 @@ def all_ended() -> Iterator[None]:
             for process in family:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-            identity = job.record.identity
-            eventually(lambda it=identity: not it.alive, "the job is gone", 10)
+            _await_end(job.record.identity)
+
+
+def _await_end(identity: ProcessIdentity) -> None:
+    eventually(lambda: not identity.alive, "the job is gone", 10)
 
 
 def _family(pid: int) -> list[psutil.Process]:

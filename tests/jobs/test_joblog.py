@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.engine.state import SourcePartition
 from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.jobs.joblog import (
     KEPT,
@@ -31,7 +32,7 @@ from k2ktui.replication.events import (
     Started,
     Stopped,
 )
-from k2ktui.replication.slot_task import Fault, FaultKind, SourcePartition
+from k2ktui.replication.slot_task import Fault, FaultKind
 from tests.support.kafka import eventually
 
 HOSTILE = "a[/b]\x1b]0;x\x07\u202e" + "n" * 300

@@ -128,7 +128,8 @@ def test_a_connection_gets_our_class_parser_and_transport() -> None:
         (broker,) = manager.cluster.bootstrap_brokers()
         connection = manager.get_connection(broker.node_id)
         assert isinstance(connection, Connection), "frames would be copied by the library"
-        assert connection.transport is None, "it connected before its class was set"
+        before = connection.transport
+        assert before is None, "it connected before its class was set"
         _run_until(loop, lambda: connection.transport is not None)
         assert type(connection.transport) is PlainTransport, "_build_transport is not called"
         assert isinstance(connection.parser, ZeroCopyConnection), "connection_made is not called"

@@ -27,7 +27,7 @@ target: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}, producer: {buffer.m
 
 
 def collection(*names: str) -> MetricsData:
-    point = NumberDataPoint({"topic": "t" * 600}, None, 1_000_000, 1)
+    point = NumberDataPoint({"topic": "t" * 600}, 0, 1_000_000, 1)
     metrics = [Metric(name, "", "1", Gauge([point])) for name in names]
     scope = ScopeMetrics(InstrumentationScope("k2ktui"), metrics, "")
     return MetricsData([ResourceMetrics(Resource({}), [scope], "")])

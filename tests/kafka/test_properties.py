@@ -35,7 +35,8 @@ CLIENTS: dict[Role, Any] = {"consumer": Consumer, "producer": Producer, "admin":
 
 
 def cluster(common: dict[str, str] | None = None, **sections: dict[str, str]) -> ClusterConfig:
-    return ClusterConfig(kafka=KafkaClients(common=SERVERS | (common or {}), **sections))
+    clients = {"common": SERVERS | (common or {}), **sections}
+    return ClusterConfig(kafka=KafkaClients.model_validate(clients))
 
 
 def refusals(common: dict[str, str], **sections: dict[str, str]) -> list[str]:

@@ -57,8 +57,9 @@ def pair(
 ) -> Iterator[Pair]:
     """Each of the pairs, with both of its clusters running."""
     source, target = request.param
-    nodes = brokers(source, target)
+    first, second = brokers(source, target)
     pipelines: list[Pipeline] = []
-    yield Pair(*nodes, KINDS[source], KINDS[target], tmp_path_factory.mktemp("pair"), pipelines)
+    kinds, directory = (KINDS[source], KINDS[target]), tmp_path_factory.mktemp("pair")
+    yield Pair(first, second, *kinds, directory, pipelines)
     for pipeline in pipelines:
         pipeline.close()

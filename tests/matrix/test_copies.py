@@ -14,13 +14,12 @@ from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.runtime.node import KafkaNode
 from tests.matrix.conftest import Pair
-from tests.replication.test_copies import by_key
 from tests.support.brokers import Kind
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.group_offsets import committed
 from tests.support.kafka import client, create_topic, end_offsets, eventually, produce, unique_name
 from tests.support.kinds import make_all
-from tests.support.oracle import Expected, Proof, prove
+from tests.support.oracle import Expected, Proof, by_key, prove
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import mixture
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -126,10 +126,9 @@ def _send(run: Run, number: int) -> None:
 
 def _restart_brokers(pair: Pair) -> None:
     """Both clusters are killed and come back."""
-    steps: tuple[Callable[[], object], ...]
-    for node in (pair.source, pair.target):
+    nodes = (pair.source, pair.target)
+    for node in nodes:
         node.kill()
-    steps = tuple(lambda node=node: node.start(START_S) for node in (pair.source, pair.target))
     with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(step) for step in steps]:
+        for done in [pool.submit(node.start, START_S) for node in nodes]:
             done.result()

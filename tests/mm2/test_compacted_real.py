@@ -69,7 +69,8 @@ def test_exact_where_neighbours_are_left(
     found = k2ktui_json("groups", "-f", maker.file)["groups"]
 
     rows = {row["group"]: row for row in found}
-    there = {int(got.value): got.offset for got in read_all(target, copy) if _numbered(got)}
+    values = ((got.value or b"", got.offset) for got in read_all(target, copy))
+    there = {int(value): offset for value, offset in values if value.isdigit()}
     assert rows.keys() == wanted.keys()
     for group, number in wanted.items():
         row = rows[group]
@@ -83,10 +84,6 @@ def test_exact_where_neighbours_are_left(
             assert row["basis"] == "exact", row
     compared = [row for row in rows.values() if "compared" in row["reason"]]
     assert len(compared) > len(wanted) // 5
-
-
-def _numbered(got: Got) -> bool:
-    return (got.value or b"").isdigit()
 
 
 def _last(found: list[Got]) -> bytes | None:

@@ -18,7 +18,8 @@ from k2ktui.mm2.flow_files import read_flow
 from k2ktui.mm2.mirror_flow import load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import CopierObservation
-from k2ktui.watch.poller import MIN_INTERVAL_S, describe_pair, open_poller
+from k2ktui.watch.feed import MIN_INTERVAL_S
+from k2ktui.watch.poller import describe_pair, open_poller
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.console import ConsoleDriver, drive_session
 from tests.support.group_offsets import commit_offsets
@@ -143,7 +144,7 @@ def test_the_console_opens_a_strimzi_file(site: Site) -> None:
     """Lag, groups and MirrorMaker 2's checkpoints; a rehearsal by keyboard."""
     flow, _ = read_flow((str(site.yaml),))
     session = Session(
-        open_poller(flow, MIN_INTERVAL_S), describe_pair(flow), flow, [str(site.yaml)]
+        open_poller(flow, MIN_INTERVAL_S), describe_pair(flow), flow, (str(site.yaml),)
     )
 
     async def steps(console: ConsoleDriver) -> None:

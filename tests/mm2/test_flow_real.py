@@ -41,7 +41,11 @@ class Flow:
     """A flow that has copied everything: two partitions, control records, groups at some lags."""
 
     def __init__(
-        self, source: KafkaNode, target: KafkaNode, directory: Path, **properties: str
+        self,
+        source: KafkaNode,
+        target: KafkaNode,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.source, self.target = source, target
         self.topic = create_topic(source, partitions=2)
@@ -49,7 +53,7 @@ class Flow:
         for number in (0, 1):
             write_with_marker(source, self.topic, number, RECORDS // 2)
         groups = f"{self.stem}.*"
-        self.mirror = MirrorMaker(source, target, directory, self.topic, groups, properties)
+        self.mirror = MirrorMaker(source, target, directory, self.topic, groups, properties or {})
         self.mirror.start()
         self.copy = load_settings(self.mirror.file).flow().target_topic(self.topic)
         eventually(self.copied, f"the first half is copied; {self.mirror.log()}", PATIENCE)
@@ -254,7 +258,7 @@ def test_exactly_once_with_names_kept(
         "offset-syncs.topic.location": "target",
         "replication.policy.class": ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy"),
     }
-    flow = Flow(*clusters, tmp_path, **properties)
+    flow = Flow(*clusters, tmp_path, properties)
     try:
         assert flow.copy == flow.topic
         rows = k2ktui_json("groups", "-f", flow.mirror.file)["groups"]

@@ -65,8 +65,10 @@ def test_dedicated(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Path) -> Non
     assert read.metadata.rstrip("\0") == "meta"
     assert (formats.checkpoint_key(at), formats.checkpoint_value(read)) == last[:2]
     sources = [each for each in syncs if each[2][0] == SourcePartition(topic, 0)]
-    assert sources[0][2][1].upstream == 0
+    first = sources[0][2][1]
+    assert first is not None and first.upstream == 0
     for key, value, (where, sync) in syncs:
+        assert sync is not None
         assert (formats.offset_sync_key(where), formats.offset_sync_value(sync)) == (key, value)
     mine = [each for each in positions if each[2] is not None]
     assert {each[2][0].source for each in mine} >= {SourcePartition(topic, 0)}
@@ -95,6 +97,9 @@ def test_on_a_connect_worker(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Pa
             mine = [each for each in found if each[2] is not None and each[2][0] == at]
             return mine[-1] if mine else None
 
+        def await_position(expected: object) -> Any:
+            return eventually(lambda: (p := position())[2] == expected and p, "it is set")
+
         found = eventually(position, "a position", PATIENCE)
         assert found[2] == (at, 9)
         worker.ask("PUT", f"/connectors/{name}/stop")
@@ -109,5 +114,5 @@ def test_on_a_connect_worker(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Pa
             body = {"offsets": [{"partition": partition, "offset": offset}]}
             worker.ask("PATCH", f"/connectors/{name}/offsets", body)
             expected = (at, offset["offset"] if offset else None)
-            last = eventually(lambda want=expected: (p := position())[2] == want and p, "it is set")
+            last = await_position(expected)
             assert formats.connect_offset_key(at) == last[0]

@@ -193,7 +193,10 @@ def test_compacted_copies(keys: list[int], dice: Random, data: st.DataObject) ->
 def test_neighbours_that_are_left_prove_a_position() -> None:
     """Deleted on the source, on the target, or on both: exact if nothing lies between."""
     log = {offset: b"%d" % offset for offset in range(20)}
-    without = lambda *gone: {o: v for o, v in log.items() if o not in gone}  # noqa: E731
+
+    def without(*gone: int) -> dict[int, bytes]:
+        return {offset: value for offset, value in log.items() if offset not in gone}
+
     low = OffsetAnchor(0, 0)
     assert landed(without(3), without(5, 6), 10, low, None)[0] == 10
     assert landed(log, without(9, 10, 11), 10, low, None)[0] == 12

@@ -65,8 +65,8 @@ def test_remote_cluster_utils(source: KafkaNode, target: KafkaNode, tmp_path: Pa
     copied.copy(topic)
     group = copied.group("g")
     commit(source, group, {(topic, 0): 11, (topic, 1): 25})
-    publish = ("mm2", "publish", "-f", copied.file, "--source-alias", alias)
-    publish = (*publish, "--target-alias", "west", "--once")
+    aliases = ("--source-alias", alias, "--target-alias", "west")
+    publish = ("mm2", "publish", "-f", copied.file, *aliases, "--once")
     k2ktui(*publish)
     lines = translated(target, alias, group)
     assert sorted(lines[:-1]) == [f"{topic} 0 18", f"{topic} 1 32"]

@@ -8,7 +8,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.mm2.mirror_flow import PATH, load_mirror
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.watch.assemble import Assembler
-from k2ktui.watch.facts import GroupFacts, MappedSummary, SourceFacts, TargetFacts
+from k2ktui.watch.facts import Facts, GroupFacts, MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair
 from k2ktui.watch.readers import GroupReader
 
@@ -22,7 +22,11 @@ def test_coverage_is_of_single_offsets() -> None:
     source = SourceFacts(1.0, *logs, positions={AT: position})
     target = TargetFacts(1.0, ClusterView(), {AT: position}, {("A.t", 0): 900}, notes=("beat",))
     groups = GroupFacts(1.0, mapped={AT: MappedSummary(10, 0, exact=20)})
-    known = {PartName.SOURCE: source, PartName.TARGET: target, PartName.GROUPS: groups}
+    known: dict[PartName, Facts] = {
+        PartName.SOURCE: source,
+        PartName.TARGET: target,
+        PartName.GROUPS: groups,
+    }
     view = Assembler(PipelinePair("A->B"), lambda topic: PATH).view(
         1.0, known, {name: Part(1.0) for name in known}
     )

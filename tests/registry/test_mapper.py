@@ -20,8 +20,9 @@ from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.registrar import SchemaNotRegistered
 from k2ktui.registry.settings import RegistrySettings
+from k2ktui.runtime.registry_node import RegistryNode
 from tests.support.kafka import unique_name
-from tests.support.registries import Registries, avro_record, call, register
+from tests.support.registries import Registries, avro_record, call, register, request
 from tests.support.registry_front import gate_before
 
 pytestmark = pytest.mark.slow
@@ -194,16 +195,11 @@ def test_ids_of_apicurio(registries: Registries, settings: SchemaMapperSettings,
     assert there == expected["globalId" if is_global else "contentId"]
 
 
-def ids_of(registry: Any, subject: str) -> dict[str, int]:
+def ids_of(registry: RegistryNode, subject: str) -> dict[str, int]:
     """The ids of a subject's first version in Apicurio's own API."""
-    path = f"/../../registry/v3/groups/default/artifacts/{subject}/versions/1"
-    base = registry.url.replace("/apis/ccompat/v7", "")
-    return call(_At(base), path.replace("/../..", "/apis"))
-
-
-class _At:
-    def __init__(self, url: str) -> None:
-        self.url = url
+    base = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")
+    version = request(f"{base}/groups/default/artifacts/{subject}/versions/1")
+    return {name: int(version[name]) for name in ("globalId", "contentId")}
 
 
 def test_global_ids_need_apicurios_address(settings: SchemaMapperSettings) -> None:

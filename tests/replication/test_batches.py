@@ -64,7 +64,7 @@ def make(
     for offset in offsets:
         value = kw.get("value", lambda o: b"v%d" % o)(offset)
         builder.append(offset - first, 1000 + offset, key, value, kw.get("headers", []))
-    data = builder.build()
+    data = bytearray(builder.build())
     data[0:8] = first.to_bytes(8, "big")
     return data
 

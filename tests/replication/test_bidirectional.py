@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,7 @@ def test_new_producer_ids_bring_nothing_back(
         runs = [pipeline.start() for pipeline in both.both]
         for run, pipeline in zip(runs, both.both, strict=True):
             run.expect("firstrecord")
-            eventually(lambda p=pipeline: new_ids(p), "a new producer id", 120)
+            eventually(partial(new_ids, pipeline), "a new producer id", 120)
             pipeline.await_copying()
     for run in runs:
         assert run.stop() == 0

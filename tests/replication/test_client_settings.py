@@ -227,7 +227,7 @@ def test_request_timeout_is_the_time_limit_of_a_request() -> None:
         connection = Wire(loop, wire(config.source, "consumer"), "source")
         connection.close()
         loop.close()
-        return connection.request_timeout_s
+        return float(connection.request_timeout_s)
 
     assert limit(pipeline({"request.timeout.ms": "700"})) == 0.7
     assert limit(pipeline()) == 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -254,7 +255,7 @@ def test_a_transaction_left_open(
     pipeline = make_pipeline([committed, aborted])
     with pipeline.start() as run:
         for topic in (committed, aborted):
-            eventually(lambda topic=topic: pipeline.is_caught_up(topic), "copied what it can")
+            eventually(partial(pipeline.is_caught_up, topic), "copied what it can")
         assert run.stop() == 0
     assert prove(source, target, pipeline.name, committed, aborted).records == 100
     opened[0].commit_transaction(TIMEOUT)

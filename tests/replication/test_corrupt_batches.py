@@ -128,7 +128,7 @@ def test_the_times_of_old_messages() -> None:
     assert times(message(1, 1 | 8, FIRST + COUNT - 1, inner)) == {777}
 
 
-def offsets_differ(original: bytes, damaged: bytes) -> bool:
+def offsets_differ(original: bytes, damaged: bytearray) -> bool:
     """Whether a set of old messages has other offsets, which no checksum covers."""
     at = 0
     while at < len(original):

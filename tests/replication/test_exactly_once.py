@@ -114,6 +114,10 @@ def laps_with_records(run: Run, since: int) -> int:
     return sum(1 for event in run.events()[since:] if event.get("records"))
 
 
+def await_laps(run: Run, since: int) -> None:
+    eventually(lambda: laps_with_records(run, since) > 1, "it continues", 120)
+
+
 def spark_has_ended(event: Event) -> bool:
     return "Spark (local[2]) stopped and is being restarted" in event["text"]
 
@@ -129,9 +133,7 @@ def test_spark_killed(pipeline: Pipeline, topics: dict[str, int]) -> None:
             run.expect("note", spark_has_ended, since=reported)
             reported = run.reported
             # The first of these may tell of laps before.
-            eventually(
-                lambda reported=reported: laps_with_records(run, reported) > 1, "it continues", 120
-            )
+            await_laps(run, reported)
     assert run.stop() == 0
     assert run.err.read_text() == ""
     run.await_gone()

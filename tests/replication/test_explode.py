@@ -11,12 +11,11 @@ from k2ktui.config.transform_rules import TransformRule
 from k2ktui.errors import ConfigError
 from k2ktui.replication.spark import SparkRuntime
 from tests.replication.conftest import MakePipeline
-from tests.replication.test_copies import by_key
 from tests.replication.test_transform_sql import made, spark, valued
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import Got, Out, create_topic, produce, read_all
-from tests.support.oracle import Expected, prove
+from tests.support.oracle import Expected, by_key, prove
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``

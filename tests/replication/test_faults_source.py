@@ -21,6 +21,7 @@ from tests.support.kafka import (
 )
 from tests.support.kinds import delete_before
 from tests.support.oracle import Expected, prove
+from tests.support.pipeline import Run
 from tests.support.traffic import mixture
 
 pytestmark = pytest.mark.proof
@@ -60,16 +61,18 @@ def test_a_source_topic_is_created_again(
         run = pipeline.start("--until-caught-up")
         assert run.wait() == FINDINGS
     for partition in range(2):
-        run.expect(
-            "stopped", lambda e, p=partition: reported(e, recreated, p, "re-created", "gone")
-        )
+        expect_stop(run, recreated, partition, "re-created", "gone")
     if running:
-        run.expect("stopped", lambda e: reported(e, recreated, 0, "re-created"))
+        expect_stop(run, recreated, 0, "re-created")
         eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
         assert run.stop() == 0
     assert [got.value for got in read_all(target, recreated)] == [got.value for got in before]
     assert pipeline.catch_up(FINDINGS).events("finished")[0]["caught_up"] is False
     prove(source, target, pipeline.name, other)
+
+
+def expect_stop(run: Run, topic: str, partition: int, *kinds: str) -> None:
+    run.expect("stopped", lambda event: reported(event, topic, partition, *kinds))
 
 
 def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> bool:

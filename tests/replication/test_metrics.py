@@ -11,8 +11,8 @@ from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Gap
 from k2ktui.replication.events import FirstRecord, HeartbeatWritten, Rehearsed, Resumed, SlotLap
 from k2ktui.replication.slot_task import FaultKind, LapOutcome
+from k2ktui.replication.telemetry.metric import full_name
 from k2ktui.replication.telemetry.metrics import CATALOG, PipelineMetrics
-from k2ktui.replication.telemetry.session import full_name
 from tests.support.telemetry import (
     ORDERS_0,
     ORDERS_1,

@@ -122,14 +122,16 @@ def test_new_schemas_are_mapped_while_the_pipeline_runs(
             write = AvroWriter(registries.source, order_schema(*more))
             record = {"id": number, "item": "i", **{name: f"{name} {number}" for name in more}}
             produce(pipeline.source, topic, [Out(write(topic, record))])
-            eventually(
-                lambda least=number + 1: len(read_all(pipeline.target, topic)) == least, "copied"
-            )
+            await_copies(pipeline, topic, number + 1)
         assert run.stop() == 0
     readers = (avro_reader(each, topic) for each in (registries.target, registries.source))
     check_objects(pipeline, topic, *readers)
     subject = f"/subjects/{topic}-value/versions"
     assert call(registries.target, subject) == call(registries.source, subject) == [1, 2, 3]
+
+
+def await_copies(pipeline: Pipeline, topic: str, count: int) -> None:
+    eventually(lambda: len(read_all(pipeline.target, topic)) == count, "copied")
 
 
 def test_an_unknown_id_stops_its_partition_only(

@@ -18,6 +18,7 @@ from k2ktui.log.batch import split_batches
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import decode_records, make_records
+from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying import schema_lookups
 from k2ktui.replication.copying.batch_router import BatchRouter, RoutedBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -122,7 +123,7 @@ def lap(
     assignment = Assignment(SOURCE, position, route)
     task = SlotTask(
         0,
-        Producer(1, 0, None),
+        Producer("p.0", 1, 0),
         False,
         StateTopics("p", "p", 1, "commits", 0, "", 0),
         CommitPolicy(10),
@@ -362,7 +363,7 @@ def test_an_unknown_id_is_looked_up_again(
     monkeypatch.setattr(schema_lookups, "_UNKNOWN_S", -1.0)
     known = KnownSchemas(lambda: registries)
     used = SchemaPart.VALUE, SchemaId(SchemaIdForm.PREFIX, UNKNOWN_ID)
-    found: list[Mapping[object, int | None]] = []
+    found: list[Mapping[UsedId, int | None]] = []
     for _ in range(2):
         loop.run(lambda: known.look_up(loop, [(SOURCE.topic, used)]))
         found.append(dict(known.of(SOURCE.topic)))

@@ -35,7 +35,7 @@ def number_of(got: Got) -> int:
     return int(header(got, NUMBER))
 
 
-def made(got: Got) -> list[bytes | None]:
+def made(got: Got) -> list[bytes]:
     value = got.value or b""
     return [value + b"!", value + b"?"][: number_of(got) % 3]
 

@@ -51,7 +51,7 @@ def is_dead(sent: Got) -> bool:
     return sent.value is not None and len(sent.value) % 5 == 0
 
 
-def exploded(sent: Got) -> list[bytes | None]:
+def exploded(sent: Got) -> list[bytes]:
     if sent.value is None or is_dead(sent):
         return []
     return [sent.value, sent.value + b"!", b""][: 9 // (len(sent.value) % 5) % 4]

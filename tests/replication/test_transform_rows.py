@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,7 +26,10 @@ from k2ktui.replication.stages.rows import (
     split_records,
 )
 
-pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 SOURCE = SourcePartition("pay", 1)
 BYTES = st.none() | st.binary(max_size=5)
 HEADERS = st.lists(st.tuples(st.text(max_size=2), BYTES), max_size=3).map(tuple)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.replication.conftest import MakePipeline
-from tests.replication.test_copies import by_key
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import (
@@ -22,7 +21,7 @@ from tests.support.kafka import (
     read_all,
 )
 from tests.support.kills import copy_despite_kills
-from tests.support.oracle import Expected, prove
+from tests.support.oracle import Expected, by_key, prove
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
 

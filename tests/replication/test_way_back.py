@@ -80,7 +80,7 @@ def test_there_and_back_nothing_is_read_again_and_nothing_skipped(
     assert [row["translated_offset"] for row in there_again] == offsets
     plan = back.directory / "plan.json"
     for options in (("--plan", plan), ("--group", slow)):
-        proof = k2ktui_json("verify", "-f", back.write(), *options, "--sample", 50, timeout=180)
+        proof = k2ktui_json("verify", "-f", back.write(), *options, "--sample", "50", timeout=180)
         assert (proof["positions"]["same"], proof["positions"]["different"]) == (2, 0), proof
         assert proof["records"]["same"] and not proof["not_compared"], proof
     write_numbered(both.a, topic, "a", range(100, 120))

@@ -336,7 +336,8 @@ class Brokers:
     def __init__(self, directory: Callable[[str], Path], properties: Mapping[str, str]) -> None:
         self._directory = directory
         self._properties = properties
-        self._nodes: dict[str, KafkaNode | TwoBrokers] = {}
+        self._nodes: dict[str, KafkaNode] = {}
+        self._pairs: dict[str, TwoBrokers] = {}
         self._last: tuple[str, ...] = ()
 
     def __call__(self, *kinds: str) -> list[KafkaNode]:
@@ -359,13 +360,13 @@ class Brokers:
         """Return a cluster of two brokers of a KRaft kind, both running."""
         name = f"two-{kind}"
         self._stop_others((name,))
-        if name not in self._nodes:
+        if name not in self._pairs:
             path = self._directory(name.replace(".", "-"))
-            self._nodes[name] = TwoBrokers(name, path, self._properties, kind=kind)
-        return self._nodes[name].start()
+            self._pairs[name] = TwoBrokers(name, path, self._properties, kind=kind)
+        return self._pairs[name].start()
 
     def _stop_others(self, names: tuple[str, ...]) -> None:
-        for name, node in self._nodes.items():
+        for name, node in (self._nodes | self._pairs).items():
             if name not in names and name not in self._last:
                 node.kill()
         self._last = names
@@ -373,6 +374,7 @@ class Brokers:
     def close(self) -> None:
         """Stop all."""
         for node in self._nodes.values():
-            if isinstance(node, KafkaNode):
-                node.kill()  # there is nothing that an orderly end would be good for
+            node.kill()  # there is nothing that an orderly end would be good for
             node.close()
+        for pair in self._pairs.values():
+            pair.close()

@@ -16,6 +16,7 @@ import contextlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +149,10 @@ class ConsoleDriver:
     async def sees(self, *texts: str) -> None:
         """Wait until each text is on the screen or in a notice."""
         for text in texts:
-            await self.until(
-                lambda it=text: it in self.text or it in self.notices, f"on the screen: {text}"
-            )
+            await self.until(partial(self._shows, text), f"on the screen: {text}")
+
+    def _shows(self, text: str) -> bool:
+        return text in self.text or text in self.notices
 
 
 Steps = Callable[[ConsoleDriver], Awaitable[None]]

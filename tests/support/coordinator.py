@@ -298,14 +298,16 @@ class ModelWire:
         """Every request is known."""
         return 0
 
-    async def coordinator(self, name: str, timeout: float = 60.0) -> int:
+    async def coordinator(self, transactional_id: str, timeout: float = 60.0) -> int:
         """There is one broker."""
         return 1
 
-    def forget_coordinator(self, name: str) -> None:
+    def forget_coordinator(self, transactional_id: str) -> None:
         """There is one broker."""
 
-    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+    async def send(
+        self, request: Any, node: int | None = None, timeout: float | None = None
+    ) -> Any:
         """Send a request; the test decides what befalls it."""
         fault = await Pause()
         if fault is Fault.LATE:

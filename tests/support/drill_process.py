@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from k2ktui.drill import runner
 from k2ktui.drill.checks.context import CheckLimits
 from k2ktui.drill.operations import list_drills, resume_drill, start_drill, verify_drill
@@ -86,8 +88,11 @@ class DrillCommand:
 
 def _run(command: DrillCommand, environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
-    runner.CheckLimits = partial(CheckLimits, sample_s=0.2)  # type: ignore[misc, assignment]
-    with contextlib.suppress(K2kError):  # what the drill then is, is looked at afterwards
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.suppress(K2kError),  # what the drill then is, is looked at afterwards
+    ):
+        patch.setattr(runner, "CheckLimits", partial(CheckLimits, sample_s=0.2))
         flow, files = command.flow, [str(command.file)]
         before = command.found()
         if before is None:

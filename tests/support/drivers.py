@@ -80,7 +80,7 @@ class ModelDriver:
         self.lost = cluster.lost
         self._slots = slots
         self._target = cluster.target
-        self._wire: Any = ModelWire(cluster.target, cluster.late)
+        self._wire = ModelWire(cluster.target, cluster.late)
         self._epochs = ProducerEpochs(self._wire, "g", 60_000, patience=0.0)
         self._term = 0
         self._positions = dict.fromkeys(range(PARTITIONS), 0)

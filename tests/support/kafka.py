@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
@@ -23,7 +23,6 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from k2ktui.kafka.codes import LEADER_MOVED
-from k2ktui.runtime.node import KafkaNode
 
 # Seconds; who waits as long as this waits for something that does not come, on a busy machine too.
 TIMEOUT = 60.0
@@ -31,6 +30,14 @@ START_S = 180.0
 _counter = itertools.count()
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class ServingCluster(Protocol):
+    """What serves clients: a node, several of them, or one of another process."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Its addresses, ``host:port,…``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +69,19 @@ def unique_name(stem: str = "topic") -> str:
     return f"{stem}-{os.getpid()}-{next(_counter)}"
 
 
-def client(node: KafkaNode, **settings: object) -> dict[str, Any]:
+def client(node: ServingCluster, **settings: object) -> dict[str, Any]:
     """Return librdkafka properties for ``node``; in keyword names ``_`` stands for ``.``."""
     base: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "log_level": 3}
     return base | {name.replace("_", "."): value for name, value in settings.items()}
 
 
-def admin(node: KafkaNode) -> AdminClient:
+def admin(node: ServingCluster) -> AdminClient:
     """Return an admin client of ``node``; keep it until its futures are done."""
     return AdminClient(client(node))
 
 
 def create_topic(
-    node: KafkaNode,
+    node: ServingCluster,
     name: str | None = None,
     partitions: int = 1,
     config: Mapping[str, str] | None = None,
@@ -130,7 +137,7 @@ def eventually(
 
 
 def produce(
-    node: KafkaNode,
+    node: ServingCluster,
     topic: str,
     records: Iterable[Out | bytes],
     **settings: object,
@@ -141,7 +148,7 @@ def produce(
 
 
 def produce_transaction(
-    node: KafkaNode,
+    node: ServingCluster,
     topic: str,
     records: Iterable[Out | bytes],
     *,
@@ -163,7 +170,7 @@ def produce_transaction(
 
 
 def open_transaction(
-    node: KafkaNode, topic: str, records: Iterable[Out | bytes], **settings: object
+    node: ServingCluster, topic: str, records: Iterable[Out | bytes], **settings: object
 ) -> Producer:
     """Produce in a transaction and leave it open; the caller ends it, or drops the producer."""
     producer = Producer(client(node, **settings) | {"transactional.id": unique_name("tx")})
@@ -217,17 +224,21 @@ def _send_one(producer: Producer, topic: str, out: Out, report: Callable[..., No
             return
 
 
-def end_offsets(node: KafkaNode, topic: str, isolation: str = "read_uncommitted") -> dict[int, int]:
+def end_offsets(
+    node: ServingCluster, topic: str, isolation: str = "read_uncommitted"
+) -> dict[int, int]:
     """Return each partition's end: high watermark, or last stable offset (``read_committed``)."""
     return _bounds(node, topic, isolation)[1]
 
 
-def start_offsets(node: KafkaNode, topic: str) -> dict[int, int]:
+def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
     """Return each partition's log start offset."""
     return _bounds(node, topic, "read_uncommitted")[0]
 
 
-def _bounds(node: KafkaNode, topic: str, isolation: str) -> tuple[dict[int, int], dict[int, int]]:
+def _bounds(
+    node: ServingCluster, topic: str, isolation: str
+) -> tuple[dict[int, int], dict[int, int]]:
     from confluent_kafka import IsolationLevel
 
     level = {
@@ -263,7 +274,7 @@ def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -
 
 
 def read_all(
-    node: KafkaNode,
+    node: ServingCluster,
     topic: str,
     isolation: str = "read_committed",
     *,
@@ -300,7 +311,9 @@ def read_all(
         consumer.close()
 
 
-def read_unread(node: KafkaNode, group: str, topic: str, partitions: Iterable[int]) -> list[Got]:
+def read_unread(
+    node: ServingCluster, group: str, topic: str, partitions: Iterable[int]
+) -> list[Got]:
     """Read partitions as a member of a group would: from its committed offsets to the end now."""
     ends = end_offsets(node, topic, "read_committed")
     settings = client(

@@ -368,12 +368,12 @@ def _short(value: bytes | None) -> str:
     return "null" if value is None else f"{value[:60]!r} ({len(value)} bytes)"
 
 
-def by_key(partitions: int) -> Any:
+def by_key(partitions: int) -> Callable[[Got], int]:
     """Return what the Java producer chooses; records without a key keep together by source."""
 
     def choose(sent: Got) -> int:
         if sent.key is None:
             return sent.partition % partitions
-        return (murmur2(sent.key) & 0x7FFFFFFF) % partitions
+        return int((murmur2(sent.key) & 0x7FFFFFFF) % partitions)
 
     return choose

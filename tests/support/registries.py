@@ -78,9 +78,14 @@ def call(
     method: str | None = None,
 ) -> Any:
     """Send a request, with ``body`` a POST by default, and return what the answer holds."""
+    return request(registry.url + path, body, method)
+
+
+def request(url: str, body: Mapping[str, object] | None = None, method: str | None = None) -> Any:
+    """Send a request to any address, as :func:`call` does."""
     data = None if body is None else json.dumps(body).encode()
     media = "application/vnd.schemaregistry.v1+json"
     headers = {"Content-Type": media}
-    request = urllib.request.Request(registry.url + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+    asked = urllib.request.Request(url, data, headers, method=method)
+    with urllib.request.urlopen(asked, timeout=TIMEOUT) as response:
         return json.load(response)

@@ -42,7 +42,8 @@ def message(offset: int, key: bytes | None, value: bytes | None) -> Message:
 def records(
     found: list[tuple[SourcePartition, list[tuple[int, int]], int, bool, str]],
 ) -> list[Message]:
-    position, target, term, made = dict.fromkeys(SOURCES, 0), 10, 1, []
+    position, target, term = dict.fromkeys(SOURCES, 0), 10, 1
+    made: list[Message] = []
     for source, spans, lane, restart, kind in found:
         first, at = position[source], position[source]
         ranges = []

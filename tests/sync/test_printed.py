@@ -20,11 +20,11 @@ from tests.support.cli import k2ktui
 from tests.support.copied import Copied, commit
 from tests.support.kafka import Out, create_topic, produce
 
+REASON = " ".join(["a reason of several words"] * 8)
 COLUMNS: tuple[Column[str], ...] = (
     text_column("name", lambda row: row, left=True),
     text_column("wide", lambda row: REASON, left=True, wide=True),
 )
-REASON = " ".join(["a reason of several words"] * 8)
 LONG = "a-name-of-" + "x" * 220
 
 

@@ -310,7 +310,7 @@ def test_heartbeats_tell_how_a_run_goes(config: PipelineConfig, make_store: Make
 @pytest.mark.slow
 def test_heartbeats_come_by_themselves(config: PipelineConfig, make_store: MakeStore) -> None:
     store = make_store(config)
-    heart = Heartbeat(config, time.time(), [].append)
+    heart = Heartbeat(config, time.time(), print)
     heart.start()
     first = beat(store, RunnerState.STARTING)
     eventually(lambda: store.read().runners[0].at_ms > first.at_ms, "the next")
@@ -326,7 +326,7 @@ def test_old_runs_are_forgotten(config: PipelineConfig, make_store: MakeStore) -
         for name, age in (("recent", day // 2), ("old", day + 1))
     )
     store.put([recent, old, snapshot("app", 1)])
-    heart = Heartbeat(config, time.time(), [].append)
+    heart = Heartbeat(config, time.time(), print)
     heart.start()
 
     def names() -> bool:
@@ -349,4 +349,4 @@ def test_a_heart_that_may_not_beat_reports_it_once(source: KafkaNode, target: Ka
 
 
 def test_a_heart_that_never_began_can_be_stopped(config: PipelineConfig) -> None:
-    assert Heartbeat(config, time.time(), [].append).stop()  # it would raise, or hang
+    assert Heartbeat(config, time.time(), print).stop()  # it would raise, or hang

@@ -16,7 +16,7 @@ from k2ktui.engine.trend import Direction
 from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.codec import dumps, loads
-from k2ktui.watch.facts import MappedSummary, SourceFacts, TargetFacts
+from k2ktui.watch.facts import Facts, MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.model import (
     LATE_S,
     GroupSide,
@@ -114,7 +114,7 @@ def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
 
     def status(position: int, source: SourceFacts, error: str = "") -> tuple[object, ...]:
         newer = replace(target, positions={AT: replace(target.positions[AT], offset=position)})
-        facts = {PartName.SOURCE: source, PartName.TARGET: newer}
+        facts: dict[PartName, Facts] = {PartName.SOURCE: source, PartName.TARGET: newer}
         found = row(assembler.view(NOON, facts, {PartName.SOURCE: Part(NOON, error)})).status
         return found.state, found.position, found.source_end, found.lag_records, found.lag_seconds
 
