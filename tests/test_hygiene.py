@@ -106,6 +106,12 @@ def test_tests_and_benchmarks_are_plain() -> None:
     assert [hit for path in TESTS for hit in _old_words_of_a_test(path)] == []
 
 
+def test_commands_in_a_tests_process_fail_with_their_exception() -> None:
+    """Click's runner keeps an exception to itself: the output is empty, and lacks everything."""
+    users = [path.name for path in TESTS if "CliRunner(" in path.read_text()]
+    assert users == ["in_process.py"]
+
+
 @pytest.mark.parametrize(
     ("source", "where"),
     [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from k2ktui.cli.drill import command
 from k2ktui.cli.drill_operator import TerminalOperator, print_drill, print_drills, read_phases
@@ -18,6 +17,7 @@ from k2ktui.engine.drill_steps import begin_phase, end_phase
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
+from tests.support.in_process import invoke
 
 PIPELINE = """
 name: orders
@@ -49,7 +49,7 @@ def show(drill: Drill, *, acting: bool) -> str:
     def shown() -> None:
         print_drill(drill, acting=acting)
 
-    return CliRunner().invoke(shown, catch_exceptions=False).output
+    return invoke(shown).output
 
 
 def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
@@ -64,20 +64,18 @@ def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
 def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(PIPELINE + "environment: production\n")
-    begin = [kind, "-f", str(file)]
-    refused = CliRunner().invoke(command, begin).exception
-    assert isinstance(refused, Refused)
-    assert "the environment is production" in refused.message and "--unlock" in refused.hint
-    assert CliRunner().invoke(command, [*begin, "--dry-run"]).exit_code == 0
+    with pytest.raises(Refused, match="the environment is production") as refused:
+        invoke(command, kind, "-f", file)
+    assert "--unlock" in refused.value.hint
+    assert invoke(command, kind, "-f", file, "--dry-run").code == 0
     file.write_text(PIPELINE + "readOnly: enabled\n")
-    refused = CliRunner().invoke(command, [*begin, "--unlock"]).exception
-    assert isinstance(refused, Refused) and "readOnly is enabled" in refused.message
+    with pytest.raises(Refused, match="readOnly is enabled"):
+        invoke(command, kind, "-f", file, "--unlock")
 
 
 def test_unknown_checks_cannot_be_accepted() -> None:
-    result = CliRunner().invoke(command, ["planned", "-f", "x.yaml", "--accept", "D99"])
-    assert isinstance(result.exception, ConfigError)
-    assert "D99 is not a check" in str(result.exception)
+    with pytest.raises(ConfigError, match="D99 is not a check"):
+        invoke(command, "planned", "-f", "x.yaml", "--accept", "D99")
 
 
 def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from k2ktui.cli import mm2_publish
 from k2ktui.cli.ending import ending_signals
 from k2ktui.mm2.publish import Published
 from tests.config.files import MINIMAL
+from tests.support.in_process import invoke
 
 # As in the commands: handlers for what ends them; then the terminal is closed.
 _COMMAND = """
@@ -77,8 +77,8 @@ def test_a_second_signal_ends_publishing_at_once(
     monkeypatch.setattr(SlowPublisher, "ended", False)
     handlers = {number: signal.getsignal(number) for number in ending_signals()}
     try:
-        done = CliRunner().invoke(mm2_publish.command, ["-f", str(tmp_path / "p.yaml")])
+        done = invoke(mm2_publish.command, "-f", tmp_path / "p.yaml")
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert (done.exit_code, SlowPublisher.ended) == (code, turn_ended), done.output
+    assert (done.code, SlowPublisher.ended) == (code, turn_ended), done.output

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from click.testing import CliRunner
+import pytest
 
 from k2ktui.cli import plan
 from k2ktui.cli.apply import effect_text
 from k2ktui.engine.plan import Plan, Rewind
+from k2ktui.errors import ConfigError
+from tests.support.in_process import invoke
 
 
 def test_json_and_csv_exclude_each_other() -> None:
-    arguments = ["-f", "missing.yaml", "--json", "--csv"]
-    done = CliRunner().invoke(plan.command, arguments, standalone_mode=False)
-    assert str(done.exception) == "--json and --csv cannot be combined"
+    with pytest.raises(ConfigError) as refused:
+        invoke(plan.command, "-f", "missing.yaml", "--json", "--csv")
+    assert refused.value.message == "--json and --csv cannot be combined"
 
 
 def test_the_question_before_an_apply_says_from_when_kept_commits_are() -> None:

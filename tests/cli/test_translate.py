@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from k2ktui.cli import translate
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation
 from tests.config.files import MINIMAL
+from tests.support.in_process import invoke
 
 _AT = SourcePartition("t", 0)
 _TRANSLATED = 'v1\n{}\n{"t":{"0":18}}\n'
@@ -27,11 +27,11 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_checkpoint(arguments: list[str]) -> None:
-    assert CliRunner().invoke(translate.command, arguments).stdout == _TRANSLATED
+    assert invoke(translate.command, *arguments).stdout == _TRANSLATED
 
 
 def test_a_checkpoint_as_json(arguments: list[str]) -> None:
-    reported = json.loads(CliRunner().invoke(translate.command, [*arguments, "--json"]).stdout)
+    reported = json.loads(invoke(translate.command, *arguments, "--json").stdout)
     (row,) = reported["positions"]
     assert (row["topic"], row["partition"], row["offset"]) == ("t", 0, 11)
     assert (row["translated_offset"], row["basis"]) == (18, "exact")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import click
 import pytest
-from click.testing import CliRunner
 from textual.color import Color
 
 from k2ktui.cli import interval
@@ -24,6 +24,7 @@ from k2ktui.console.themes import (
 from k2ktui.errors import ConfigError
 from k2ktui.watch import feed
 from tests.support.console import ConsoleDriver, drive
+from tests.support.in_process import invoke
 from tests.support.views import usual
 
 SHIPPED = load_themes([shipped_directory()])
@@ -251,18 +252,14 @@ def test_a_locale_without_utf_8_draws_ascii(environ: dict[str, str], ascii: bool
 @pytest.mark.parametrize("seconds", ["1.9", "0", "-5", "nan", "inf"])
 @pytest.mark.parametrize("command", [[], ["watch"]])
 def test_an_interval_below_the_minimum_is_refused(command: list[str], seconds: str) -> None:
-    arguments = [*command, "-f", "none.yaml", "--interval", seconds]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 2
-    assert "is not in the range of 2 to 3,600 seconds" in done.output
+    with pytest.raises(click.UsageError, match="is not in the range of 2 to 3,600 seconds"):
+        invoke(cli, *command, "-f", "none.yaml", "--interval", seconds)
 
 
 @pytest.mark.parametrize("seconds", ["0.4", "0", "-5", "nan", "inf"])
 def test_a_publishing_interval_below_the_minimum_is_refused(seconds: str) -> None:
-    arguments = ["mm2", "publish", "-f", "none.yaml", "--interval", seconds]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 2
-    assert "is not in the range of 0.5 to 3,600 seconds" in done.output
+    with pytest.raises(click.UsageError, match=r"is not in the range of 0\.5 to 3,600 seconds"):
+        invoke(cli, "mm2", "publish", "-f", "none.yaml", "--interval", seconds)
 
 
 def test_the_minimum_of_the_interval_is_that_of_the_feed() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from k2ktui.cli.main import cli
 from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
@@ -16,8 +15,10 @@ from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.engine.drill_catalog import CATALOG, ids_asked
 from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.errors import ConfigError
 from k2ktui.runtime.node import KafkaNode
 from tests.support.drill_checks import FAIL, QUICK, UNKNOWN, Drilled
+from tests.support.in_process import Ended, invoke
 from tests.support.kafka import Out, admin, produce
 
 
@@ -49,15 +50,14 @@ def _topics(drilled: Drilled) -> list[set[str]]:
     ]
 
 
-def _run(drilled: Drilled, *options: str) -> Result:
-    arguments = ["drill", "check", "-f", str(drilled.copied.file), *options]
-    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+def _run(drilled: Drilled, *options: str) -> Ended:
+    return invoke(cli, "drill", "check", "-f", drilled.copied.file, *options)
 
 
 @pytest.mark.slow
 def test_the_command(drilled: Drilled) -> None:
     shown = _run(drilled, "--only", "d26,D06")
-    assert shown.return_value == 0, shown.output
+    assert shown.code == 0, shown.output
     assert shown.output.splitlines() == [
         "✓ pass  D06 lag: 0 of 2 partitions behind; worst lag 0 records, 0 s",
         "✓ pass  D26 partition counts: 1 topic, 2 partitions on the source, 0 topics with another "
@@ -68,7 +68,7 @@ def test_the_command(drilled: Drilled) -> None:
     produce(drilled.source, drilled.topic, [Out(b"x", timestamp=int(time.time() - 90) * 1000)])
 
     shown = _run(drilled, "--only", "D06")
-    assert shown.return_value == 1 and "✗ FAIL  D06 lag: 1 of 2 partitions behind" in shown.output
+    assert shown.code == 1 and "✗ FAIL  D06 lag: 1 of 2 partitions behind" in shown.output
     assert "      Fix: Wait until the pipeline has caught up" in shown.output
     found = json.loads(_run(drilled, "--only", "D06,D41", "--json").output)
     assert found["exit_code"] == 1
@@ -81,9 +81,9 @@ def test_the_command(drilled: Drilled) -> None:
 @pytest.mark.slow
 def test_ids_that_do_not_exist(drilled: Drilled) -> None:
     for only in ("D49", "x\x1b", ""):
-        failed = _run(drilled, "--only", only)
-        assert failed.exception is not None and "D01 to D48" in str(failed.exception)
-        assert "\x1b" not in str(failed.exception)
+        with pytest.raises(ConfigError, match="D01 to D48") as failed:
+            _run(drilled, "--only", only)
+        assert "\x1b" not in str(failed.value)
 
 
 @pytest.mark.slow
@@ -99,9 +99,9 @@ def test_neither_cluster_answers(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(tree))
     began = time.monotonic()
 
-    shown = CliRunner().invoke(cli, ["drill", "check", "-f", str(file)], standalone_mode=False)
+    shown = invoke(cli, "drill", "check", "-f", file)
 
-    assert shown.return_value == 3, shown.output
+    assert shown.code == 3, shown.output
     assert time.monotonic() - began < 60
     assert "internal error" not in shown.output
     expected = len(ids_asked(DrillKind.REHEARSE))
@@ -112,5 +112,5 @@ def test_neither_cluster_answers(tmp_path: Path) -> None:
 def test_a_hostile_group_name_cannot_control_a_terminal(drilled: Drilled) -> None:
     drilled.commit("a\x1b[2J", 1000)
     shown = _run(drilled, "--only", "D18,D19,D24")
-    assert shown.return_value == 1
+    assert shown.code == 1
     assert "\x1b[2J" not in shown.output and r"a\x1b[2J" in shown.output

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from k2ktui.cli.main import cli
 from k2ktui.errors import Refused
 from tests.jobs.support import write_pipeline
 from tests.support.cli import k2ktui
+from tests.support.in_process import invoke
 
 WRITING = [
     ("start",),
@@ -22,9 +22,9 @@ WRITING = [
 
 def refused(*arguments: object) -> str:
     """Return what a command says that must be refused."""
-    done = CliRunner().invoke(cli, [str(each) for each in arguments], standalone_mode=False)
-    assert isinstance(done.exception, Refused), done.output
-    return str(done.exception)
+    with pytest.raises(Refused) as raised:
+        invoke(cli, *arguments)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("verb", WRITING, ids=lambda verb: " ".join(verb[:2]))

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from k2ktui.cli import jobs as jobs_verb
 from k2ktui.engine.access import access
@@ -26,8 +25,10 @@ from k2ktui.jobs.job_directory import JobDirectory, Phase, job_directory, list_j
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.process import this_process
+from k2ktui.text import safe_text
 from tests.jobs.support import MAY, all_ended, begin, config_of, found, silent_port, write_pipeline
 from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.in_process import invoke
 from tests.support.kafka import eventually
 
 _IN_A_TERMINAL = """
@@ -239,9 +240,10 @@ def test_hostile_names_stay_inside(tmp_path: Path, state: Path, name: str) -> No
     job = made(write_pipeline(tmp_path / "p.yaml", 1, name=name))
     assert job.place.directory.parent.parent == state / "k2ktui" / "jobs"
     assert [place.id for place in list_job_directories()] == [job.place.id]
-    shown = CliRunner().invoke(jobs_verb.command, ["list"], standalone_mode=False).output
+    shown = invoke(jobs_verb.command, "list").output
+    assert safe_text(name) in shown
     assert "\x1b" not in shown and "\u202e" not in shown
-    (row,) = json.loads(CliRunner().invoke(jobs_verb.command, ["list", "--json"]).output)
+    (row,) = json.loads(invoke(jobs_verb.command, "list", "--json").stdout)
     assert row["pipeline"] == name
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from k2ktui.cli import check as check_verb
@@ -19,6 +18,7 @@ from k2ktui.replication.preflight import clusters
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
+from tests.support.in_process import invoke
 from tests.support.kafka import admin, create_topic, unique_name
 from tests.support.preflight import named, pipeline, plain
 from tests.support.secure import SecureNode, make_authority
@@ -287,20 +287,20 @@ def yaml_file(directory: Path, config: PipelineConfig) -> str:
 def test_the_check_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     file = yaml_file(tmp_path, pipeline(source, target, create_topic(source)))
 
-    result = CliRunner().invoke(check_verb.command, ["-f", file, "--json"], standalone_mode=False)
+    result = invoke(check_verb.command, "-f", file, "--json")
     shown = json.loads(result.stdout)
-    assert result.return_value == shown["exit_code"] == 0
+    assert result.code == shown["exit_code"] == 0
     assert {"name", "outcome", "detail", "hint"} <= shown["checks"][0].keys()
 
-    result = CliRunner().invoke(check_verb.command, ["-f", file], standalone_mode=False)
+    result = invoke(check_verb.command, "-f", file)
     assert "✓ pass  source cluster:" in result.stdout
     assert "0 failed, 0 could not be checked" in result.stdout
 
 
 def test_the_check_verb_fails(source: KafkaNode, tmp_path: Path) -> None:
     file = yaml_file(tmp_path, pipeline(source, source, create_topic(source)))
-    result = CliRunner().invoke(check_verb.command, ["-f", file], standalone_mode=False)
-    assert result.return_value == ExitCode.REFUSED
+    result = invoke(check_verb.command, "-f", file)
+    assert result.code == ExitCode.REFUSED
     assert "✗ FAIL  cluster identity:" in result.stdout
     assert "Correct bootstrap.servers" in result.stdout
 
@@ -317,7 +317,7 @@ def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) 
     missing = unique_name("missing")
     file = yaml_file(tmp_path, pipeline(source, target, topic, internal, missing))
 
-    result = CliRunner().invoke(explain_verb.command, ["-f", file, "--json"], standalone_mode=False)
+    result = invoke(explain_verb.command, "-f", file, "--json")
 
     rows = {row["topic"]: row for row in json.loads(result.stdout)["topics"]}
     assert set(rows) == {topic, internal, missing}
@@ -326,6 +326,6 @@ def test_the_explain_verb(source: KafkaNode, target: KafkaNode, tmp_path: Path) 
     assert rows[missing]["path"] is None and "cannot be described" in rows[missing]["reason"]
     assert rows[internal]["path"] is None
 
-    result = CliRunner().invoke(explain_verb.command, ["-f", file], standalone_mode=False)
+    result = invoke(explain_verb.command, "-f", file)
     assert "verbatim" in result.stdout and "refused" in result.stdout
     assert f"copy.{topic}" not in topic_names(target)
