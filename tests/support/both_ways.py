@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import Got, read_all
+from tests.support.kafka import Got, read_all, unique_name
 from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import NUMBER, ORIGIN
@@ -42,8 +42,8 @@ class BothWays:
         directory = self.directory / stem
         directory.mkdir()
         settings = {**ENABLED, **self.settings}
-        named = {"name": self.name} if self.name else {}
-        return Pipeline(directory, source, target, self.topics, settings, **named)
+        name = self.name or unique_name("pipe")
+        return Pipeline(directory, source, target, self.topics, settings, name)
 
     @property
     def both(self) -> tuple[Pipeline, Pipeline]:
