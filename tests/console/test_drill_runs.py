@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
-from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.screens.drill_phases import DrillRun, DrillScreen
 from k2ktui.drill import operations
 from k2ktui.engine.drill import Drill, DrillStatus
 from k2ktui.engine.drill_checks import DrillPhase
@@ -53,7 +53,7 @@ async def run(console: ConsoleDriver, job: Callable[[ScreenOperator], Drill]) ->
     """Open the drill, and run a job in place of the real one."""
     await console.press("enter")
     await console.until(lambda: isinstance(console.screen, DrillScreen), "opened")
-    screen_of(console).run_drill("drill", job, "k2ktui drill resume ID")
+    screen_of(console).run_drill(DrillRun("drill", job, "k2ktui drill resume ID"))
 
 
 def test_a_phase_is_confirmed_by_its_name_and_by_nothing_else() -> None:
@@ -198,6 +198,47 @@ def test_a_running_drill_is_stopped_and_aborted(monkeypatch: pytest.MonkeyPatch)
 
     watch(steps, fencing())
     assert begun.is_set()
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_an_abort_in_the_moment_in_which_a_drill_stops_is_not_lost(
+    reported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drill's thread has ended its work, and is about to report that, or has just done so."""
+    steps_, ending, go = Steps(), threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    over = replace(APPLYING, status=DrillStatus.ABORTED, ended_ms=APPLYING.beat_ms)
+    monkeypatch.setattr(operations, "abort_drill", lambda *_, **__: over)
+
+    def job(operator: ScreenOperator) -> Drill:
+        threads.append(threading.current_thread())
+        return steps_.wait(operator)
+
+    async def steps(console: ConsoleDriver) -> None:
+        report = console.app.call_from_thread
+
+        def report_late(call: Callable[[], None]) -> None:
+            if reported:
+                report(call)
+            if threading.current_thread() in threads:
+                threads.clear()
+                ending.set()
+                assert go.wait(30)
+            if not reported:
+                report(call)
+
+        monkeypatch.setattr(console.app, "call_from_thread", report_late)
+        await run(console, job)
+        await console.sees("It runs here: H holds it.", "6 rows planned")
+        steps_.released.set()
+        await console.until(ending.is_set, "the thread ends")
+        await console.press("X")
+        await console.confirm("orders")
+        await console.until(lambda: not console.screen.is_modal, "confirmed")
+        go.set()
+        await console.sees("aborted planned")
+
+    watch(steps, fencing())
 
 
 def test_progress_of_the_own_drill_is_not_replaced_by_an_older_view() -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.worker import Worker, WorkerState
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_checklist import DrillChecklist
+from k2ktui.console.screens.operation import ACT
 from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
@@ -36,7 +38,23 @@ from k2ktui.text import safe_text
 
 _TICK_S = 1.0
 Start = tuple[DrillKind, DrillOptions]
-Run = Callable[[ScreenOperator], Drill]
+
+
+@dataclass(frozen=True, slots=True)
+class DrillRun:
+    """What acts on a drill: its start, its resumption or its abort.
+
+    Attributes:
+        doing: what is done, for example "drill".
+        job: does it on a thread, and returns the drill as it then is.
+        command: the command that does the same.
+        can_stop: whether it may be stopped before its end.
+    """
+
+    doing: str
+    job: Callable[[ScreenOperator], Drill]
+    command: str
+    can_stop: bool = True
 
 
 class DrillScreen(DrillChecklist):
@@ -103,8 +121,8 @@ class DrillScreen(DrillChecklist):
         self._start = start
         self._newest: Drill | None = None
         self._shows_question = False
-        # What follows once the drill's thread has stopped, and whether that can be stopped.
-        self._following: tuple[Run, bool] | None = None
+        # Starts when the drill's thread has ended.
+        self._following: DrillRun | None = None
 
     def on_mount(self) -> None:
         """Show the drill, or start it."""
@@ -115,9 +133,13 @@ class DrillScreen(DrillChecklist):
             kind, options = self._start
             flow, files, may = self.flow, self.session.files, self.session.access
             self.run_drill(
-                kind.noun,
-                lambda operator: operations.start_drill(flow, kind, options, files, may, operator),
-                cli_equivalent.drill(files, kind, options),
+                DrillRun(
+                    kind.noun,
+                    lambda operator: operations.start_drill(
+                        flow, kind, options, files, may, operator
+                    ),
+                    cli_equivalent.drill(files, kind, options),
+                )
             )
 
     def on_unmount(self) -> None:
@@ -136,28 +158,25 @@ class DrillScreen(DrillChecklist):
 
     # Running
 
-    def run_drill(self, doing: str, run: Run, command: str, *, can_stop: bool = True) -> None:
-        """Run a drill on a thread until it ends, fails or is stopped."""
-        self.operator = first = self._make_operator(can_stop)
+    def run_drill(self, run: DrillRun) -> None:
+        """Run a drill on a thread until it ends, fails or is stopped.
 
-        def job() -> Drill:
-            doing, operator = run, first
-            while True:
-                try:
-                    drill = doing(operator)
-                except K2kError:
-                    if self._following is None:
-                        raise
-                else:
-                    if self._following is None or drill.is_over:
-                        return drill
-                (doing, can_stop), self._following = self._following, None
-                self.operator = operator = self._make_operator(can_stop)
+        If a drill runs here, it is stopped first.
+        """
+        if self.operator is not None:
+            self.operator.stop()
+            self._following = run
+            self.show_state()
+            return
+        self.operator = operator = ScreenOperator(
+            self._progressed_to, self._asked_on_thread, can_stop=run.can_stop
+        )
 
         def done(drill: Drill) -> None:
             self._over()
             self.show_drill(drill)
             if drill.is_over:
+                self._following = None
                 calm = drill.status is DrillStatus.DONE and not has_findings(drill)
                 self.inform(summarize(drill)[0], "information" if calm else "warning")
 
@@ -165,17 +184,24 @@ class DrillScreen(DrillChecklist):
             self._over()
             if isinstance(error, StoppedHere):
                 self.error = None
-                self.inform(str(error), "information")
+                if self._following is None:
+                    self.inform(str(error), "information")
 
-        self.act(doing, job, done, failed=failed, command=command)
+        self.act(run.doing, lambda: run.job(operator), done, failed=failed, command=run.command)
         if not self.busy:
-            self.operator = None  # the one before is still ending
+            # The thread of the one before has reported its end, and is still ending.
+            self.operator, self._following = None, run
 
-    def _make_operator(self, can_stop: bool) -> ScreenOperator:
-        return ScreenOperator(self._progressed_to, self._asked_on_thread, can_stop=can_stop)
+    @on(Worker.StateChanged)
+    def _thread_changed(self, event: Worker.StateChanged) -> None:
+        ended = event.state not in (WorkerState.PENDING, WorkerState.RUNNING)
+        following = self._following
+        if ended and event.worker.group == ACT and following is not None and self.operator is None:
+            self._following = None
+            self.run_drill(following)
 
     def _over(self) -> None:
-        self.operator = self._following = None
+        self.operator = None
         self._take_newest()
         if self.drill is not None:
             # This process acts no more, although its last record names it.
@@ -328,17 +354,7 @@ class DrillScreen(DrillChecklist):
                 chosen=chosen,
             )
 
-        if not self._runs_next(run):
-            self.run_drill("drill", run, command)
-
-    def _runs_next(self, run: Run, *, can_stop: bool = True) -> bool:
-        """Stop the drill that runs here, and run something after it; False if none runs."""
-        if self.operator is None:
-            return False
-        self._following = run, can_stop
-        self.operator.stop()
-        self.show_state()
-        return True
+        self.run_drill(DrillRun("drill", run, command))
 
     @work(group="ask")
     async def action_abort(self) -> None:
@@ -360,9 +376,8 @@ class DrillScreen(DrillChecklist):
             take_over = (lambda _: True) if taken else operator.confirm_take_over
             return operations.abort_drill(flow, drill.id, files, may, operator, take_over=take_over)
 
-        if not self._runs_next(run, can_stop=False):
-            command = cli_equivalent.drill_on(files, "abort", drill.id)
-            self.run_drill("aborting the drill", run, command, can_stop=False)
+        command = cli_equivalent.drill_on(files, "abort", drill.id)
+        self.run_drill(DrillRun("aborting the drill", run, command, can_stop=False))
 
     async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
         name = self.session.pair.pipeline

@@ -32,6 +32,8 @@ T = TypeVar("T")
 _ERROR_LINES = 5
 _DETAIL_LINES = 5
 _LISTED = 8
+# The group of the threads that act; one at a time on each screen.
+ACT = "act"
 
 
 class OperationScreen(ListScreen):
@@ -128,7 +130,7 @@ class OperationScreen(ListScreen):
                 failed(error)
             self.show_state()
 
-        if self.background("act", job, finished, broken):
+        if self.background(ACT, job, finished, broken):
             self.busy, self._writing, self.error = doing, writes, None
             events.add(EventKind.STARTED, doing, command)
             self.show_state()
