@@ -98,11 +98,12 @@ def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path)
         assert (seen["state"], seen["here"], seen["pid"]) == ("running", True, job.record.pid)
         refused = k2ktui("jobs", "start", "-f", file, code=5)
         assert f"pid {job.record.pid}" in refused.stderr
-        events = [
-            json.loads(line)
-            for line in k2ktui("jobs", "log", "-f", file, "--json").stdout.splitlines()
-        ]
-        assert {"job", "started", "firstrecord"} <= {event["event"] for event in events}
+
+        def logged() -> bool:
+            lines = k2ktui("jobs", "log", "-f", file, "--json").stdout.splitlines()
+            return {"job", "started", "firstrecord"} <= {json.loads(x)["event"] for x in lines}
+
+        eventually(logged, "the log has the first record")
 
         began = time.monotonic()
         # The job is found by its files: what fills them in is not needed to stop it.

@@ -141,6 +141,7 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
             return min(end_offsets(taking.target, taking.copy).values()) > FIRST
 
         eventually(copies, "MirrorMaker 2 copies what comes", 300)
+        eventually(lambda: len(stored_positions(taking)) == PARTITIONS, "positions are stored", 120)
         refused = k2ktui("mm2", "takeover", *taking.args, "--yes", code=5)
         assert "MirrorMaker 2 still copies" in refused.stderr
         if taking.exactly_once:
@@ -178,6 +179,13 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
         known = [value for value in values if value != b"aborted" or taking.exactly_once]
         assert known == [got.value for got in original[number]]
         assert len(original[number]) > FIRST
+
+
+def stored_positions(taking: Taking) -> dict[int, int]:
+    """By partition, the position that MirrorMaker 2 has stored."""
+    shown = k2ktui_json("mm2", "offsets", "show", "-f", taking.maker.file)
+    rows = [row for row in shown["partitions"] if row["topic"] == taking.topic]
+    return {row["partition"]: row["position"] for row in rows if row["position"] is not None}
 
 
 def in_transaction(taking: Taking) -> bool:
