@@ -13,15 +13,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from time import time
-from types import FrameType
-from typing import NoReturn
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
@@ -35,6 +31,8 @@ from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.events import Event, Finished, Note, Report
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
@@ -46,12 +44,12 @@ from k2ktui.replication.stages.job import named_transforms
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.runtime.stop_signals import stop_on_signals
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.drill_watch import RehearsalWatcher
+from k2ktui.sync.standby import StandbyWait, beat_interval_s
 
-# Time for a graceful stop after the first signal.
-GRACE_S = 4.5
 # Time for publishing the last checkpoints of a run that ends by itself.
 _LAST_CHECKPOINTS_S = 20.0
 _RECONNECT_S = 1.0
@@ -64,6 +62,7 @@ def run_pipeline(
     *,
     until_caught_up: bool = False,
     telemetry: bool = False,
+    take_over: bool = False,
     ending: Collection[signal.Signals] = (),
     before_exit: Callable[[int], None] = lambda code: None,
 ) -> ExitCode:
@@ -75,8 +74,9 @@ def run_pipeline(
         show_check: called with every preflight check that did not pass.
         until_caught_up: end when every partition has reached the end offset seen at the start.
         telemetry: export metrics.
+        take_over: with ``coordination.mode: standby``, fence a run that works instead of waiting.
         ending: signals that end the run; must be called on the main thread if there are any. The
-            second signal, or one that is not done after ``GRACE_S`` seconds, ends the process.
+            second signal, or one that is not done after 4.5 seconds, ends the process.
         before_exit: called with the exit code before an immediate exit.
 
     Raises:
@@ -90,10 +90,20 @@ def run_pipeline(
         # Fail early: starting Spark takes seconds.
         for label, side in _sides(config):
             await_open(label, side.bootstrap_servers)
-    run = PipelineRun(
-        config, report, show_check, until_caught_up=until_caught_up, telemetry=telemetry
-    )
-    stopped = _stop_on_signals(run, ending, before_exit)
+
+    def make_run(quiet_s: float | None) -> PipelineRun:
+        return PipelineRun(
+            config,
+            report,
+            show_check,
+            until_caught_up=until_caught_up,
+            telemetry=telemetry,
+            take_over=take_over and quiet_s is None,
+            quiet_s=quiet_s or 0.0,
+        )
+
+    run = RunSeries(config, report, make_run)
+    stopped = stop_on_signals(run.stop, run.abandon, ending, before_exit)
     try:
         finished = run.run()
     except K2kError as error:
@@ -105,6 +115,49 @@ def run_pipeline(
     return ExitCode.FINDINGS if finished.faults else ExitCode.OK
 
 
+class RunSeries:
+    """The runs of one process: a run that another one has fenced is followed by a standby.
+
+    Args:
+        config: the pipeline; only with ``coordination.mode: standby`` is there a second run.
+        report: called with notes.
+        make_run: returns a run. Its argument is None for the first one, later the seconds that a
+            standby waits at least.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[Report], None],
+        make_run: Callable[[float | None], PipelineRun],
+    ) -> None:
+        self._config, self._report, self._make_run = config, report, make_run
+        self._stopping = StopFlag()
+        self._run = make_run(None)
+
+    def run(self) -> Finished:
+        """Run until stopped, or until caught up; raises as ``PipelineRun.run``."""
+        while True:
+            try:
+                return self._run.run()
+            except (Superseded, OwnershipLost) as error:
+                if self._config.coordination.mode == "exclusive" or self._stopping.is_set():
+                    raise
+                self._report(Note(f"{error.message}; this one waits as a standby"))
+            self._run = self._make_run(self._config.coordination.assignment.grace_window_s)
+            if self._stopping.is_set():
+                self._run.stop()
+
+    def stop(self) -> None:
+        """Request a stop and return at once; called from signal handlers."""
+        self._stopping.set()
+        self._run.stop()
+
+    def abandon(self) -> None:
+        """Remove temporary files; see ``PipelineRun.abandon``."""
+        self._run.abandon()
+
+
 class PipelineRun:
     """One run of a pipeline, with everything that runs beside it; it can run once.
 
@@ -114,6 +167,8 @@ class PipelineRun:
         show_check: called with every preflight check that did not pass.
         until_caught_up: end when every partition has reached the end it had at the start.
         telemetry: export metrics.
+        take_over: do not wait, although ``coordination.mode`` is ``standby``.
+        quiet_s: seconds that a standby waits at least.
     """
 
     def __init__(
@@ -124,17 +179,28 @@ class PipelineRun:
         *,
         until_caught_up: bool = False,
         telemetry: bool = False,
+        take_over: bool = False,
+        quiet_s: float = 0.0,
     ) -> None:
         self._config = config
+        self._waits = config.coordination.mode == "standby" and not take_over
+        self._quiet_s = quiet_s
         self._report = report
         self._show_check = show_check
         self._until_caught_up = until_caught_up
         self._telemetry = telemetry
         self._began_at = time()
         self._driver: Driver | None = None
+        self._fencer: TransactionFencer | None = None
         self._stopping = StopFlag()
         self._observe: Callable[[Event], None] | None = None
-        self._heartbeat = Heartbeat(config, self._began_at, self._note, self._feed_metrics)
+        self._heartbeat = Heartbeat(
+            config,
+            self._began_at,
+            self._note,
+            self._feed_metrics,
+            beat_s=beat_interval_s(config),
+        )
         self._snapshots = CommitSnapshotRunner(config, self._note)
         self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
         self._publisher = PublisherThread(config, self._note)
@@ -160,11 +226,20 @@ class PipelineRun:
         with measure_run(self._config, self._report, wanted=self._telemetry) as observe:
             self._observe = observe
             try:
+                if self._waits and not self._wait_for_turn():
+                    return Finished(False, 0, time() - self._began_at, ())
                 return self._replicate(observe)
             finally:
+                self._heartbeat.stop()
                 self._snapshots.stop()
                 self._rehearsals.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
+
+    def _wait_for_turn(self) -> bool:
+        """Wait as a standby; return False if a stop was requested first."""
+        require_startable(self._config, self._show_check)
+        waiting = StandbyWait(self._config, self._heartbeat, self._report_note, self._quiet_s)
+        return waiting.run(self._stopping)
 
     def _wait_for_clusters(self) -> None:
         """Wait without a limit until both clusters accept connections."""
@@ -205,7 +280,8 @@ class PipelineRun:
                 control = ensure_control_topics(self._config, target)
                 for note in control.notes:
                     self._note(note)
-                self._heartbeat.start()
+                if not self._heartbeat.was_started:
+                    self._heartbeat.start()
                 if read_exporter_names(os.environ, wanted=self._telemetry):
                     self._rehearsals.start()
                 starting.result()
@@ -217,6 +293,8 @@ class PipelineRun:
                 return self._driver.run(slots)
             except K2kError as error:
                 self._heartbeat.add_error(error.message)
+                if self._fencer is not None and isinstance(error, Superseded | OwnershipLost):
+                    self._fencer.close(fence=False)  # the process may continue as a standby
                 raise
             finally:
                 starting.exception()
@@ -236,7 +314,7 @@ class PipelineRun:
     ) -> Driver:
         config = self._config
         pair = read_pair(config, source, target)
-        fencer = make_fencer(
+        fencer = self._fencer = make_fencer(
             config,
             target,
             self._target_options,
@@ -305,38 +383,3 @@ def require_startable(config: PipelineConfig, show_check: Callable[[Check], None
             unchanged="Nothing was written.",
             hint="Correct what failed; k2ktui check shows every line again.",
         )
-
-
-def _stop_on_signals(
-    run: PipelineRun, ending: Collection[signal.Signals], before_exit: Callable[[int], None]
-) -> Callable[[], int]:
-    """Stop gracefully on the first of these signals, immediately on the second.
-
-    A graceful stop that takes longer than ``GRACE_S`` ends in an immediate exit: that equals a
-    crash, and a crash loses nothing.
-
-    Returns:
-        A function that returns the first signal that arrived; 0 if none did.
-    """
-    seen: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if seen:
-            at_once(ExitCode.INTERRUPTED)
-        seen.append(number)
-        run.stop()
-        code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.OK
-        timer = threading.Timer(GRACE_S, at_once, (code,))
-        timer.daemon = True
-        timer.start()
-
-    def at_once(code: int) -> NoReturn:
-        run.abandon()
-        with contextlib.suppress(Exception):
-            before_exit(code)
-        # Spark's JVM and its workers end when its standard input closes.
-        os._exit(code)
-
-    for number in ending:
-        signal.signal(number, handle)
-    return lambda: seen[0] if seen else 0

@@ -139,7 +139,14 @@ def start(
         require_pyspark("starting a job")
     how = Rewind(rewind or Rewind.NEVER) if is_sync else None
     checks = run_checks(config, _kind(is_sync), force=force, take_over=take_over)
-    job = manager.start_job(config, files, allowed, telemetry=telemetry, rewind=how)
+    job = manager.start_job(
+        config,
+        files,
+        allowed,
+        telemetry=telemetry,
+        rewind=how,
+        take_over=take_over and not is_sync,
+    )
     return _report_start(job, wait, checks, as_json)
 
 
@@ -206,7 +213,7 @@ def restart(
     if not is_sync:
         require_pyspark("restarting a job")
     checks = run_checks(config, kind, force=force, take_over=take_over, restart=True)
-    begun = manager.restart_job(job, config, files, allowed, timeout)
+    begun = manager.restart_job(job, config, files, allowed, timeout, take_over=take_over)
     return _report_start(begun, wait, checks, as_json)
 
 

@@ -41,9 +41,19 @@ def _print_check(check: Check) -> None:
     is_flag=True,
     help="Export metrics as the OTEL_* variables specify (implied by OTEL_METRICS_EXPORTER).",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="With coordination.mode: standby, fence the run that works instead of waiting.",
+)
 @unlock_option
 def command(
-    files: tuple[str, ...], until_caught_up: bool, log_format: str, telemetry: bool, unlock: bool
+    files: tuple[str, ...],
+    until_caught_up: bool,
+    log_format: str,
+    telemetry: bool,
+    take_over: bool,
+    unlock: bool,
 ) -> int:
     """Run the pipeline, and return the exit code."""
     config = load_pipeline(files)
@@ -54,6 +64,7 @@ def command(
         _print_check,
         until_caught_up=until_caught_up,
         telemetry=telemetry,
+        take_over=take_over,
         ending=ending_signals(),
     )
 

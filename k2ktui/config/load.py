@@ -15,7 +15,13 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
 from k2ktui.config.templates import Templates
 from k2ktui.config.tree import Node, merge, read_tree
-from k2ktui.config.unused import dropped_headers, missing_registries, unused_keys, weak_writes
+from k2ktui.config.unused import (
+    dropped_headers,
+    missing_registries,
+    unsafe_standby,
+    unused_keys,
+    weak_writes,
+)
 from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
@@ -87,6 +93,7 @@ def load(
     if config is not None:
         notes += map(str, unused_keys(tree, config))
         problems += weak_writes(tree, config)
+        problems += unsafe_standby(tree, config)
         problems += dropped_headers(tree, config)
         problems += missing_registries(tree, config)
     if config is None or problems:

@@ -129,7 +129,7 @@ class CommitCoordination(Section):
 
 
 class AssignmentCoordination(Section):
-    """The assignment topic and fencing of earlier owners."""
+    """The assignment topic, and how long a run may be silent before a standby takes over."""
 
     topic: Name = "__k2k_assignment"
     grace_window_s: Duration = 15.0
@@ -142,9 +142,20 @@ class StateCoordination(Section):
     topic: Name = "__k2k_state"
 
 
-class Coordination(Section):
-    """Topics on the target that hold the pipeline's state."""
+def _without_shared(value: Any) -> Any:
+    if value == "shared":
+        raise ValueError("exclusive or standby; shared is not supported yet")
+    return value
 
+
+class Coordination(Section):
+    """What several runs of the pipeline do, and the topics on the target that hold its state.
+
+    With ``mode: exclusive``, a new run takes over from the one before; with ``standby``, it waits
+    until that one has ended or hangs.
+    """
+
+    mode: Annotated[Literal["exclusive", "standby"], BeforeValidator(_without_shared)] = "exclusive"
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()

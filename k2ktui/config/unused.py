@@ -16,11 +16,15 @@ from k2ktui.config.tree import Node
 _NO_SCHEMAS = "features.schemaMapping is disabled"
 _ONE_DIRECTION = "features.bidirectionalReplication is disabled"
 _PROVENANCE = "bidirectional.mode is provenance, which needs no header"
+_GRACE_WINDOW: Path = ("coordination", "assignment", "graceWindow")
+_MODE: Path = ("coordination", "mode")
+_EXCLUSIVE = "coordination.mode is exclusive: a new run fences the one before at once"
+# A run sends three heartbeats in a grace window, and at most one per second.
+_SHORTEST_GRACE_S = 3.0
 _NO_TOPIC = "k2ktui has no assignment topic; transactional ids fence earlier tasks"
 
 #: Why a key has no effect; with a section, all of its keys have none.
 UNUSED: Mapping[Path, str] = {
-    ("coordination", "assignment", "graceWindow"): _NO_TOPIC,
     ("coordination", "assignment", "fencingMaxParallelism"): _NO_TOPIC,
     ("topicCreation", "control", "assignment"): _NO_TOPIC,
     ("metrics", "prefix", "targetConsumer"): "no metric describes a consumer of the target",
@@ -45,6 +49,8 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
     """Yield a note for every key of the files that has no effect."""
     for path, reason in UNUSED.items():
         yield from _note(tree, path, reason)
+    if config.coordination.mode == "exclusive":
+        yield from _note(tree, _GRACE_WINDOW, _EXCLUSIVE)
     if not config.features.bidirectional_replication:
         yield from _note(tree, ("bidirectional",), _ONE_DIRECTION)
     elif config.bidirectional.mode == "provenance":
@@ -87,6 +93,23 @@ def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
             path = _property(tree, key)
             needed = f"expected {strong[0]}, which features.exactlyOnce needs"
             yield Problem(tree.nearest(path).mark, format_path(path), needed)
+
+
+def unsafe_standby(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Yield an error for every setting with which a standby cannot take over safely."""
+    if config.coordination.mode == "exclusive":
+        return
+    if not config.features.exactly_once:
+        node = tree.nearest(_MODE)
+        needed = (
+            "standby needs features.exactlyOnce: without transactions, a run that hangs cannot be "
+            "fenced"
+        )
+        yield Problem(node.mark, format_path(_MODE), needed)
+    if config.coordination.assignment.grace_window_s < _SHORTEST_GRACE_S:
+        node = tree.nearest(_GRACE_WINDOW)
+        needed = f"expected at least {_SHORTEST_GRACE_S:g} seconds with coordination.mode: standby"
+        yield Problem(node.mark, format_path(_GRACE_WINDOW), needed)
 
 
 def missing_registries(tree: Node, config: PipelineConfig) -> Iterator[Problem]:

@@ -38,8 +38,12 @@ class RunKind(StrEnum):
 
 
 class RunnerState(StrEnum):
-    """State that a runner reports; ``silent`` means that its heartbeats have stopped."""
+    """State that a runner reports; ``silent`` means that its heartbeats have stopped.
 
+    A ``standby`` waits for its turn to copy.
+    """
+
+    STANDBY = "standby"
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"

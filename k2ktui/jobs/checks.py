@@ -63,6 +63,10 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool, kind: RunKin
             "Stop it there, or repeat with --take-over: both then commit, and neither moves an "
             "offset back.",
         )
+    if config.coordination.mode == "standby":
+        return passed_check(
+            NAME, f"it is running {where}; another run waits as a standby, unless it takes over"
+        )
     return failed_check(
         NAME,
         f"it is running {where}",

@@ -69,6 +69,7 @@ class JobRecord:
         starts: number of starts on this host.
         kind: what it does.
         rewind: ``--rewind`` of ``k2ktui sync``; "" for a job that copies.
+        take_over: fence a run that works, although ``coordination.mode`` is ``standby``.
     """
 
     start: Text
@@ -94,6 +95,7 @@ class JobRecord:
     starts: Count = 1
     kind: RunKind = RunKind.COPY
     rewind: Text = ""
+    take_over: Flag = False
 
     @property
     def identity(self) -> ProcessIdentity:

@@ -57,6 +57,7 @@ def _run(job: JobProcess) -> int:
         write_report,
         _write_check,
         telemetry=job.record.telemetry,
+        take_over=job.record.take_over,
         # A detached job ignores SIGHUP.
         ending=(signal.SIGTERM, signal.SIGINT),
         before_exit=job.record_end,

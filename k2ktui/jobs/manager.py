@@ -60,6 +60,7 @@ def start_job(
     telemetry: bool = False,
     cwd: str = "",
     rewind: Rewind | None = None,
+    take_over: bool = False,
 ) -> Job:
     """Start a pipeline's job; returns as soon as its process exists.
 
@@ -71,6 +72,7 @@ def start_job(
         telemetry: export metrics.
         cwd: working directory; by default this process's.
         rewind: start ``k2ktui sync`` with this ``--rewind``; None starts the copying.
+        take_over: fence a run that works, although ``coordination.mode`` is ``standby``.
 
     Raises:
         Refused: not allowed, the job runs here already, or it cannot be started.
@@ -81,6 +83,7 @@ def start_job(
     lock = _lock_job(place)
     try:
         record = new_record(place, config, absolute_paths(files), cwd, telemetry)
+        record = replace(record, take_over=take_over)
         if rewind is not None:
             record = replace(record, kind=RunKind.SYNC, rewind=str(rewind))
         place.write(record)
@@ -264,8 +267,10 @@ def restart_job(
     allowed: Access,
     timeout: float = STOP_S,
     waiting: Waiting = lambda: None,
+    *,
+    take_over: bool = False,
 ) -> Job:
-    """Stop a job and start it again.
+    """Stop a job and start it again; ``take_over`` is as for ``start_job``.
 
     Raises:
         K2kError: it did not end within ``timeout`` seconds, or could not be started.
@@ -280,7 +285,13 @@ def restart_job(
     record = job.record
     rewind = Rewind(record.rewind) if record.kind is RunKind.SYNC else None
     return start_job(
-        config, files, allowed, telemetry=record.telemetry, cwd=record.cwd, rewind=rewind
+        config,
+        files,
+        allowed,
+        telemetry=record.telemetry,
+        cwd=record.cwd,
+        rewind=rewind,
+        take_over=take_over,
     )
 
 

@@ -11,6 +11,8 @@ from k2ktui.jobs.process import has_ended, may_be_local
 
 SHOWN_PAST = 5
 _CLOCK_S = 60.0
+# States that a job's own record does not have.
+_SAID_BY_HEARTBEAT = (RunnerState.STANDBY, RunnerState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class RunRow:
         pipeline: its name.
         here: whether it is a job of this host, which can be stopped and whose log can be read.
         alive: whether it must be assumed to be running.
-        state: ``starting``, ``running``, ``stopping``, ``stopped``, ``failed``, ``died``, or
-            ``silent`` for a run on another host without recent heartbeats.
+        state: ``standby``, ``starting``, ``running``, ``stopping``, ``stopped``, ``failed``,
+            ``died``, or ``silent`` for a run on another host without recent heartbeats.
         started_at: epoch seconds.
         heartbeat_at: last sign of life, epoch seconds.
         restarts: number of earlier starts on this host.
@@ -67,7 +69,7 @@ def make_run_rows(
     now: float,
     lag_records: int | None = None,
 ) -> list[RunRow]:
-    """Return one row per run: live runs first, then the most recently started.
+    """Return one row per run: live runs first, those that copy before standbys, the newest first.
 
     Args:
         jobs: jobs of this host, of any pipeline.
@@ -91,7 +93,11 @@ def make_run_rows(
             else row
             for row in found
         ]
-    return sorted(found, key=lambda row: (not row.alive, -row.started_at))
+    return sorted(found, key=lambda row: (not row.alive, _is_standby(row), -row.started_at))
+
+
+def _is_standby(row: RunRow) -> bool:
+    return row.state == RunnerState.STANDBY
 
 
 def _is_of(job: Job, runner: Runner) -> bool:
@@ -107,8 +113,8 @@ def _is_of(job: Job, runner: Runner) -> bool:
 def _of_job(job: Job, runner: Runner | None) -> RunRow:
     record = job.record
     state = str(job.state)
-    if job.alive and runner is not None and runner.state is RunnerState.STOPPING:
-        state = str(RunnerState.STOPPING)
+    if job.alive and runner is not None and runner.state in _SAID_BY_HEARTBEAT:
+        state = str(runner.state)
     return RunRow(
         pipeline=record.pipeline,
         here=True,

@@ -13,6 +13,7 @@ from k2ktui.watch.severity import Severity, SeverityLabel
 
 _SEVERITIES = {
     "running": Severity.OK,
+    "standby": Severity.INFO,
     "starting": Severity.INFO,
     "stopping": Severity.INFO,
     "stopped": Severity.INFO,

@@ -56,6 +56,7 @@ class Heartbeat(BackgroundRunner):
         report: called when heartbeats fail, at growing intervals, and when they work again.
         observe: called on the heartbeat's thread with an event for each heartbeat.
         kind: what the run does.
+        beat_s: seconds between two heartbeats.
     """
 
     failing = (
@@ -71,15 +72,16 @@ class Heartbeat(BackgroundRunner):
         report: Callable[[str], None],
         observe: Callable[[Event], None] = lambda event: None,
         kind: RunKind = RunKind.COPY,
+        beat_s: float = BEAT_S,
     ) -> None:
         super().__init__(
             "heartbeat",
-            BEAT_S,
+            beat_s,
             report,
             immediately=True,
             last_turn=True,
             is_urgent=lambda: self._state() is not self._written,
-            longest_pause_s=BEAT_S,
+            longest_pause_s=beat_s,
             stop_s=_FAREWELL_S,
         )
         self._config = config
@@ -136,6 +138,11 @@ class Heartbeat(BackgroundRunner):
     def add_error(self, what: str) -> None:
         """Include an error in the following heartbeats."""
         self._now = replace(self._now, last_error=safe_text(what, _ERROR_CHARS))
+
+    def stand_by(self, *, waiting: bool) -> None:
+        """Report the run as a standby, or as starting once its turn has come."""
+        state = RunnerState.STANDBY if waiting else RunnerState.STARTING
+        self._now = replace(self._now, state=state)
 
     def ending(self) -> None:
         """Report the run as stopping; safe in a signal handler."""

@@ -88,6 +88,16 @@ class BackgroundRunner(ABC):
         self._thread.start()
 
     @property
+    def was_started(self) -> bool:
+        """Whether ``start`` was called."""
+        return self._thread.ident is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the thread was started and has ended."""
+        return self.was_started and not self._thread.is_alive()
+
+    @property
     def stop_requested(self) -> bool:
         """Whether ``stop`` was called: this turn is the last one."""
         return self._stop_requested.is_set()
@@ -102,7 +112,7 @@ class BackgroundRunner(ABC):
             Whether the thread has ended, or was never started.
         """
         self._stop_requested.set()
-        if self._thread.ident is not None:
+        if self.was_started:
             self._thread.join(self._stop_s if timeout is None else timeout)
         return not self._thread.is_alive()
 

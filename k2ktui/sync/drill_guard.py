@@ -6,6 +6,8 @@ them. Either the drill is later and fences the driver, or the driver finds the i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus
 from k2ktui.engine.drill_steps import find_change
@@ -29,6 +31,11 @@ def refuse_fenced(config: PipelineConfig, target: Cluster) -> None:
         return  # without the right to read the topic, no drill could be recorded
     finally:
         store.close()
+    refuse_if_fenced(config, drills)
+
+
+def refuse_if_fenced(config: PipelineConfig, drills: Iterable[Drill]) -> None:
+    """As ``refuse_fenced``, for drills that were read already."""
     fencing = [drill for drill in drills if fences_pipeline(drill)]
     if fencing:
         name = safe_text(fencing[-1].id)

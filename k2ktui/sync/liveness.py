@@ -61,7 +61,13 @@ class HeartbeatObserver:
         return tuple(
             sorted(
                 judged,
-                key=lambda r: (r.alive(now_ms), r.term, r.started_ms, r.runner),
+                key=lambda r: (
+                    r.alive(now_ms),
+                    r.state is not RunnerState.STANDBY,
+                    r.term,
+                    r.started_ms,
+                    r.runner,
+                ),
                 reverse=True,
             )
         )

@@ -130,6 +130,7 @@ _DELETED = SeverityLabel(Severity.WARN, "deleted")
 _BEAT_S = 30.0
 _RUNNER = {
     RunnerState.RUNNING: Severity.OK,
+    RunnerState.STANDBY: Severity.INFO,
     RunnerState.STARTING: Severity.INFO,
     RunnerState.STOPPING: Severity.INFO,
     RunnerState.STOPPED: Severity.INFO,

@@ -141,3 +141,30 @@ def test_every_unused_key_is_in_the_list() -> None:
     """A key that is added to the table needs a line here."""
     for path in (*UNUSED, *OF_SCHEMAS):
         assert any(key.startswith(".".join(map(str, path))) for key in WITHOUT_EFFECT), path
+
+
+STANDBY = "coordination: {mode: standby, assignment: {graceWindow: 20 seconds}}"
+
+
+def test_the_grace_window_has_an_effect_with_standby(files: Files) -> None:
+    loaded = files.over_minimal(STANDBY)
+    assert loaded.notes == ()
+    assert loaded.config.coordination.mode == "standby"
+    assert loaded.config.coordination.assignment.grace_window_s == 20
+
+
+def test_shared_is_refused(files: Files) -> None:
+    (error,) = files.errors(MINIMAL, "coordination: {mode: shared}")
+    assert "coordination.mode: expected exclusive or standby; shared is not supported yet" in error
+
+
+def test_a_standby_needs_transactions(files: Files) -> None:
+    (error,) = files.errors(MINIMAL, STANDBY, "features: {exactlyOnce: disabled}")
+    assert "coordination.mode: standby needs features.exactlyOnce" in error
+
+
+def test_a_grace_window_must_hold_heartbeats(files: Files) -> None:
+    short = "coordination: {mode: standby, assignment: {graceWindow: 2 seconds}}"
+    (error,) = files.errors(MINIMAL, short)
+    assert "coordination.assignment.graceWindow: expected at least 3 seconds" in error
+    assert files.over_minimal(short.replace("standby", "exclusive")).config

@@ -18,7 +18,6 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from k2ktui import runs
 from k2ktui.cli.main import cli
 from k2ktui.config.load import load
 from k2ktui.engine.state import Gap
@@ -28,6 +27,7 @@ from k2ktui.replication.events import FirstRecord, Rehearsed
 from k2ktui.replication.slot_task import FetchSettings
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
 from k2ktui.replication.telemetry.session import exporters_for
+from k2ktui.runtime import stop_signals
 from k2ktui.sync import metrics as sync_metrics
 from k2ktui.sync.loop import SyncPoll
 from tests.support.kafka import eventually
@@ -236,7 +236,7 @@ def test_unit_stops_as_the_driver_does() -> None:
     unit = _unit()
     assert unit["KillSignal"] == ["SIGTERM"]
     assert unit["KillMode"] == ["mixed"]
-    assert int(unit["TimeoutStopSec"][0]) > 2 * runs.GRACE_S
+    assert int(unit["TimeoutStopSec"][0]) > 2 * stop_signals.GRACE_S
     assert f"after {unit['TimeoutStopSec'][0]} s (`TimeoutStopSec`)" in PAGE
     assert f"restarts after {unit['RestartSec'][0]} s" in PAGE
 

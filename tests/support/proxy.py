@@ -75,6 +75,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._strike: Strike | None = None
         self._open: set[socket.socket] = set()
+        self._is_cut = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def strike(self, api: Api, blow: Blow, skip: int = 0) -> Strike:
@@ -94,9 +95,21 @@ class Proxy:
             assert answer is not None, "the broker closed the connection"
             return answer[8:]
 
+    def cut(self) -> None:
+        """Cut every connection, and every new one at once, until :meth:`restore`."""
+        self._is_cut = True
+        self._cut_all()
+
+    def restore(self) -> None:
+        """Forward again."""
+        self._is_cut = False
+
     def close(self) -> None:
         """Cut every connection and listen no more."""
         self._listener.close()
+        self._cut_all()
+
+    def _cut_all(self) -> None:
         with self._lock:
             left = list(self._open)
         for each in left:
@@ -110,6 +123,9 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
+                if self._is_cut:
+                    _cut(client)
+                    continue
                 broker = self._connect()
             except OSError:
                 if self._listener.fileno() < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.journal import RunKind, RunnerState
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
@@ -228,8 +228,11 @@ def _where(run: RunRow) -> str:
 
 def _at_once(view: View, now: float, kind: RunKind) -> str:
     at = int(state_time(view, now) * 1000)
-    alive = sum(each.alive(at) for each in view.runners if each.kind is kind)
-    return f", {alive} at once" if alive > 1 else ""
+    alive = [each for each in view.runners if each.kind is kind and each.alive(at)]
+    waiting = sum(each.state is RunnerState.STANDBY for each in alive)
+    working = len(alive) - waiting
+    text = f", {working} at once" if working > 1 else ""
+    return text + (f", {counted(waiting, 'standby')}" if waiting and working else "")
 
 
 def _cluster(

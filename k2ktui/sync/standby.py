@@ -1,0 +1,105 @@
+"""The wait of a standby for its turn, from the heartbeats on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import Runner
+from k2ktui.engine.standby import StandbyTurn
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.heartbeat import BEAT_S, Heartbeat
+from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.sync.drill_guard import refuse_if_fenced
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+_BEATS_IN_GRACE = 3
+_READ_S = 10.0
+_LONGEST_LOOK_S = 1.0
+_WAITING = "waiting for its turn"
+
+
+def beat_interval_s(config: PipelineConfig) -> float:
+    """Return the seconds between two heartbeats of a run: at least three in a grace window."""
+    if config.coordination.mode == "exclusive":
+        return BEAT_S
+    return min(BEAT_S, config.coordination.assignment.grace_window_s / _BEATS_IN_GRACE)
+
+
+class StandbyWait:
+    """Waits until no other run of the pipeline works and no other standby is before this one.
+
+    Args:
+        config: the pipeline.
+        heartbeat: this run's heartbeat, which is started here.
+        report: called with notes for the operator.
+        quiet_s: seconds to wait at least, after another run has fenced this one.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        heartbeat: Heartbeat,
+        report: Callable[[Event], None],
+        quiet_s: float = 0.0,
+    ) -> None:
+        self._config, self._heartbeat, self._report = config, heartbeat, report
+        self._beat_s = beat_interval_s(config)
+        grace_s = config.coordination.assignment.grace_window_s
+        self._turn = StandbyTurn(heartbeat.runner, grace_s, self._beat_s, quiet_s)
+        self._notifier = ThrottledNotifier(report)
+        self._ahead = ""
+
+    def run(self, stopping: StopFlag) -> bool:
+        """Wait; return False if a stop was requested first.
+
+        Raises:
+            Refused: a drill has fenced the pipeline, or the state topic cannot be used.
+        """
+        store = StateStore(self._config, target_cluster(self._config), _READ_S)
+        self._heartbeat.stand_by(waiting=True)
+        try:
+            store.ensure()
+            self._heartbeat.start()
+            while not stopping.is_set():
+                if self._is_next(store):
+                    self._heartbeat.stand_by(waiting=False)
+                    self._report(Note("standby: it is this run's turn; it takes over"))
+                    return True
+                stopping.wait(min(_LONGEST_LOOK_S, self._beat_s / 2))
+        finally:
+            store.close()
+        return False
+
+    def _is_next(self, store: StateStore) -> bool:
+        if self._heartbeat.has_ended:
+            raise Refused(
+                "a standby needs heartbeats, and they cannot be written to "
+                f"{safe_text(self._config.coordination.state.topic)} on the target",
+                unchanged="Nothing was copied.",
+                hint="Grant the target principal Write on the topic, or set "
+                "coordination.mode: exclusive.",
+            )
+        try:
+            state = store.read()
+        except (ConnectionFailed, TimedOut) as error:
+            self._notifier.report(_WAITING, error.message)
+            return False
+        self._notifier.over(_WAITING)
+        refuse_if_fenced(self._config, state.drills.values())
+        ahead = self._turn.observe(state.runners, monotonic())
+        self._report_change([each for each in ahead if each.runner != self._heartbeat.runner])
+        return not ahead
+
+    def _report_change(self, ahead: Sequence[Runner]) -> None:
+        names = ", ".join(
+            f"{safe_text(each.host)} pid {each.pid} ({each.state})" for each in ahead[:5]
+        )
+        if names and names != self._ahead:
+            self._report(Note(f"standby: waits for {names}"))
+        self._ahead = names or self._ahead
