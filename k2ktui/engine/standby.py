@@ -37,20 +37,24 @@ class StandbyTurn:
         grace_s: seconds of silence after which a runner counts as gone.
         beat_s: seconds between two heartbeats.
         quiet_s: seconds to wait at least; for a run that another one has just fenced.
+
+    Attributes:
+        ahead: the newest heartbeats of the runners that it waits for.
     """
 
     def __init__(self, own: str, grace_s: float, beat_s: float, quiet_s: float = 0.0) -> None:
         self._own, self._grace_s, self._beat_s = own, grace_s, beat_s
         self._quiet_s = quiet_s
+        self.ahead: tuple[Runner, ...] = ()
         self._seen: dict[str, _Seen] = {}
         self._own_changed_at: float | None = None
         self._was_free = False
 
-    def observe(self, runners: Iterable[Runner], now: float) -> tuple[Runner, ...]:
-        """Take the newest heartbeats; return those of the runners to wait for, at least its own.
+    def observe(self, runners: Iterable[Runner], now: float) -> bool:
+        """Take the newest heartbeats; return whether it is this standby's turn.
 
-        Empty if it is this standby's turn, which two observations in a row must agree on: another
-        one that starts at the same time is seen by then.
+        Two observations in a row must agree, both with its own heartbeat: of standbys that start at
+        the same time, at least one sees the other.
 
         Args:
             runners: the newest heartbeat of each run of the pipeline.
@@ -62,11 +66,9 @@ class StandbyTurn:
             name: self._update(self._seen.get(name), each, passed_s) for name, each in found.items()
         }
         self._quiet_s = max(0.0, self._quiet_s - passed_s)
-        ahead = self._ahead()
-        was_free, self._was_free = self._was_free, not ahead
-        if ahead or self._own not in found:
-            return ahead or tuple(found.values())
-        return () if was_free and not self._quiet_s else (found[self._own],)
+        self.ahead = self._find_ahead()
+        was_free, self._was_free = self._was_free, self._own in found and not self.ahead
+        return was_free and self._was_free and not self._quiet_s
 
     def _measure(self, found: Mapping[str, Runner], now: float) -> float:
         """Return the seconds that count as silence of every runner without a new heartbeat."""
@@ -82,7 +84,7 @@ class StandbyTurn:
             return _Seen(runner)
         return replace(before, silent_s=before.silent_s + passed_s)
 
-    def _ahead(self) -> tuple[Runner, ...]:
+    def _find_ahead(self) -> tuple[Runner, ...]:
         """Return the runners that work, or are standbys with a lower id, and are not silent."""
         last = max((seen.record.term for seen in self._seen.values()), default=0)
         return tuple(

@@ -92,9 +92,9 @@ class StandbyWait:
             return False
         self._notifier.over(_WAITING)
         refuse_if_fenced(self._config, state.drills.values())
-        ahead = self._turn.observe(state.runners, monotonic())
-        self._report_change([each for each in ahead if each.runner != self._heartbeat.runner])
-        return not ahead
+        is_next = self._turn.observe(state.runners, monotonic())
+        self._report_change(self._turn.ahead)
+        return is_next
 
     def _report_change(self, ahead: Sequence[Runner]) -> None:
         names = ", ".join(

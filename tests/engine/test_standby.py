@@ -28,15 +28,15 @@ class Simulation:
     now: float = 0.0
     own_at: int = 0
 
-    def look(self, *beating: str, is_blind: bool = False, own: bool = True) -> tuple[Runner, ...]:
-        """One second later: who sends heartbeats did so at each fifth second."""
+    def look(self, *beating: str, is_blind: bool = False, own: bool = True) -> bool:
+        """Whether it waits, one second later; heartbeats are sent at each fifth second."""
         self.now += LOOK_S
         if not is_blind and self.now % BEAT_S < LOOK_S:
             self.own_at += 1 if own else 0
             for name in beating:
                 self.others[name] = replace(self.others[name], at_ms=self.others[name].at_ms + 1)
         mine = runner(OWN, RunnerState.STANDBY, self.own_at)
-        return self.turn.observe([mine, *self.others.values()], self.now)
+        return not self.turn.observe([mine, *self.others.values()], self.now)
 
     def seconds_to_turn(self, *beating: str, most: int = 100) -> int | None:
         for passed in range(most):
@@ -124,7 +124,12 @@ def test_without_own_heartbeats_it_never_takes_over() -> None:
     simulation = simulate(runner("a", RunnerState.RUNNING))
     assert all(simulation.look(own=False) for _ in range(300))
     turn = StandbyTurn(OWN, GRACE_S, BEAT_S)
-    assert all(turn.observe([runner("a", RunnerState.STOPPED)], float(at)) for at in range(50))
+    stopped = runner("a", RunnerState.STOPPED)
+    assert not any(turn.observe([stopped], float(at)) for at in range(50))
+    turn = StandbyTurn(OWN, GRACE_S, BEAT_S)
+    assert not any(turn.observe([], float(at)) for at in range(50)), "an empty topic"
+    mine = runner(OWN, RunnerState.STANDBY)
+    assert [turn.observe([mine], float(at)) for at in range(50, 53)] == [False, True, True]
 
 
 def test_a_run_that_was_fenced_waits_before_it_takes_over_again() -> None:
@@ -144,7 +149,7 @@ def test_of_standbys_that_see_the_same_exactly_one_is_next(
         if second % BEAT_S == 0:
             records = {name: replace(each, at_ms=second) for name, each in records.items()}
         for name in data.draw(st.permutations(sorted(names - set(began)))):
-            if not turns[name].observe(records.values(), float(second)):
+            if turns[name].observe(records.values(), float(second)):
                 began.append(name)
                 records[name] = replace(records[name], state=RunnerState.STARTING)
     assert began == [min(names)]

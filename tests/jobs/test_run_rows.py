@@ -193,3 +193,18 @@ def test_runs_of_sync_are_rows_of_their_own() -> None:
     away = [replace(each, host="elsewhere") for each in beats]
     assert [each.runner for each in alive_elsewhere(away, None, NOW, RunKind.SYNC)] == ["s"]
     assert [each.runner for each in alive_elsewhere(away, None, NOW)] == ["c"]
+
+
+def test_a_standby_comes_after_the_run_that_works() -> None:
+    """Although it was started later; a job's own record does not have the state."""
+    works = runner("w", host="elsewhere", started_ms=int((NOW - 9000) * 1000), term=3)
+    waits = runner("s", state=RunnerState.STANDBY)
+    assert read_state_value(waits.key, state_value(waits)) == waits
+    mine = job(phase=Phase.STARTING, state="starting")
+    rows = make_run_rows([mine], [waits, works], "orders", NOW)
+    assert [(row.runner, row.state, row.alive) for row in rows] == [
+        ("w", "running", True),
+        ("s", "standby", True),
+    ]
+    run = current_run([mine], [waits, works], "orders", NOW)
+    assert run is not None and run.runner == "w"

@@ -76,11 +76,12 @@ class Produce:
 
 @dataclass(frozen=True)
 class Run:
-    """A run record: which driver, its term, its slots."""
+    """A run record: which driver, its term, its slots; of a pipeline, or of a shared slot."""
 
     driver: int
     term: int
     slots: int
+    group: str = "g"
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ class ModelDriver:
     transaction of that one cannot end.
     """
 
+    group = "g"
+
     def __init__(self, number: int, slots: int, cluster: Cluster) -> None:
         self.number = number
         self.loses = False
@@ -81,7 +83,7 @@ class ModelDriver:
         self._slots = slots
         self._target = cluster.target
         self._wire = ModelWire(cluster.target, cluster.late)
-        self._epochs = ProducerEpochs(self._wire, "g", 60_000, patience=0.0)
+        self._epochs = ProducerEpochs(self._wire, self.group, 60_000, patience=0.0)
         self._term = 0
         self._positions = dict.fromkeys(range(PARTITIONS), 0)
         self._ids: list[int] = []
@@ -119,22 +121,33 @@ class ModelDriver:
 
     def _has_successor(self) -> bool:
         return any(
-            isinstance(entry, Run) and entry.term >= self._term and entry.driver != self.number
-            for entry in self._target.written
+            run.term >= self._term and run.driver != self.number
+            for run in self._runs(self._target.written)
         )
+
+    def _runs(self, entries: list[Any]) -> list[Run]:
+        return [each for each in entries if isinstance(each, Run) and each.group == self.group]
+
+    async def _announce(self) -> None:
+        """Write what other drivers must find before any further id is bumped."""
+
+    async def _check(self) -> None:
+        """Decide whether to copy, after all ids were bumped and the positions read."""
 
     async def _take_over(self) -> None:
         self._term = 0
         epochs = self._epochs
         await epochs.take_ownership(_S)
         await epochs.fence(STATE, _S)
+        await self._announce()
         await Pause()
-        ever = [entry.slots for entry in self._target.written if isinstance(entry, Run)]
+        ever = [run.slots for run in self._runs(self._target.written)]
         self._unfinished = set()
         for identity in range(max([self._slots, *ever])):
             await self._fence(identity)
         await epochs.confirm_ownership(_S)
         await self._read()
+        await self._check()
         self._covered = max([self._slots + len(self._unfinished), *ever])
         await self._begin_term()
         self._free = [i for i in range(self._covered) if i not in self._unfinished]
@@ -172,15 +185,18 @@ class ModelDriver:
                 self._positions[entry.partition] = entry.value + 1
 
     async def _begin_term(self) -> None:
-        runs = [entry.term for entry in self._target.committed if isinstance(entry, Run)]
+        runs = [run.term for run in self._runs(self._target.committed)]
         term = max([0, *runs]) + 1
         await self._write_run(term)
         self._term = term
 
     async def _write_run(self, term: int) -> None:
+        await self._write(Run(self.number, term, self._covered, self.group))
+
+    async def _write(self, record: Any) -> None:
         token = await self._recover(STATE)
         try:
-            await self._transaction(token, [Run(self.number, term, self._covered)])
+            await self._transaction(token, [record])
         except Failed:
             await self._epochs.confirm_ownership(_S)
             raise
@@ -251,8 +267,11 @@ class ModelDriver:
         self._unfinished.discard(identity)
         self._free.append(identity)
 
+    def _is_in(self, partition: int, slot: int) -> bool:
+        return partition % self._slots == slot
+
     async def _lap(self, slot: int, token: Producer) -> None:
-        mine = {p: self._positions[p] for p in range(PARTITIONS) if p % self._slots == slot}
+        mine = {p: self._positions[p] for p in range(PARTITIONS) if self._is_in(p, slot)}
         if not mine:
             await Pause()
             return

@@ -133,6 +133,7 @@ def test_of_several_one_is_next(config: PipelineConfig, pool: ThreadPoolExecutor
         for each in before:
             each.heart.observe(Started("p", 1, 2, 3, 0.5))
         left = [each for each in several if each not in before]
+        assert left
         eventually(lambda: all(each.notes for each in left), "the others wait", 60.0)
         assert not any(each.result.done() for each in left)
         for each in before:
