@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.coordinator import Fault, Version
-from tests.support.drivers import actions
+from tests.support.coordinator import Version
+from tests.support.drivers import actions, steps
 from tests.support.examples import examples
 from tests.support.sharing import SharedCluster
 
@@ -66,20 +66,19 @@ def test_a_slot_moves_while_the_other_one_is_copied(version: Version) -> None:
         old, other = cluster.start_slot(0), cluster.start_slot(1)
         assert old is not None and other is not None
         for _ in range(suspended_after):
-            old.step(Fault.NONE)
+            steps(old, 1)
             cluster.target.complete()
         new = cluster.start_slot(0)
         assert new is not None
         for _ in range(200):
             for run in (new, other):
-                run.step(Fault.NONE)
+                steps(run, 1)
             cluster.target.complete()
         before = cluster.counts()
         assert min(before) > 2
         for _ in range(200):
             for run in (old, new, other):
-                if run.running:
-                    run.step(Fault.NONE)
+                steps(run, 1)
             cluster.target.complete()
             cluster.check()
         assert all(now > was for now, was in zip(cluster.counts(), before, strict=True))
@@ -94,10 +93,8 @@ def change_layout_meanwhile(cluster: SharedCluster, until: int, after: int) -> N
     changing = cluster.start_whole(1, shared=1)
     for number in range(400):
         if number == until:
-            for _ in range(after):
-                late.step(Fault.NONE)
-        if changing.running:
-            changing.step(Fault.NONE)
+            steps(late, after)
+        steps(changing, 1)
         cluster.target.complete()
     assert not changing.running
     cluster.start_slot(0)

@@ -27,6 +27,7 @@ from k2ktui.kafka.wire import OutcomeUnknown
 
 _LAST_EPOCH = 32766  # Short.MaxValue - 1: isEpochExhausted
 _NONE = -1
+_UNKNOWN_ID = 105  # TRANSACTIONAL_ID_NOT_FOUND
 
 
 class Version(Enum):
@@ -168,6 +169,8 @@ class Coordinator:
 
     def _describe(self, request: Any) -> Any:
         (name,) = request.transactional_ids
+        if name not in self.ids:  # it expired, before a late request for it arrived
+            return SimpleNamespace(error_code=_UNKNOWN_ID)
         found = self.ids[name]
         prepared = "PrepareCommit" if found.committing else "PrepareAbort"
         return SimpleNamespace(

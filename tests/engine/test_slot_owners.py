@@ -1,0 +1,105 @@
+"""Owners of slots: balanced, sticky, moved in two generations; and their records."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.slot_owners import (
+    SlotOwners,
+    owners_key,
+    owners_value,
+    read_owners,
+    rebalance,
+)
+from k2ktui.engine.state import MalformedRecord
+
+RUNNERS = st.sets(st.sampled_from("abcdefghij"), min_size=1)
+SLOTS = st.integers(0, 40)
+NONE = SlotOwners(0, "")
+
+
+def settled(before: SlotOwners, slots: int, runners: set[str]) -> SlotOwners:
+    """Go on until nothing changes; each run releases what it should."""
+    for _ in range(4):
+        after = rebalance(before, slots, runners, min(runners), released=before.releasing)
+        if after is before:
+            return after
+        before = after
+    raise AssertionError("it never settles")
+
+
+@given(SLOTS, st.lists(RUNNERS, min_size=1, max_size=8))
+def test_whoever_comes_and_goes_it_ends_balanced(slots: int, rounds: list[set[str]]) -> None:
+    found = NONE
+    for runners in rounds:
+        found = settled(found, slots, runners)
+        assert set(found.owners) == set(range(slots)) and not found.releasing
+        counts = Counter(found.owners.values())
+        assert counts.keys() <= runners
+        loads = [counts[runner] for runner in runners]
+        assert max(loads) - min(loads) <= 1
+
+
+@given(SLOTS, st.lists(st.tuples(RUNNERS, st.sets(st.integers(0, 40))), max_size=12))
+def test_a_slot_of_a_live_run_is_released_before_it_moves(
+    slots: int, rounds: list[tuple[set[str], set[int]]]
+) -> None:
+    """In any generation, whatever was released so far; no slot is ever forgotten."""
+    found = NONE
+    for runners, released in rounds:
+        before, found = found, rebalance(found, slots, runners, min(runners), released)
+        assert found.owners.keys().isdisjoint(found.releasing)
+        assert found.owners.keys() | found.releasing.keys() == set(range(slots))
+        assert found.generation == before.generation + (found is not before)
+        for slot, owner in found.owners.items():
+            was = before.owners.get(slot) or before.releasing.get(slot)
+            moved = was is not None and owner != was and was in runners
+            assert not moved or (slot in before.releasing and slot in released)
+
+
+@given(SLOTS, RUNNERS)
+def test_nothing_moves_without_need(slots: int, runners: set[str]) -> None:
+    found = settled(NONE, slots, runners)
+    assert rebalance(found, slots, runners, "another leader") is found
+    joined = rebalance(found, slots, runners | {"z"}, "a")
+    assert len(joined.releasing) == slots // (len(runners) + 1)
+    kept = {s: r for s, r in found.owners.items() if s not in joined.releasing}
+    assert {s: r for s, r in joined.owners.items() if s in kept} == kept
+
+
+@given(SLOTS, st.sets(st.sampled_from("abcdefghij"), min_size=2))
+def test_slots_of_a_run_that_is_gone_move_at_once_and_no_others(
+    slots: int, runners: set[str]
+) -> None:
+    found = settled(NONE, slots, runners)
+    left = runners - {min(runners)}
+    after = rebalance(found, slots, left, max(left))
+    for slot, owner in found.owners.items():
+        assert after.owners[slot] in left
+        assert owner not in left or after.owners[slot] == owner
+    assert not after.releasing
+
+
+@given(SLOTS, RUNNERS, RUNNERS, st.text())
+def test_records(slots: int, first: set[str], second: set[str], group: str) -> None:
+    found = rebalance(settled(NONE, slots, first), slots, second | {"a"}, "läder")
+    assert read_owners(owners_key(group), owners_value(found)) == (group, found)
+
+
+def test_other_records_of_the_topic() -> None:
+    assert read_owners(owners_key("g"), None) is None
+    assert read_owners(b'{"group":"g","kind":"other"}', b"{}") is None
+    value = owners_value(SlotOwners(1, "a", {0: "a"}))
+    for damaged in (
+        value.replace(b'"v":1', b'"v":2'),
+        value.replace(b'"0"', b'"-1"'),
+        value.replace(b'"0"', b'"00"'),
+        value.replace(b'"0"', b'"10001"'),
+        b"[]",
+    ):
+        with pytest.raises(MalformedRecord):
+            read_owners(owners_key("g"), damaged)
