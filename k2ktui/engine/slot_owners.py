@@ -80,7 +80,7 @@ def rebalance(
     shares: dict[str, list[int]] = {runner: [] for runner in alive}
     for slot, runner in sorted(kept.items()):
         shares[runner].append(slot)
-    # Slots that are being released count for nobody: they go to whoever has least then.
+    # Slots that are being released count for no run: they go to the one that has least then.
     for slot in sorted(set(range(slots)) - kept.keys() - waits.keys()):
         shares[min(alive, key=lambda runner: len(shares[runner]))].append(slot)
     highest, fuller = divmod(slots, len(alive))

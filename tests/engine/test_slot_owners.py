@@ -23,7 +23,7 @@ NONE = SlotOwners(0, "")
 
 
 def settled(before: SlotOwners, slots: int, runners: set[str]) -> SlotOwners:
-    """Go on until nothing changes; each run releases what it should."""
+    """Repeat until nothing changes; each run releases what it should."""
     for _ in range(4):
         after = rebalance(before, slots, runners, min(runners), released=before.releasing)
         if after is before:
@@ -33,7 +33,7 @@ def settled(before: SlotOwners, slots: int, runners: set[str]) -> SlotOwners:
 
 
 @given(SLOTS, st.lists(RUNNERS, min_size=1, max_size=8))
-def test_whoever_comes_and_goes_it_ends_balanced(slots: int, rounds: list[set[str]]) -> None:
+def test_after_any_rounds_it_ends_balanced(slots: int, rounds: list[set[str]]) -> None:
     found = NONE
     for runners in rounds:
         found = settled(found, slots, runners)

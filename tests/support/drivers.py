@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
@@ -30,41 +30,11 @@ from tests.support.coordinator import (
     Run,
     Version,
 )
+from tests.support.model_laps import Failed, Lap, Lost
 
 PARTITIONS = 2
 _S = 60.0
 _SETTLING_STEPS = 400
-
-
-class Failed(Exception):
-    """A request of a lap was refused, or its outcome is unknown."""
-
-
-class Lost(Exception):
-    """The driver does not know whether a task has ended."""
-
-
-class Lap:
-    """What a driver awaits while a task runs: the steps of both are the same.
-
-    ``lost`` takes the task over when the driver loses it; then it continues by itself.
-    """
-
-    def __init__(self, driver: ModelDriver, task: Coroutine[Any, Any, None]) -> None:
-        self._driver, self._task = driver, task
-
-    def __await__(self) -> Generator[None, Fault, None]:
-        fault: Any = None
-        while True:
-            try:
-                self._task.send(fault)
-            except StopIteration:
-                return
-            if self._driver.loses:
-                self._driver.loses = False
-                self._driver.lost.append(self._task)
-                raise Lost
-            fault = yield
 
 
 class ModelDriver:

@@ -63,7 +63,8 @@ class Waiting:
 
 
 def heartbeat(config: PipelineConfig) -> Heartbeat:
-    return Heartbeat(config, time.time(), [].append, beat_s=beat_interval_s(config))
+    notes: list[str] = []
+    return Heartbeat(config, time.time(), notes.append, beat_s=beat_interval_s(config))
 
 
 @pytest.fixture
