@@ -30,7 +30,7 @@ from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.driver import Driver
-from k2ktui.replication.events import Event, Finished, Note, Report
+from k2ktui.replication.events import Event, Finished, Note, Report, Waiting
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.heartbeat import Heartbeat
@@ -343,7 +343,7 @@ class PipelineRun:
         return self._config.slots or cores or self._spark.parallelism
 
     def _report_note(self, event: Event) -> None:
-        if isinstance(event, Note):
+        if isinstance(event, Note | Waiting):
             self._report(event)
 
     def _feed_metrics(self, event: Event) -> None:

@@ -44,6 +44,7 @@ class Phase(StrEnum):
     """The phase that a job last recorded."""
 
     STARTING = "starting"
+    STANDBY = "standby"
     RUNNING = "running"
     ENDED = "ended"
 

@@ -63,6 +63,11 @@ class JobProcess:
         os.write(tells, b".")
         os.close(tells)
 
+    def record_standby(self) -> None:
+        """Record that the run waits for others."""
+        with contextlib.suppress(Refused):
+            self._change(phase=Phase.STANDBY)
+
     def record_begin(self, term: int, slots: int) -> None:
         """Record that copying has begun."""
         with contextlib.suppress(Refused):  # a full disk must not end replication

@@ -16,7 +16,7 @@ from k2ktui.jobs.joblog import write_event, write_object
 from k2ktui.kafka.properties import load_checked
 from k2ktui.mm2.flow_files import read_flow
 from k2ktui.replication.event_text import report_event
-from k2ktui.replication.events import Note, Report, Started
+from k2ktui.replication.events import Note, Report, Started, Waiting
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.runs import run_pipeline
 from k2ktui.sync.loop import SyncPoll
@@ -48,6 +48,8 @@ def _run(job: JobProcess) -> int:
         write_object(report_event(Note(note)))
 
     def write_report(report: Report) -> None:
+        if isinstance(report, Waiting):
+            job.record_standby()
         if isinstance(report, Started):
             job.record_begin(report.term, report.slots)
         write_object(report_event(report))

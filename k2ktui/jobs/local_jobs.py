@@ -30,6 +30,7 @@ class JobState(StrEnum):
     """State of a job of this host."""
 
     STARTING = "starting"
+    STANDBY = "standby"
     RUNNING = "running"
     STOPPING = "stopping"
     STOPPED = "stopped"
@@ -56,7 +57,12 @@ class Job:
     @property
     def alive(self) -> bool:
         """Whether its process is running."""
-        return self.state in (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
+        return self.state in (
+            JobState.STARTING,
+            JobState.STANDBY,
+            JobState.RUNNING,
+            JobState.STOPPING,
+        )
 
     @property
     def code(self) -> int | None:

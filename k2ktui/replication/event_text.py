@@ -18,13 +18,14 @@ from k2ktui.replication.events import (
     Resumed,
     Started,
     Stopped,
+    Waiting,
 )
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.text import counted, duration, safe_text
 
 _KINDS: Mapping[str, type[Report]] = {
     kind.__name__.lower(): kind
-    for kind in (Started, Progress, FirstRecord, Stopped, Resumed, Note, Finished)
+    for kind in (Waiting, Started, Progress, FirstRecord, Stopped, Resumed, Note, Finished)
 }
 
 
@@ -78,6 +79,8 @@ def report_text(report: Report) -> str:
             )
         case Resumed():
             return f"RESUMED {safe_text(report.topic)}-{report.partition}"
+        case Waiting():
+            return f"standby: waits for {safe_text(report.runs)}"
         case Note():
             return f"note: {safe_text(report.text)}"
         case Finished():

@@ -70,6 +70,13 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """The run is a standby and waits for others: which ones, safe to print."""
+
+    runs: str
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Information for the operator; the pipeline continues."""
 
@@ -165,6 +172,6 @@ class Rehearsed:
     rto_s: float
 
 
-Report = Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
+Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
 Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Rehearsed
 Event = Report | Detail

@@ -10,7 +10,7 @@ from k2ktui.engine.journal import Runner
 from k2ktui.engine.standby import StandbyTurn
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.events import Event, Note
+from k2ktui.replication.events import Event, Note, Waiting
 from k2ktui.replication.heartbeat import BEAT_S, Heartbeat
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.runtime.stop_flag import StopFlag
@@ -101,5 +101,5 @@ class StandbyWait:
             f"{safe_text(each.host)} pid {each.pid} ({each.state})" for each in ahead[:5]
         )
         if names and names != self._ahead:
-            self._report(Note(f"standby: waits for {names}"))
+            self._report(Waiting(names))
         self._ahead = names or self._ahead

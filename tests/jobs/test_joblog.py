@@ -31,6 +31,7 @@ from k2ktui.replication.events import (
     Resumed,
     Started,
     Stopped,
+    Waiting,
 )
 from k2ktui.replication.slot_task import Fault, FaultKind
 from tests.support.kafka import eventually
@@ -44,6 +45,7 @@ REPORTS: tuple[Report, ...] = (
     FirstRecord(5.2),
     Stopped(FAULT),
     Resumed(HOSTILE, 1),
+    Waiting(HOSTILE),
     Note(HOSTILE),
     Finished(False, 12, 3.0, (FAULT,)),
 )

@@ -154,6 +154,28 @@ def test_a_driver_elsewhere_is_seen_and_taken_over_only_when_asked(
     assert only_job().alive
 
 
+def test_a_job_waits_as_a_standby_unless_it_takes_over(pipe: Pipeline, env: dict[str, str]) -> None:
+    mode = {"coordination.mode": "standby", "coordination.assignment.graceWindow": "6 seconds"}
+    pipe.settings = {**pipe.settings, **mode}
+    file = pipe.write()
+    with pipe.start() as foreground:
+        foreground.expect("firstrecord")
+        assert "standby, pid" in k2ktui("jobs", "start", "-f", file).stdout
+        assert only_job().state is JobState.STANDBY
+        shown = eventually(
+            lambda: (r := k2ktui_json("jobs", "list", "-f", file)) and len(r) == 2 and r, "both"
+        )
+        assert [each["state"] for each in shown] == ["running", "standby"]
+        assert foreground.running and not foreground.events("waiting")
+        k2ktui("jobs", "restart", "-f", file, "--take-over")
+        assert only_job().state is JobState.RUNNING
+        foreground.expect("waiting")
+        since = foreground.reported
+        k2ktui("jobs", "stop", "-f", file)
+        foreground.expect("started", since=since)
+        grows(pipe)
+
+
 def test_a_job_that_is_fenced_reports_it(pipe: Pipeline, env: dict[str, str]) -> None:
     file = pipe.write()
     k2ktui("jobs", "start", "-f", file)

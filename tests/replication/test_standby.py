@@ -30,7 +30,7 @@ def standby(make_pipeline: MakePipeline, topics: dict[str, int]) -> Pipeline:
 
 
 def expect_waiting(run: Run, since: int = 0) -> None:
-    run.expect("note", lambda event: "standby: waits for" in event["text"], since=since)
+    run.expect("waiting", lambda event: " pid " in event["runs"], since=since)
 
 
 def catch_up(pipeline: Pipeline) -> None:
@@ -165,7 +165,7 @@ def waiting(run: Run) -> bool:
 
 
 def _waits(event: dict[str, object]) -> bool:
-    return event["event"] == "note" and "standby" in str(event["text"])
+    return event["event"] == "waiting"
 
 
 def _last(run: Run, test: object) -> int:

@@ -16,6 +16,7 @@ from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
+from k2ktui.replication import events
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note, Started
 from k2ktui.replication.heartbeat import Heartbeat
@@ -58,7 +59,7 @@ class Waiting:
         self.result = pool.submit(self._wait.run, self.stopping)
 
     def _report(self, event: Event) -> None:
-        assert isinstance(event, Note)
+        assert isinstance(event, Note | events.Waiting)
         self.notes.append(report_text(event))
 
 

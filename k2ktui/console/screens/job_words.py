@@ -88,6 +88,8 @@ def outcome_of(job: Job) -> tuple[str, Any]:
     match job.state:
         case JobState.RUNNING:
             return f"{name} runs as pid {pid}.", "information"
+        case JobState.STANDBY:
+            return f"{name} is a standby, as pid {pid}: another run copies.", "information"
         case JobState.STARTING:
             return f"{name} is still starting, as pid {pid}; its log shows the progress.", "warning"
         case JobState.STOPPING:
