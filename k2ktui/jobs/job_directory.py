@@ -34,7 +34,7 @@ from k2ktui.runtime.paths import state_dir, write_atomically
 from k2ktui.text import safe_text
 
 _VERSION = 1
-_NEW = ("kind", "rewind")
+_NEW = ("kind", "rewind", "take_over")
 _RECORD, _LOCK, LOG = "job.json", "lock", "log.jsonl"
 _LONGEST_SLUG = 40
 _LARGEST_RECORD = 1 << 20

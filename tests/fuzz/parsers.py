@@ -43,6 +43,7 @@ from k2ktui.engine.producer_registration import (
 from k2ktui.engine.range_columns import (
     decode_columns,
 )
+from k2ktui.engine.slot_owners import SlotOwners, owners_key, owners_value, read_owners
 from k2ktui.engine.state import (
     Covers,
     Gap,
@@ -117,6 +118,7 @@ POSITION = Position(
     42, 7, 3, "0" * 32, 5, 1, "orders", 3, "1" * 32, 2, 1_795_252_312_786, (Gap(1, 7, "truncated"),)
 )
 REGISTRATION = ProducerRegistration(4711, "lQmM", "8Qh2", 1_795_252_312_786)
+OWNERS = SlotOwners(7, "a-1", {0: "a-1", 2: "b-2"}, {1: "a-1"})
 RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
@@ -172,6 +174,13 @@ def _commit(key: bytes | None, value: bytes | None) -> None:
     elif isinstance(found, Run):
         assert 0 <= found.slots <= 10_000
         run_value(found)
+
+
+def _owners(key: bytes | None, value: bytes | None) -> None:
+    found = read_owners(key, value)
+    if found is not None:
+        group, owners = found
+        assert read_owners(owners_key(group), owners_value(owners)) == found
 
 
 def _mapping(key: bytes | None, value: bytes | None) -> None:
@@ -260,6 +269,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
         "mapping": Parser(_mapping, MalformedRecord, mappings),
         "mappings at once": Parser(_sorted, None, mappings),
         "state": Parser(_state, MalformedRecord, state),
+        "owners": Parser(_owners, MalformedRecord, [(owners_key("g"), owners_value(OWNERS))]),
         "view": Parser(_view, MalformedView, views),
         "plan": Parser(_plan, UnusablePlan, [(None, dump_plan(PLAN).encode())]),
         "job": Parser(_job(directory), None, [(None, JOB)]),
