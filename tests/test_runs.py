@@ -15,9 +15,11 @@ import pytest
 from k2ktui.config.load import load
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
-from k2ktui.replication.events import Report
+from k2ktui.replication.event_text import report_text
+from k2ktui.replication.events import Finished, Report
+from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.runs import PipelineRun, require_startable, run_pipeline
+from k2ktui.runs import PipelineRun, RunSeries, require_startable, run_pipeline
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, produce, unique_name
 from tests.support.pipeline import Pipeline
@@ -133,3 +135,50 @@ def test_a_run_in_this_process(
     assert kinds[-1] == "finished"
     assert ("started" in kinds) or how == "stopped"
     assert "Traceback" not in done.stderr
+
+
+class FencedTwice(PipelineRun):
+    """A run that two others fence, one after the other; the third one ends by itself."""
+
+    fenced = 0
+
+    def run(self) -> Finished:
+        """Be fenced, or end."""
+        FencedTwice.fenced += 1
+        if FencedTwice.fenced < 3:
+            raise superseded("p")
+        return Finished(True, 1, 2.0, ())
+
+
+def in_mode(config: PipelineConfig, mode: str) -> PipelineConfig:
+    coordination = config.coordination.model_copy(update={"mode": mode})
+    return config.model_copy(update={"coordination": coordination})
+
+
+@pytest.mark.parametrize("mode", ["standby", "exclusive"])
+def test_a_run_that_was_fenced_is_followed_by_a_standby(closed: PipelineConfig, mode: str) -> None:
+    """Only in that mode; it waits for the grace window at least."""
+    config, reports = in_mode(closed, mode), list[Report]()
+    waits: list[float | None] = []
+    FencedTwice.fenced = 0
+
+    def make_run(quiet_s: float | None) -> PipelineRun:
+        waits.append(quiet_s)
+        return FencedTwice(config, reports.append, lambda check: None, quiet_s=quiet_s or 0.0)
+
+    series = RunSeries(config, reports.append, make_run)
+    if mode == "exclusive":
+        with pytest.raises(Refused, match="another k2ktui has started"):
+            series.run()
+        assert waits == [None] and reports == []
+        return
+    assert series.run().caught_up
+    grace_s = config.coordination.assignment.grace_window_s
+    assert waits == [None, grace_s, grace_s]
+    assert all("this one waits as a standby" in report_text(each) for each in reports)
+    assert len(reports) == 2
+    series = RunSeries(config, reports.append, make_run)
+    series.stop()
+    FencedTwice.fenced = 0
+    with pytest.raises(Refused, match="another k2ktui has started"):
+        series.run()
