@@ -20,6 +20,8 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, produce
 from tests.support.oracle import prove
 from tests.support.pipeline import Event, Pipeline
+from tests.support.registries import Registries
+from tests.support.schema_pipeline import MappingPipeline
 from tests.support.secure import SecureNode
 from tests.support.spark_cluster import SparkCluster, bare_python, can_import
 from tests.support.traffic import Traffic, mixture
@@ -96,6 +98,29 @@ def test_a_transform_on_a_cluster(
     pipe.catch_up()
 
     proof = pipe.prove(1000)
+    assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
+
+
+@pytest.mark.slow
+def test_schema_mapping_on_a_cluster(
+    cluster: SparkCluster,
+    source: KafkaNode,
+    target: KafkaNode,
+    registries: Registries,
+    tmp_path: Path,
+) -> None:
+    """Executors have what the extra ``schemas`` installs, and reach both registries."""
+    python = bare_python(tmp_path / "python", [*packages(), "confluent-kafka[schemaregistry]"])
+    topic = create_topic(source, partitions=4)
+    pipe = MappingPipeline(tmp_path, source, target, registries, [topic], settings(cluster, python))
+    with Traffic(source, {topic: 4}, 5, prefixes=pipe.prefixes), pipe.start() as run:
+        run.expect("firstrecord")
+        pipe.await_copying()
+        assert run.stop() == 0
+
+    pipe.catch_up()
+
+    proof = pipe.prove(100)
     assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
 
 

@@ -8,13 +8,33 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from k2ktui.runtime.registry_node import RegistryNode
 from tests.support.kafka import START_S, TIMEOUT
 
 # Schemas that only the source has: a subject's first schema gets another id there.
 _ONLY_ON_SOURCE = 7
+
+
+class HasUrl(Protocol):
+    """A registry that runs."""
+
+    @property
+    def url(self) -> str:
+        """Address of Confluent's API."""
+
+
+class RegistryPair(Protocol):
+    """The registries of a source and of a target."""
+
+    @property
+    def source(self) -> HasUrl:
+        """That of the source."""
+
+    @property
+    def target(self) -> HasUrl:
+        """That of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,7 @@ def avro_record(name: str, *fields: str) -> str:
 
 
 def register(
-    registry: RegistryNode,
+    registry: HasUrl,
     subject: str,
     schema: str,
     kind: str = "AVRO",
@@ -72,7 +92,7 @@ def register(
 
 
 def call(
-    registry: RegistryNode,
+    registry: HasUrl,
     path: str,
     body: Mapping[str, object] | None = None,
     method: str | None = None,

@@ -10,13 +10,13 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Got, read_all, unique_name
 from tests.support.oracle import Expected, Proof, prove
 from tests.support.pipeline import Pipeline
-from tests.support.registries import Registries, avro_record, register
+from tests.support.registries import RegistryPair, avro_record, register
 
 UNKNOWN_ID = b"\0" + (4_000_000).to_bytes(4, "big")
 _PREFIX_BYTES = 5
 
 
-def mapping(registries: Registries, **rules: Any) -> dict[str, Any]:
+def mapping(registries: RegistryPair, **rules: Any) -> dict[str, Any]:
     """Return the settings of a pipeline that maps the ids of all its topics."""
     return {
         "features.schemaMapping": "enabled",
@@ -43,7 +43,7 @@ class MappingPipeline(Pipeline):
         directory: Path,
         source: KafkaNode,
         target: KafkaNode,
-        registries: Registries,
+        registries: RegistryPair,
         topics: list[str],
         settings: Mapping[str, Any] | None = None,
         on_unknown: str = "deadLetter",
@@ -94,7 +94,7 @@ class MappingPipeline(Pipeline):
         return {**super()._defaults(), **self._rules}
 
 
-def _register(registries: Registries, topics: list[str]) -> dict[bytes, bytes]:
+def _register(registries: RegistryPair, topics: list[str]) -> dict[bytes, bytes]:
     """Register two schemas on both sides; return what values begin with there."""
     found = {}
     for _ in range(2):

@@ -195,14 +195,18 @@ def can_import(python: Path, module: str) -> bool:
 
 
 def _closure(packages: Iterable[str]) -> Iterator[str]:
+    """Yield the distributions, such as ``name`` or ``name[extra]``, and all that they need."""
     waiting, seen = list(packages), set[str]()
     while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        wanted = Requirement(waiting.pop())
+        name = re.sub(r"[-_.]+", "-", wanted.name).lower()
         if name in seen:
             continue
         seen.add(name)
         yield name
         for line in importlib.metadata.requires(name) or ():
-            requirement = Requirement(line)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                waiting.append(requirement.name)
+            needed = Requirement(line)
+            if needed.marker is None or any(
+                needed.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)
+            ):
+                waiting.append(f"{needed.name}[{','.join(needed.extras)}]")

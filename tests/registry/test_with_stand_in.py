@@ -1,0 +1,81 @@
+"""What Apicurio Registry lacks: ids that are kept in mode ``IMPORT``, and GUIDs in headers.
+
+Both run against stand-ins of Confluent's registry (``tests/support/registry_stand_in.py``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from k2ktui.config.schema_mapping import SchemaTopics
+from k2ktui.config.topics import TopicMapping, TopicSelection
+from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
+from k2ktui.registry.settings import RegistrySettings
+from tests.registry.test_schemas_command import Pipeline, part
+from tests.support.registries import avro_record, call, register
+from tests.support.registry_stand_in import RegistryStandIn, registry_stand_in
+
+pytest.importorskip("authlib")
+
+TOPIC = "pay"
+
+
+@pytest.fixture
+def pair() -> Iterator[Any]:
+    """A source and a target, whose ids begin with 1 and 50."""
+    with registry_stand_in() as source, registry_stand_in(50) as target:
+        yield SimpleNamespace(source=source, target=target)
+
+
+def test_ids_and_versions_are_kept_in_mode_import(pair: Any, tmp_path: Path) -> None:
+    register(pair.source, "other", avro_record("Other", "a"))
+    pipeline = Pipeline(tmp_path, pair, TOPIC)
+    ids = [pipeline.register("-value", avro_record("Pay", *fields)) for fields in ("a", "ab")]
+    pair.target.modes[f"dr.{TOPIC}-value"] = "IMPORT"
+    planned = pipeline.rows("plan")
+    assert part(planned, "action") == dict.fromkeys(("-value 1", "-value 2"), "import")
+    applied = pipeline.rows("apply", "--yes")
+    assert [row["targetId"] for row in applied.values()] == ids == [2, 3]
+    assert pair.target.subjects == {f"dr.{TOPIC}-value": {1: 2, 2: 3}}
+    assert part(pipeline.rows("verify"), "result") == dict.fromkeys(planned, "equal")
+
+
+def test_an_id_of_another_schema_is_a_conflict_before_the_start(pair: Any, tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, pair, TOPIC)
+    pipeline.register("-value", avro_record("Pay", "a"))
+    pair.target.next_id = 1
+    register(pair.target, "other", avro_record("Other", "a"))
+    pair.target.modes[f"dr.{TOPIC}-value"] = "IMPORT"
+    planned = pipeline.rows("plan", code=1)
+    assert part(planned, "action") == {"-value 1": "conflict"}
+    assert planned["-value 1"]["reason"] == "id 1 belongs to another schema on the target"
+    assert list(pair.target.subjects) == ["other"]
+
+
+def guid(registry: RegistryStandIn, number: int) -> SchemaId:
+    return SchemaId(SchemaIdForm.GUID_HEADER, uuid.UUID(registry.guid(number)).int)
+
+
+def test_a_guid_becomes_that_of_the_target(pair: Any) -> None:
+    schema = avro_record("Pay", "a")
+    number = register(pair.source, f"{TOPIC}-value", schema)
+    settings = SchemaMapperSettings(
+        RegistrySettings("source", (pair.source.url,)),
+        RegistrySettings("target", (pair.target.url,)),
+        SchemaTopics(TopicSelection(".*"), TopicMapping("affix", prefix="dr.")),
+        frozenset({"AVRO"}),
+        auto_register=True,
+    )
+    with SchemaMapper(settings) as mapper:
+        found = mapper.map_id(TOPIC, SchemaPart.VALUE, guid(pair.source, number))
+        assert found == guid(pair.target, 50).value
+        assert mapper.map_id(TOPIC, SchemaPart.VALUE, guid(pair.target, 50)) is None
+    there = call(pair.target, f"/schemas/guids/{uuid.UUID(int=found or 0)}")
+    assert there["schema"] == schema

@@ -1,0 +1,179 @@
+"""Every form of schema ids, from Confluent's serializers to its deserializers on the target."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import header_schema_id_serializer
+from confluent_kafka.serialization import SerializationContext
+
+from tests.replication.conftest import MakePipeline
+from tests.support.cli import k2ktui_json
+from tests.support.kafka import Out, create_topic, produce, read_all
+from tests.support.protobuf_files import Shop
+from tests.support.registries import Registries, RegistryPair
+from tests.support.registry_stand_in import registry_stand_in
+from tests.support.schema_pipeline import mapping
+from tests.support.schemas import (
+    KEY_SCHEMA,
+    AvroWriter,
+    ProtobufWriter,
+    Reader,
+    avro_reader,
+    objects,
+    order_schema,
+    protobuf_reader,
+)
+
+pytestmark = pytest.mark.slow
+
+COUNT = 40
+MakeReader = Callable[[Any, str], Reader]
+
+
+def copy_and_compare(
+    make_pipeline: MakePipeline,
+    registries: RegistryPair,
+    write: Callable[[str], list[Out]],
+    readers: MakeReader,
+) -> None:
+    """The target's registry alone gives the objects of the source, from other bytes."""
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source, partitions=2)
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries)
+    produce(pipeline.source, topic, write(topic))
+    pipeline.catch_up()
+    sent, landed = (read_all(node, topic) for node in (pipeline.source, pipeline.target))
+    assert len(landed) == COUNT
+    found = objects(landed, readers(registries.target, topic))
+    assert found == objects(sent, readers(registries.source, topic))
+    differ = [
+        (got.key, got.headers) != (was.key, was.headers)
+        and (got.value, got.headers) != (was.value, was.headers)
+        for got, was in zip(landed, sent, strict=True)
+    ]
+    assert all(differ), "keys and values have other ids"
+    verified = k2ktui_json("verify", "-f", pipeline.write(), "--sample", "5")
+    assert verified["records"]["different"] == 0 and verified["records"]["same"] > 0
+
+
+@pytest.mark.parametrize("message", ["Order", "Refund", "Order.Line"])
+def test_protobuf_with_the_indexes_of_messages(
+    make_pipeline: MakePipeline, registries: Registries, message: str
+) -> None:
+    """First, later and nested messages of a file that imports another one."""
+    shop = Shop()
+    key, value = shop.message("Key"), shop.message(message)
+
+    def write(topic: str) -> list[Out]:
+        keys, values = (ProtobufWriter(registries.source, each) for each in (key, value))
+        return [
+            Out(
+                values(topic, value(id=n, total=shop.money(cents=n, currency="EUR"))),
+                keys(topic, key(id=n), "key"),
+                n % 2,
+            )
+            for n in range(COUNT)
+        ]
+
+    def read(registry: Any, topic: str) -> Reader:
+        return protobuf_reader(registry, topic, key, value)
+
+    copy_and_compare(make_pipeline, registries, write, read)
+
+
+def id_in_header(payload: bytes, context: SerializationContext | None, schema_id: Any) -> bytes:
+    """Put the byte 0 and the 4-byte id into Confluent's header, which its deserializers read."""
+    assert context is not None and context.headers is not None
+    context.headers.append((f"__{context.field}_schema_id", schema_id.id_to_bytes()))
+    return payload
+
+
+def content_id_in_header(
+    payload: bytes, context: SerializationContext | None, schema_id: Any
+) -> bytes:
+    """Put the id into the header of Apicurio's serializers."""
+    assert context is not None and context.headers is not None
+    name = f"apicurio.{context.field}.contentId"
+    context.headers.append((name, schema_id.id.to_bytes(8, "big")))
+    return payload
+
+
+def content_id_from_header(
+    payload: bytes, context: SerializationContext | None, schema_id: Any
+) -> io.BytesIO:
+    """Take the id from the header of Apicurio's serializers."""
+    assert context is not None and context.headers is not None
+    (value,) = (v for name, v in context.headers if name == f"apicurio.{context.field}.contentId")
+    schema_id.id = int.from_bytes(value, "big")
+    return io.BytesIO(payload)
+
+
+def avro_orders(registry: Any, id_in: Any) -> Callable[[str], list[Out]]:
+    def write(topic: str) -> list[Out]:
+        keys = AvroWriter(registry, KEY_SCHEMA, id_in)
+        values = AvroWriter(registry, order_schema(), id_in)
+        made = []
+        for n in range(COUNT):
+            headers: list[tuple[str, bytes]] = [("trace", b"%d" % n)]
+            # Confluent's deserializers take fewer than 6 bytes for no registry's record.
+            key = keys(topic, {"id": 2**60 + n}, "key", headers)
+            value = values(topic, {"id": n, "item": f"item {n}"}, "value", headers)
+            made.append(Out(value, key, n % 2, tuple(headers)))
+        return made
+
+    return write
+
+
+def test_ids_in_confluents_headers(make_pipeline: MakePipeline, registries: Registries) -> None:
+    write = avro_orders(registries.source, id_in_header)
+    copy_and_compare(make_pipeline, registries, write, avro_reader)
+
+
+def test_content_ids_in_apicurios_headers(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    def read(registry: Any, topic: str) -> Reader:
+        return avro_reader(registry, topic, content_id_from_header)
+
+    write = avro_orders(registries.source, content_id_in_header)
+    copy_and_compare(make_pipeline, registries, write, read)
+
+
+def test_guids_in_headers(make_pipeline: MakePipeline) -> None:
+    """Between stand-ins of Confluent's registry: Apicurio Registry has no GUIDs."""
+    with registry_stand_in() as source, registry_stand_in(50) as target:
+        pair = SimpleNamespace(source=source, target=target)
+        write = avro_orders(source, header_schema_id_serializer)
+        copy_and_compare(make_pipeline, pair, write, avro_reader)
+
+
+def test_guids_of_protobuf_in_headers(make_pipeline: MakePipeline) -> None:
+    """The indexes of the message follow the GUID."""
+    shop = Shop()
+    key, value = shop.message("Key"), shop.message("Refund")
+
+    def write(topic: str) -> list[Out]:
+        keys, values = (
+            ProtobufWriter(source, each, header_schema_id_serializer) for each in (key, value)
+        )
+        made = []
+        for n in range(COUNT):
+            headers: list[tuple[str, bytes]] = []
+            made_key = keys(topic, key(id=2**60 + n), "key", headers)
+            total = shop.money(cents=n + 1, currency="EUR")
+            made_value = values(topic, value(id=n, total=total), "value", headers)
+            made.append(Out(made_value, made_key, n % 2, tuple(headers)))
+        return made
+
+    def read(registry: Any, topic: str) -> Reader:
+        return protobuf_reader(registry, topic, key, value)
+
+    with registry_stand_in() as source, registry_stand_in(50) as target:
+        pair = SimpleNamespace(source=source, target=target)
+        copy_and_compare(make_pipeline, pair, write, read)

@@ -1,0 +1,172 @@
+"""A stand-in for Confluent's schema registry where Apicurio Registry cannot take its place.
+
+Apicurio Registry has no GUIDs, and chooses ids in mode ``IMPORT``, too. This is no registry: it
+keeps texts in memory, does not parse them, and takes every schema for compatible. It answers what
+Confluent's client and serializers ask, over HTTP. Everything else is tried on Apicurio Registry.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+Answer = tuple[int, Any]
+_NO_VERSION = 404, {"error_code": 40402, "message": "Version not found."}
+_NO_SUBJECT = 404, {"error_code": 40401, "message": "Subject not found."}
+_NO_SCHEMA = 404, {"error_code": 40403, "message": "Schema not found."}
+_NO_MODE = 404, {"error_code": 40409, "message": "Subject does not have a mode configured."}
+_NO_LEVEL = 404, {"error_code": 40408, "message": "Subject does not have a level configured."}
+
+
+@dataclass
+class RegistryStandIn:
+    """What it holds.
+
+    Attributes:
+        url: its address.
+        next_id: the id of the next new schema.
+        schemas: text and type by id.
+        subjects: ids by subject and version.
+        modes: modes of subjects.
+    """
+
+    url: str = ""
+    next_id: int = 1
+    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
+    subjects: dict[str, dict[int, int]] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        """Return the status and body of the answer to a request."""
+        with self._lock:
+            return self._answer(
+                method, [unquote(each) for each in path.strip("/").split("/")], body
+            )
+
+    def _answer(self, method: str, path: list[str], body: dict[str, Any]) -> Answer:
+        match (method, *path):
+            case ("GET", "subjects"):
+                return 200, sorted(self.subjects)
+            case ("GET", "subjects", subject, "versions"):
+                found = self.subjects.get(subject)
+                return (200, sorted(found)) if found else _NO_SUBJECT
+            case ("GET", "subjects", subject, "versions", version):
+                number = self.subjects.get(subject, {}).get(int(version))
+                return (200, self._version(subject, int(version))) if number else _NO_VERSION
+            case ("POST", "subjects", subject):
+                return self._find(subject, body)
+            case ("POST", "subjects", subject, "versions"):
+                return self._register(subject, body)
+            case ("GET", "schemas", "types"):
+                return 200, ["AVRO", "JSON", "PROTOBUF"]
+            case ("GET", "schemas", "ids", number, *rest):
+                return self._by_id(int(number), rest)
+            case ("GET", "schemas", "guids", guid, *rest):
+                numbers = [each for each in self.schemas if self.guid(each) == guid]
+                if not numbers:
+                    return _NO_SCHEMA
+                if rest == ["ids"]:
+                    return 200, [{"context": ".", "id": each} for each in numbers]
+                return 200, {**self.schemas[numbers[0]], "id": numbers[0], "guid": guid}
+            case ("GET", "mode", *rest):
+                mode = self.modes.get(rest[0]) if rest else "READWRITE"
+                return (200, {"mode": mode}) if mode else _NO_MODE
+            case ("GET", "config", *rest):
+                return _NO_LEVEL if rest else (200, {"compatibilityLevel": "NONE"})
+            case ("PUT", "config", _):
+                return 200, body
+            case ("POST", "compatibility", *_):
+                return 200, {"is_compatible": True}
+            case _:
+                return 404, {"error_code": 404, "message": f"{method} {'/'.join(path)}"}
+
+    def guid(self, schema_id: int) -> str:
+        """Return the GUID of an id, another one in each registry."""
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.url}/{schema_id}"))
+
+    def _by_id(self, schema_id: int, rest: list[str]) -> Answer:
+        if schema_id not in self.schemas:
+            return _NO_SCHEMA
+        if rest == ["versions"]:
+            return 200, [
+                {"subject": subject, "version": version}
+                for subject, versions in self.subjects.items()
+                for version, each in versions.items()
+                if each == schema_id
+            ]
+        return 200, {**self.schemas[schema_id], "guid": self.guid(schema_id)}
+
+    def _version(self, subject: str, version: int) -> dict[str, Any]:
+        number = self.subjects[subject][version]
+        place = {"subject": subject, "version": version, "id": number}
+        return {**self.schemas[number], **place, "guid": self.guid(number)}
+
+    def _find(self, subject: str, body: dict[str, Any]) -> Answer:
+        wanted = _schema(body)
+        for version, number in self.subjects.get(subject, {}).items():
+            if self.schemas[number] == wanted:
+                return 200, self._version(subject, version)
+        return _NO_SCHEMA
+
+    def _register(self, subject: str, body: dict[str, Any]) -> Answer:
+        wanted, versions = _schema(body), self.subjects.setdefault(subject, {})
+        if self.modes.get(subject) == "IMPORT":
+            number, version = int(body["id"]), int(body["version"])
+        else:
+            same = [each for each, schema in self.schemas.items() if schema == wanted]
+            number = same[0] if same else self.next_id
+            known = [version for version, each in versions.items() if each == number]
+            version = known[0] if known else max(versions, default=0) + 1
+        if self.schemas.setdefault(number, wanted) != wanted:
+            return 422, {"error_code": 42205, "message": f"Overwrite of schema {number}"}
+        self.next_id = max(self.next_id, number + 1)
+        versions[version] = number
+        return 200, self._version(subject, version)
+
+
+def _schema(body: dict[str, Any]) -> dict[str, Any]:
+    found = {"schema": body["schema"], "schemaType": body.get("schemaType") or "AVRO"}
+    return {**found, "references": body["references"]} if body.get("references") else found
+
+
+@contextmanager
+def registry_stand_in(first_id: int = 1) -> Iterator[RegistryStandIn]:
+    """Run a stand-in on loopback, whose new schemas get ids from ``first_id`` on."""
+    state = RegistryStandIn(next_id=first_id)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            path = urlsplit(self.path)
+            status, found = state.answer(self.command, path.path, json.loads(data or b"{}"))
+            body = json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
