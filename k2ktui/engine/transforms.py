@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from k2ktui.engine.schema_ids import ID_HEADERS, SchemaPart
 
 Encoding = Literal["bytes", "string", "json"]
 OnError = Literal["fail", "skip", "deadLetter"]
@@ -60,6 +63,12 @@ class Transform:
             return True
         # JSON that is decoded and encoded again may differ in blanks, nulls and the order of keys.
         return {"key": self.decode_key, "value": self.decode_value}.get(part, BYTES) != BYTES
+
+    def may_change_ids(self, parts: Iterable[SchemaPart]) -> bool:
+        """Return whether schema ids of these parts may differ after the transform."""
+        names = {name for part in parts for name in ID_HEADERS[part]}
+        in_headers = self.sets_all_headers or not names.isdisjoint(self.assigned_headers)
+        return in_headers or any(self.changes(part) for part in parts)
 
     @property
     def _assigned(self) -> tuple[str, ...]:

@@ -45,14 +45,7 @@ def target_name(config: PipelineConfig, topic: str) -> str:
     forbidden = _forbidden(config, topic)
     if forbidden:
         raise _refuse(topic, f"it is {forbidden}", "Remove it from replication.source.topic.")
-    if config.schema_rule_for(topic) and config.replication.transform_for(topic):
-        raise _refuse(
-            topic,
-            "schemaMapping and replication.transform both apply to it, and a transform cannot "
-            "replace schema ids",
-            "Disable key and value for this topic in schemaMapping.topics, or leave it out of the "
-            "topics of replication.transform.",
-        )
+    _check_transform_of_ids(config, topic)
     name = config.topic_mapping.target_for(topic)
     if name is None:
         raise _refuse(
@@ -75,6 +68,30 @@ def target_name(config: PipelineConfig, topic: str) -> str:
             "Change replication.sink.topic.",
         )
     return name
+
+
+def _check_transform_of_ids(config: PipelineConfig, topic: str) -> None:
+    """Refuse a topic with schema ids whose transform does not leave them as they are."""
+    schemas, transform = config.schema_rule_for(topic), config.replication.transform_for(topic)
+    if schemas is None or transform is None:
+        return
+    parts = " and ".join(schemas.parts)
+    if transform.may_change_ids(schemas.parts):
+        raise _refuse(
+            topic,
+            f"schemaMapping and replication.transform both apply to it: its {parts} may have "
+            "schema ids, and the transform decodes or changes them",
+            "Disable what has no schema ids (key, value) for this topic in schemaMapping.topics, "
+            "or leave it out of the topics of replication.transform.",
+        )
+    if schemas.on_unknown == "deadLetter":
+        raise _refuse(
+            topic,
+            "schemaMapping.onUnknownSchema is deadLetter and replication.transform applies to it: "
+            "the dead letter would not be the record of the source",
+            "Set schemaMapping.onUnknownSchema: fail or passthrough, or leave it out of the topics "
+            "of replication.transform.",
+        )
 
 
 def dead_letter_name(config: PipelineConfig, topic: str) -> str:

@@ -257,18 +257,18 @@ def test_a_schema_that_is_not_registered_waits_for_the_operator(
     check_objects(pipeline, topic, *readers)
 
 
-def test_a_topic_with_a_transform_is_refused(
+def test_a_topic_whose_transform_changes_what_has_ids_is_refused(
     make_pipeline: MakePipeline, registries: Registries
 ) -> None:
     pipeline = make_pipeline([])
     topic, other = (create_topic(pipeline.source) for _ in range(2))
     pipeline.topics = [topic, other]
     pipeline.settings = mapping(registries) | {
-        "replication.transform": [{"topics": topic, "filter": "value IS NOT NULL"}]
+        "replication.transform": [{"topics": topic, "set": {"value": "concat(value, X'21')"}}]
     }
     paths = {row["topic"]: row for row in k2ktui_json("explain", "-f", pipeline.write())["topics"]}
     assert paths[topic]["path"] is None and paths[other]["path"] == "record"
-    assert "schemaMapping and replication.transform both apply" in paths[topic]["reason"]
+    assert "schema ids, and the transform decodes or changes them" in paths[topic]["reason"]
 
 
 def test_the_way_back_maps_back(

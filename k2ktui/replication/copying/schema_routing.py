@@ -86,7 +86,7 @@ class SchemaIdStage:
             return None
         if found.unknown:
             last = batch.base_offset + int(found.unknown.rows[-1])
-            self.unknown.append(_count(reader, found.unknown, last))
+            self.unknown.append(_count(reader, found.unknown, last, rule))
             self._known.forget(reader.source.topic, found.unknown.by_row.values())
         reader.take()
         return found.view
@@ -116,7 +116,8 @@ class SchemaIdStage:
         unknown: UnknownSchemas | None = None
         others = UnknownIds({row: used for row, used in by_row.items() if row < end})
         if others:
-            unknown = _count(reader, others, int(records.offsets[others.rows[-1]]))
+            last = int(records.offsets[others.rows[-1]])
+            unknown = _count(reader, others, last, rule)
             if rule.on_unknown == "deadLetter":
                 letters = self._make_letters(reader, records, others)
                 kept = np.delete(kept, others.rows)
@@ -179,8 +180,10 @@ class SchemaIdStage:
         self._letters += spread_letters(reader.source, letters, route.dead_letters, codec)
 
 
-def _count(reader: PartitionReader, unknown: UnknownIds, last: int) -> UnknownSchemas:
+def _count(
+    reader: PartitionReader, unknown: UnknownIds, last: int, rule: SchemaRule
+) -> UnknownSchemas:
     part, schema_id = unknown.by_row[int(unknown.rows[-1])]
     dead = reader.assignment.route.dead_letters
-    topic = dead.topic if dead is not None else ""
+    topic = dead.topic if dead is not None and rule.on_unknown == "deadLetter" else ""
     return UnknownSchemas(reader.source, len(unknown), last, part, schema_id.value, topic)

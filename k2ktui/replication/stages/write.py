@@ -21,8 +21,10 @@ from k2ktui.replication.copying.dead_letters import spread_letters
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.record_headers import change_headers
+from k2ktui.replication.copying.schema_lookups import KnownSchemas
+from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.copying.slot import SlotCopier
-from k2ktui.replication.copying.worker import open_connections, run_copier
+from k2ktui.replication.copying.worker import known_schemas, open_connections, run_copier
 from k2ktui.replication.copying.writer import GONE_AFTER_S
 from k2ktui.replication.slot_task import (
     LapOutcome,
@@ -30,12 +32,14 @@ from k2ktui.replication.slot_task import (
     SlotResult,
     SlotTask,
     SourceLogBounds,
+    UnknownSchemas,
 )
 from k2ktui.replication.stages.dead_letters import make_dead_letters
 from k2ktui.replication.stages.headers import written_headers
 from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.read import ReadFacts
 from k2ktui.replication.stages.rows import Transformed, collect, join_record
+from k2ktui.replication.stages.schema_ids import TransformedIds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,9 +66,10 @@ def write_rows(
     if facts.error:
         return SlotResult(task.slot, LapOutcome.FAILED, {}, error=facts.error)
     copiers: list[TransformCopier] = []
+    known = known_schemas(task)
 
     def make(source_wire: Wire, target_wire: Wire) -> SlotCopier:
-        copiers.append(TransformCopier(task, source_wire, target_wire, found, facts))
+        copiers.append(TransformCopier(task, source_wire, target_wire, found, facts, known))
         return copiers[-1]
 
     result = run_copier(task, source, target, make)
@@ -91,6 +96,7 @@ class TransformCopier(SlotCopier):
         target: connection to the target cluster.
         found: transformed records by partition index.
         facts: how far each partition was read.
+        known: target ids of schemas; None if no ids are replaced.
     """
 
     def __init__(
@@ -100,6 +106,7 @@ class TransformCopier(SlotCopier):
         target: Wire,
         found: Mapping[int, Transformed],
         facts: ReadFacts,
+        known: KnownSchemas | None = None,
     ) -> None:
         super().__init__(task, source, target)
         assert task.transform is not None
@@ -110,7 +117,10 @@ class TransformCopier(SlotCopier):
             # A dead-letter partition without a leader holds back only what needs it.
             if number in found and found[number].failures:
                 self._route_targets[reader] = reader.assignment.route.every_target
-        self.skipped: tuple[SkippedRecords, ...] = ()
+        self.skipped: tuple[SkippedRecords | UnknownSchemas, ...] = ()
+        self._ids: TransformedIds | None = None
+        if known is not None:
+            self._ids = TransformedIds(target.loop, known, task.state_topics.pipeline)
 
     def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         return dict(self._facts.bounds)
@@ -126,7 +136,7 @@ class TransformCopier(SlotCopier):
             found = self._found.get(number)
             if found is not None:
                 letters = self._handle_failures(reader, found)
-                routed += self._route(reader, found, self._facts.codecs[number])
+                routed += await self._route(reader, found, self._facts.codecs[number])
                 self._count_skipped(reader, found)
                 dead += _spread_letters(reader, letters, self._facts.codecs[number])
             if reader.dirty:
@@ -207,32 +217,46 @@ class TransformCopier(SlotCopier):
         # The epoch of the last record before it is not known here.
         reader.restore(replace(reader.state, handed=offset, epoch=-1, fault=None))
 
-    def _route(self, reader: PartitionReader, found: Transformed, codec: int) -> Iterator[Routed]:
+    async def _route(self, reader: PartitionReader, found: Transformed, codec: int) -> list[Routed]:
         task, rules = self._task, reader.assignment.route
         pipeline = task.state_topics.pipeline
         try:
-            headers = written_headers(self._transform, found)
-            parts = zip(found.keys, found.values, headers, strict=True)
-            records = Records(
-                np.array(found.offsets, dtype=np.int64),
-                np.array(found.timestamps, dtype=np.int64),
-                [join_record(*each) for each in parts],
+            routable = await self._routable(reader, found)
+            records = change_headers(
+                routable.records, rules.headers, reader.source, pipeline, task.origin
             )
-            records = change_headers(records, rules.headers, reader.source, pipeline, task.origin)
         except CorruptBatch as error:
             first = found.offsets[0]
             self._stop_before(reader, found, first)
             reader.corrupt(error, first)
-            return
-        lengths = np.array([-1 if k is None else len(k) for k in found.keys], dtype=np.int64)
-        ends = np.cumsum(np.maximum(lengths, 0))
-        data = np.frombuffer(b"".join(key or b"" for key in found.keys), dtype=np.uint8)
+            return []
+        fault = routable.fault
+        if fault is not None:
+            self._stop_before(reader, found, fault.offset)
+            reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        if routable.unknown is not None:
+            self.skipped = (*self.skipped, routable.unknown)
         partitions = choose_partitions(
-            data, ends - np.maximum(lengths, 0), lengths, rules, reader.source
+            routable.data, routable.key_starts, routable.key_lengths, rules, reader.source
         )
-        yield from spread(
-            reader, records, partitions, codec if rules.codec is None else rules.codec
+        chosen = codec if rules.codec is None else rules.codec
+        return list(spread(reader, records, partitions, chosen))
+
+    async def _routable(self, reader: PartitionReader, found: Transformed) -> RoutableRecords:
+        headers = written_headers(self._transform, found)
+        parts = zip(found.keys, found.values, headers, strict=True)
+        records = Records(
+            np.array(found.offsets, dtype=np.int64),
+            np.array(found.timestamps, dtype=np.int64),
+            [join_record(*each) for each in parts],
         )
+        rule = reader.assignment.route.schemas
+        if rule is not None and self._ids is not None and len(records):
+            return await self._ids.replace(reader, records, rule)
+        lengths = np.array([-1 if k is None else len(k) for k in found.keys], dtype=np.int64)
+        sizes = np.maximum(lengths, 0)
+        data = np.frombuffer(b"".join(key or b"" for key in found.keys), dtype=np.uint8)
+        return RoutableRecords(records, data, np.cumsum(sizes) - sizes, lengths)
 
 
 def _spread_letters(

@@ -1,0 +1,122 @@
+"""Transforms of topics with schema ids: the ids are replaced where the transform leaves them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.errors import K2kError
+from k2ktui.replication.naming import target_name
+from tests.config.files import Files
+from tests.replication.conftest import MakePipeline
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.group_offsets import commit_offsets, committed
+from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
+from tests.support.registries import Registries
+from tests.support.schema_pipeline import UNKNOWN_ID, mapping
+from tests.support.schemas import AvroWriter, avro_reader, objects, order_schema
+
+REGISTRIES = """
+features: {schemaMapping: enabled}
+source: {registry: {config: {schema.registry.url: "http://s"}}}
+target: {registry: {config: {schema.registry.url: "http://t"}}}
+"""
+_CHANGES = "may have schema ids, and the transform decodes or changes them"
+_LETTERS = "schemaMapping.onUnknownSchema is deadLetter and replication.transform applies to it"
+
+
+@pytest.mark.parametrize(
+    ("transform", "mapping", "reason"),
+    [
+        ({"filter": "offset > 3", "set": {"headers.a": "topic"}}, {}, ""),
+        ({"set": {"value": "key"}}, {"topics": [{"pattern": ".*", "value": "disabled"}]}, ""),
+        ({"set": {"value": "key"}}, {}, _CHANGES),
+        ({"decode": {"key": "string"}, "filter": "key > 'a'"}, {}, _CHANGES),
+        ({"set": {"headers.__value_schema_id": "key"}}, {}, _CHANGES),
+        (
+            {"sql": "SELECT key AS key, value AS value, array() AS headers FROM records"},
+            {},
+            _CHANGES,
+        ),
+        ({"filter": "offset > 3"}, {"onUnknownSchema": "deadLetter"}, _LETTERS),
+        ({"filter": "offset > 3", "onError": "deadLetter"}, {}, ""),
+    ],
+)
+def test_ids_are_replaced_where_the_transform_leaves_them(
+    tmp_path: Path, transform: dict[str, Any], mapping: dict[str, Any], reason: str
+) -> None:
+    more = {
+        "schemaMapping": mapping,
+        "replication": [
+            {"source": {"topic": ["pay"]}},
+            {"transform": [transform]},
+            {"sink": {"topic": "source"}},
+        ],
+    }
+    config = Files(tmp_path).over_minimal(REGISTRIES, json.dumps(more)).config
+    if not reason:
+        assert target_name(config, "pay") == "pay"
+        return
+    with pytest.raises(K2kError, match="topic pay is not copied: ") as refused:
+        target_name(config, "pay")
+    assert reason in refused.value.message
+
+
+@pytest.mark.slow
+def test_a_filtered_topic_has_the_targets_ids(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    """Groups move, contents verify; an id that is not known stops its partition only."""
+    pytest.importorskip("pyarrow")  # of the extra ``transform``
+    pipeline = make_pipeline([])
+    topic, group = create_topic(pipeline.source, partitions=2), unique_name("group")
+    pipeline.topics = [topic]
+    rule = {"filter": "offset % 2 = 0", "set": {"headers.at": "CAST(offset AS STRING)"}}
+    pipeline.settings = mapping(registries, topics=[{"pattern": ".*", "key": "disabled"}]) | {
+        "replication.transform": [rule],
+        "groups.consumerGroups": [group],
+    }
+    write = AvroWriter(registries.source, order_schema())
+    sent = [Out(write(topic, {"id": n, "item": f"item {n}"}), b"k%d" % n, n % 2) for n in range(40)]
+    # Of partition 0, offset 10 has an unknown id.
+    sent[20] = Out(UNKNOWN_ID + b"data", b"k20", 0)
+    produce(pipeline.source, topic, sent)
+    run = pipeline.catch_up(code=1)
+    (fault,) = [event["fault"] for event in run.events("stopped")]
+    assert (fault["source"]["partition"], fault["kind"], fault["offset"]) == (0, "schema", 10)
+
+    pipeline.settings = dict(pipeline.settings) | mapping(
+        registries, topics=[{"pattern": ".*", "key": "disabled"}], onUnknownSchema="passthrough"
+    )
+    run = pipeline.catch_up()
+    (note,) = [e["text"] for e in run.events("note") if "schema mapping" in e["text"]]
+    assert "1 record copied with an unknown schema id (onUnknownSchema: passthrough)" in note
+    copies, source = read_all(pipeline.target, topic), read_all(pipeline.source, topic)
+    kept = [got for got in source if got.offset % 2 == 0]
+    known = [
+        [got for got in side if got.value and not got.value.startswith(UNKNOWN_ID)]
+        for side in (copies, kept)
+    ]
+    there, here = (avro_reader(each, topic) for each in (registries.target, registries.source))
+    assert objects(known[0], there) == objects(known[1], here)
+    assert len(copies) == len(kept) == 20 and len(known[0]) == 19
+    assert {got.headers[-1] for got in copies} == {("at", b"%d" % n) for n in range(0, 20, 2)}
+    assert not {got.value for got in known[0]} & {got.value for got in source}
+
+    at = {(topic, 0): 3, (topic, 1): 4}
+    commit_offsets(pipeline.source, group, at)
+    file = pipeline.write()
+    plan = file.with_suffix(".plan")
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("apply", "-f", file, plan, "--yes")
+    moved = committed(pipeline.target, group)
+    unread = [got.key for got in copies if got.offset >= moved[topic, got.partition]]
+    assert sorted(unread, key=str) == sorted(
+        (got.key for got in kept if got.offset >= at[topic, got.partition]), key=str
+    )
+    verified = k2ktui_json("verify", "-f", file, "--sample", "5")
+    assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
+    assert verified["records"]["same"] > 0
