@@ -35,18 +35,19 @@ from k2ktui.config.scalars import (
     parse_duration,
     parse_toggle,
 )
-from k2ktui.config.schema_mapping import SchemaMapping, SchemaTopics, schema_topics
+from k2ktui.config.schema_mapping import SchemaMapping, schema_topics
 from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
 from k2ktui.config.topic_creation import TopicCreation
-from k2ktui.config.topics import (
+from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.schema_ids import SchemaPart
+from k2ktui.engine.schema_rule import SchemaRule
+from k2ktui.engine.schema_topics import SchemaTopics
+from k2ktui.engine.topics import (
     KAFKA_INTERNAL_TOPICS,
     GroupSelection,
     TopicMapping,
     TopicSelection,
 )
-from k2ktui.engine.run_record import LARGEST_SLOTS
-from k2ktui.engine.schema_ids import SchemaPart
-from k2ktui.engine.schema_rule import SchemaRule
 
 
 class TracingHeaders(Section):

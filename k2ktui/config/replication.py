@@ -16,10 +16,10 @@ from pydantic import (
 from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import NamesOrPattern, Pattern, checked_pattern
 from k2ktui.config.scalars import JavaText, Name, parse_text
-from k2ktui.config.topics import TopicMapping
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.header_names import HeaderNames, check_replacement
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
+from k2ktui.engine.topics import TopicMapping
 from k2ktui.engine.transforms import Transform
 
 

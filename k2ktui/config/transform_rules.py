@@ -18,8 +18,8 @@ from pydantic import (
 from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
 from k2ktui.config.scalars import Name, parse_text
-from k2ktui.config.topics import LEGAL_TOPIC
 from k2ktui.engine.select_text import SelectText, parse_select
+from k2ktui.engine.topics import LEGAL_TOPIC
 from k2ktui.engine.transforms import BYTES, Encoding, Format, OnError, Transform
 
 _FIELD = r"(?:key|value)(?:\.[A-Za-z_]\w*)"

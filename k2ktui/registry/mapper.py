@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.config.schema_mapping import SchemaTopics
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
 from k2ktui.engine.schema_rule import OnUnknownSchema
 from k2ktui.engine.schema_subjects import SubjectNaming, TopicRule, map_subject
+from k2ktui.engine.schema_topics import SchemaTopics
 from k2ktui.engine.schemas import SchemaVersion, record_names
 from k2ktui.errors import Refused
 from k2ktui.registry.apicurio import ApicurioClient
@@ -21,6 +21,9 @@ from k2ktui.registry.connection import NOTHING
 from k2ktui.registry.registrar import SchemaRegistrar
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:  # executors have no packages for configuration files
+    from k2ktui.config.model import PipelineConfig
 
 _ORDER = {SubjectNaming.TOPIC: 0, SubjectNaming.TOPIC_RECORD: 1, SubjectNaming.RECORD: 2}
 _Key = tuple[str, SchemaPart, SchemaId]

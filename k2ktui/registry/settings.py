@@ -9,15 +9,17 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.security import Tls
 from k2ktui.kafka.stores import StoreError, read_identity, read_trust
 from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:  # executors have no packages for configuration files
+    from k2ktui.config.clusters import ClusterConfig
 
 Side = Literal["source", "target"]
 

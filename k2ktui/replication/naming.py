@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS, LEGAL_TOPIC
 from k2ktui.engine.dead_letters import default_dead_letter_topic
+from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS, LEGAL_TOPIC
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.text import safe_text

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.config.topics import TopicMapping
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
+from k2ktui.engine.topics import TopicMapping
 from tests.config.files import Files
 
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from k2ktui.cli.main import cli
-from k2ktui.config.topics import KAFKA_INTERNAL_TOPICS
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.engine.drill_catalog import CATALOG, ids_asked
 from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS
 from k2ktui.errors import ConfigError
 from k2ktui.runtime.node import KafkaNode
 from tests.support.drill_checks import FAIL, QUICK, UNKNOWN, Drilled

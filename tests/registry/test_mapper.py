@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from k2ktui.config.schema_mapping import SchemaTopics
-from k2ktui.config.topics import TopicMapping, TopicSelection
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_topics import SchemaTopics
+from k2ktui.engine.topics import TopicMapping, TopicSelection
 from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.registrar import SchemaNotRegistered

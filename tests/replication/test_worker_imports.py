@@ -17,9 +17,19 @@ MISSING_ON_EXECUTORS = {
 
 
 def test_tasks_import_what_executors_have() -> None:
+    assert not MISSING_ON_EXECUTORS & imported_with("k2ktui.replication.copying.worker")
+
+
+def test_schema_mapping_needs_the_registries_client_only() -> None:
+    found = imported_with("k2ktui.registry.mapper", "confluent_kafka.schema_registry")
+    assert MISSING_ON_EXECUTORS & found == {"confluent_kafka"}
+
+
+def imported_with(*modules: str) -> set[str]:
+    """Return the packages that are imported with modules."""
     code = (
-        "import sys, k2ktui.replication.copying.worker; "
+        f"import sys, {', '.join(modules)}; "
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not MISSING_ON_EXECUTORS & set(done.stdout.split())
+    return set(done.stdout.split())
