@@ -7,13 +7,33 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tests.support.kafka import unique_name
+from tests.support.registries import HasUrl, register
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _PACKAGE = "shop"
 
 
+_MONEY = """\
+syntax = "proto3";
+package money;
+message Money { int64 cents = 1; string currency = 2; }
+"""
+_SHOP = """\
+syntax = "proto3";
+package shop;
+import "IMPORTED";
+message Order {
+  int64 id = 1;
+  money.Money total = 2;
+  message Refund { int64 id = 1; money.Money total = 2; }
+}
+message Refund { int64 id = 1; money.Money total = 2; }
+message Key { int64 id = 1; }
+"""
+
+
 class Shop:
-    """The messages Order (with the nested one Line), Refund and Key; totals are of ``money``.
+    """The messages Order (with a nested one), Refund and Key; totals are of ``money``.
 
     Attributes:
         money: the class of the imported file's message.
@@ -22,8 +42,9 @@ class Shop:
     def __init__(self) -> None:
         self._pool = descriptor_pool.DescriptorPool()
         stem = unique_name("shop")
+        self._imported = f"{stem}-money.proto"
         common = descriptor_pb2.FileDescriptorProto(
-            name=f"{stem}-money.proto", package="money", syntax="proto3"
+            name=self._imported, package="money", syntax="proto3"
         )
         money = common.message_type.add(name="Money")
         _add(money, "cents", 1, _FIELD.TYPE_INT64)
@@ -32,13 +53,21 @@ class Shop:
             name=f"{stem}.proto", package=_PACKAGE, syntax="proto3", dependency=[common.name]
         )
         order, refund, key = (file.message_type.add(name=n) for n in ("Order", "Refund", "Key"))
-        for each in (order, order.nested_type.add(name="Line"), refund):
+        for each in (order, order.nested_type.add(name="Refund"), refund):
             _add(each, "id", 1, _FIELD.TYPE_INT64)
             _add(each, "total", 2, _FIELD.TYPE_MESSAGE).type_name = ".money.Money"
         _add(key, "id", 1, _FIELD.TYPE_INT64)
         for each in (common, file):
             self._pool.Add(each)
         self.money = self._class("money.Money")
+
+    def register(self, registry: HasUrl, *subjects: str) -> None:
+        """Register the file and the imported one, as text."""
+        register(registry, self._imported, _MONEY, "PROTOBUF")
+        reference = {"name": self._imported, "subject": self._imported, "version": 1}
+        text = _SHOP.replace("IMPORTED", self._imported)
+        for each in subjects:
+            register(registry, each, text, "PROTOBUF", [reference])
 
     def message(self, name: str) -> Any:
         """Return the class of a message."""
