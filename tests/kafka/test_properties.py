@@ -158,6 +158,10 @@ def test_what_has_no_effect_is_reported_with_the_reason() -> None:
         ("producer", "linger.ms", "5"),
         ("producer", "retries", "5"),
         ("producer", "max.in.flight.requests.per.connection", "5"),
+        ("consumer", "key.deserializer", "com.example.AvroDeserializer"),
+        ("consumer", "value.deserializer", "com.example.AvroDeserializer"),
+        ("producer", "key.serializer", "com.example.AvroSerializer"),
+        ("producer", "value.serializer", "com.example.AvroSerializer"),
     ],
 )
 def test_what_copying_decides_itself_is_reported(role: str, key: str, value: str) -> None:
