@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
+from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.errors import K2kError
+from k2ktui.kafka.wire import Loop
+from k2ktui.log.batch import split_batches
+from k2ktui.log.record import TimestampType, record_at
+from k2ktui.log.records import Records, decode_records
+from k2ktui.replication.copying.schema_lookups import KnownSchemas
+from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.naming import target_name
+from k2ktui.replication.slot_task import FaultKind
+from k2ktui.replication.stages.schema_ids import TransformedIds
 from tests.config.files import Files
 from tests.replication.conftest import MakePipeline
+from tests.replication.test_schema_routing import Registries, avro, lap, log
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
-from tests.support.registries import Registries
+from tests.support.registries import Registries as RealRegistries
 from tests.support.schema_pipeline import UNKNOWN_ID, mapping
 from tests.support.schemas import AvroWriter, avro_reader, objects, order_schema
 
@@ -65,9 +75,34 @@ def test_ids_are_replaced_where_the_transform_leaves_them(
     assert reason in refused.value.message
 
 
+def test_partitions_stop_before_unknown_ids_and_without_registries() -> None:
+    registries, loop = Registries(), Loop()
+    (batch,) = split_batches(log([[(None, avro(1)), (avro(2), avro(99)), (None, avro(3))]], 0))
+    try:
+        reader = lap(loop, registries, []).reader
+        known = KnownSchemas(lambda: registries)
+
+        def replace(records: Records) -> RoutableRecords:
+            ids = TransformedIds(loop, known, "p")
+            return loop.run(lambda: ids.replace(reader, records, SchemaRule()))
+
+        registries.down = True
+        found = replace(decode_records(batch))
+        assert found.fault is not None and not len(found.records)
+        assert (found.fault.kind, found.fault.offset) == (FaultKind.UNAVAILABLE, 0)
+        registries.down = False
+        found = replace(decode_records(batch))
+        assert found.fault is not None
+        assert (found.fault.kind, found.fault.offset) == (FaultKind.SCHEMA, 1)
+        (record,) = (record_at(found.records, row, TimestampType.CREATE) for row in range(1))
+        assert len(found.records) == 1 and record.value == avro(101)
+    finally:
+        loop.close()
+
+
 @pytest.mark.slow
 def test_a_filtered_topic_has_the_targets_ids(
-    make_pipeline: MakePipeline, registries: Registries
+    make_pipeline: MakePipeline, registries: RealRegistries
 ) -> None:
     """Groups move, contents verify; an id that is not known stops its partition only."""
     pytest.importorskip("pyarrow")  # of the extra ``transform``
