@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.kafka import unique_name
-from tests.support.registries import Registries, avro_record, call, register
+from tests.support.registries import Registries, RegistryPair, avro_record, call, register
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("authlib")
@@ -20,7 +20,7 @@ pytest.importorskip("authlib")
 class Pipeline:
     """A pipeline's file with both registries, and the rows of its topic."""
 
-    def __init__(self, directory: Path, registries: Registries, topic: str) -> None:
+    def __init__(self, directory: Path, registries: RegistryPair, topic: str) -> None:
         self.topic = topic
         self.registries = registries
         self.file = directory / "pipeline.yaml"

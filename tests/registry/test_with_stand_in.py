@@ -8,8 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.settings import RegistrySettings
 from tests.registry.test_schemas_command import Pipeline, part
 from tests.support.registries import avro_record, call, register
-from tests.support.registry_stand_in import RegistryStandIn, registry_stand_in
+from tests.support.registry_stand_in import RegistryStandIn, StandIns, two_stand_ins
 
 pytest.importorskip("authlib")
 
@@ -28,13 +26,13 @@ TOPIC = "pay"
 
 
 @pytest.fixture
-def pair() -> Iterator[Any]:
+def pair() -> Iterator[StandIns]:
     """A source and a target, whose ids begin with 1 and 50."""
-    with registry_stand_in() as source, registry_stand_in(50) as target:
-        yield SimpleNamespace(source=source, target=target)
+    with two_stand_ins() as pair:
+        yield pair
 
 
-def test_ids_and_versions_are_kept_in_mode_import(pair: Any, tmp_path: Path) -> None:
+def test_ids_and_versions_are_kept_in_mode_import(pair: StandIns, tmp_path: Path) -> None:
     register(pair.source, "other", avro_record("Other", "a"))
     pipeline = Pipeline(tmp_path, pair, TOPIC)
     ids = [pipeline.register("-value", avro_record("Pay", *fields)) for fields in ("a", "ab")]
@@ -47,7 +45,9 @@ def test_ids_and_versions_are_kept_in_mode_import(pair: Any, tmp_path: Path) -> 
     assert part(pipeline.rows("verify"), "result") == dict.fromkeys(planned, "equal")
 
 
-def test_an_id_of_another_schema_is_a_conflict_before_the_start(pair: Any, tmp_path: Path) -> None:
+def test_an_id_of_another_schema_is_a_conflict_before_the_start(
+    pair: StandIns, tmp_path: Path
+) -> None:
     pipeline = Pipeline(tmp_path, pair, TOPIC)
     pipeline.register("-value", avro_record("Pay", "a"))
     pair.target.next_id = 1
@@ -63,7 +63,7 @@ def guid(registry: RegistryStandIn, number: int) -> SchemaId:
     return SchemaId(SchemaIdForm.GUID_HEADER, uuid.UUID(registry.guid(number)).int)
 
 
-def test_a_guid_becomes_that_of_the_target(pair: Any) -> None:
+def test_a_guid_becomes_that_of_the_target(pair: StandIns) -> None:
     schema = avro_record("Pay", "a")
     number = register(pair.source, f"{TOPIC}-value", schema)
     settings = SchemaMapperSettings(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from tests.support.cli import k2ktui_json
 from tests.support.kafka import Out, create_topic, produce, read_all
 from tests.support.protobuf_files import Shop
 from tests.support.registries import Registries, RegistryPair
-from tests.support.registry_stand_in import registry_stand_in
+from tests.support.registry_stand_in import two_stand_ins
 from tests.support.schema_pipeline import mapping
 from tests.support.schemas import (
     KEY_SCHEMA,
@@ -153,9 +152,8 @@ def test_content_ids_in_apicurios_headers(
 
 def test_guids_in_headers(make_pipeline: MakePipeline) -> None:
     """Between stand-ins of Confluent's registry: Apicurio Registry has no GUIDs."""
-    with registry_stand_in() as source, registry_stand_in(50) as target:
-        pair = SimpleNamespace(source=source, target=target)
-        write = avro_orders(source, header_schema_id_serializer)
+    with two_stand_ins() as pair:
+        write = avro_orders(pair.source, header_schema_id_serializer)
         copy_and_compare(make_pipeline, pair, write, avro_reader)
 
 
@@ -166,7 +164,7 @@ def test_guids_of_protobuf_in_headers(make_pipeline: MakePipeline) -> None:
 
     def write(topic: str) -> list[Out]:
         keys, values = (
-            ProtobufWriter(source, each, header_schema_id_serializer) for each in (key, value)
+            ProtobufWriter(pair.source, each, header_schema_id_serializer) for each in (key, value)
         )
         made = []
         for n in range(COUNT):
@@ -180,6 +178,5 @@ def test_guids_of_protobuf_in_headers(make_pipeline: MakePipeline) -> None:
     def read(registry: Any, topic: str) -> Reader:
         return protobuf_reader(registry, topic, key, value)
 
-    with registry_stand_in() as source, registry_stand_in(50) as target:
-        pair = SimpleNamespace(source=source, target=target)
+    with two_stand_ins() as pair:
         copy_and_compare(make_pipeline, pair, write, read)

@@ -84,7 +84,8 @@ def test_partitions_stop_before_unknown_ids_and_without_registries() -> None:
 
         def replace(records: Records) -> RoutableRecords:
             ids = TransformedIds(loop, known, "p")
-            return loop.run(lambda: ids.replace(reader, records, SchemaRule()))
+            replaced: RoutableRecords = loop.run(lambda: ids.replace(reader, records, SchemaRule()))
+            return replaced
 
         registries.down = True
         found = replace(decode_records(batch))

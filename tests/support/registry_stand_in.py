@@ -132,6 +132,21 @@ class RegistryStandIn:
         return 200, self._version(subject, version)
 
 
+@dataclass(frozen=True, slots=True)
+class StandIns:
+    """Stand-ins for the registries of a source and of a target."""
+
+    source: RegistryStandIn
+    target: RegistryStandIn
+
+
+@contextmanager
+def two_stand_ins() -> Iterator[StandIns]:
+    """Run two stand-ins, whose ids begin with 1 and 50."""
+    with registry_stand_in() as source, registry_stand_in(50) as target:
+        yield StandIns(source, target)
+
+
 def _schema(body: dict[str, Any]) -> dict[str, Any]:
     found = {"schema": body["schema"], "schemaType": body.get("schemaType") or "AVRO"}
     return {**found, "references": body["references"]} if body.get("references") else found

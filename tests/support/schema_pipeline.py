@@ -60,7 +60,7 @@ class MappingPipeline(Pipeline):
 
     def prove(self, least: int = 1) -> Proof:
         """Compare the copies, and the dead letters: each unknown id is there once, unchanged."""
-        copied = (lambda sent: not self._is_dead(sent)) if self._dead_letters else None
+        copied = self._is_copied if self._dead_letters else None
         expected = [Expected(topic, value=self._mapped, copied=copied) for topic in self.topics]
         proof = prove(self.source, self.target, self.name, *expected)
         assert proof.records >= least // 3
@@ -76,6 +76,9 @@ class MappingPipeline(Pipeline):
             assert sorted(map(_origin, letters)) == sorted(map(_place, failed))
             count += len(letters)
         assert count
+
+    def _is_copied(self, sent: Got) -> bool:
+        return not self._is_dead(sent)
 
     def _is_dead(self, sent: Got) -> bool:
         """Whether a value has an id that no registry has; a random value may look so, too."""
