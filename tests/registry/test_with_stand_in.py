@@ -1,6 +1,6 @@
-"""What Apicurio Registry lacks: ids that are kept in mode ``IMPORT``, and GUIDs in headers.
+"""What Apicurio Registry lacks: ids kept in mode ``IMPORT``, GUIDs, Protobuf in binary form.
 
-Both run against stand-ins of Confluent's registry (``tests/support/registry_stand_in.py``).
+These run against stand-ins of Confluent's registry (``tests/support/registry_stand_in.py``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.schema_topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
+from k2ktui.log.record import TimestampType, record_at
+from k2ktui.log.records import make_records
+from k2ktui.log.schema_id_batches import UnresolvedSchemas, map_records
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.settings import RegistrySettings
 from tests.registry.test_schemas_command import Pipeline, part
+from tests.support.kafka import Got
+from tests.support.protobuf_files import Shop
 from tests.support.registries import avro_record, call, register
 from tests.support.registry_stand_in import RegistryStandIn, StandIns, two_stand_ins
+from tests.support.schemas import ProtobufWriter, objects, protobuf_reader
 
 pytest.importorskip("authlib")
 
@@ -63,17 +70,56 @@ def guid(registry: RegistryStandIn, number: int) -> SchemaId:
     return SchemaId(SchemaIdForm.GUID_HEADER, uuid.UUID(registry.guid(number)).int)
 
 
-def test_a_guid_becomes_that_of_the_target(pair: StandIns) -> None:
-    schema = avro_record("Pay", "a")
-    number = register(pair.source, f"{TOPIC}-value", schema)
-    settings = SchemaMapperSettings(
+def settings_of(pair: StandIns) -> SchemaMapperSettings:
+    return SchemaMapperSettings(
         RegistrySettings("source", (pair.source.url,)),
         RegistrySettings("target", (pair.target.url,)),
         SchemaTopics(TopicSelection(".*"), TopicMapping("affix", prefix="dr.")),
-        frozenset({"AVRO"}),
+        frozenset({"AVRO", "PROTOBUF"}),
         auto_register=True,
     )
-    with SchemaMapper(settings) as mapper:
+
+
+@pytest.mark.parametrize("message", ["Order", "Refund", "Order.Refund"])
+def test_indexes_of_protobuf_messages_stay(pair: StandIns, message: str) -> None:
+    """First, later and nested messages of a file that imports another one; keys and values.
+
+    Confluent's serializer for Python registers them in binary form. Apicurio Registry takes that,
+    and cannot give it back to the deserializer.
+    """
+    shop = Shop()
+    key, value = shop.message("Key"), shop.message(message)
+    keys, values = (ProtobufWriter(pair.source, each) for each in (key, value))
+    sent = [
+        Got(
+            0,
+            n,
+            keys(TOPIC, key(id=n), "key"),
+            values(TOPIC, value(id=n, total=shop.money(cents=n, currency="EUR"))),
+        )
+        for n in range(5)
+    ]
+    records = make_records([(got.offset, 0, got.key, got.value) for got in sent])
+    with pytest.raises(UnresolvedSchemas) as unknown:
+        map_records(records, SchemaRule(), {})
+    used = unknown.value.ids
+    assert {part for part, _ in used} == set(SchemaPart)
+    with SchemaMapper(settings_of(pair)) as mapper:
+        known = {each: mapper.map_id(TOPIC, *each) for each in used}
+    found = map_records(records, SchemaRule(), known).records
+    rows = [record_at(found, row, TimestampType.CREATE) for row in range(len(found))]
+    copies = [Got(0, row.offset, row.key, row.value) for row in rows]
+    here = protobuf_reader(pair.source, TOPIC, key, value)
+    there = protobuf_reader(pair.target, f"dr.{TOPIC}", key, value)
+    assert objects(copies, there) == objects(sent, here)
+    assert f"dr.{TOPIC}-value" in pair.target.subjects
+    assert not {got.value for got in copies} & {got.value for got in sent}
+
+
+def test_a_guid_becomes_that_of_the_target(pair: StandIns) -> None:
+    schema = avro_record("Pay", "a")
+    number = register(pair.source, f"{TOPIC}-value", schema)
+    with SchemaMapper(settings_of(pair)) as mapper:
         found = mapper.map_id(TOPIC, SchemaPart.VALUE, guid(pair.source, number))
         assert found == guid(pair.target, 50).value
         assert mapper.map_id(TOPIC, SchemaPart.VALUE, guid(pair.target, 50)) is None

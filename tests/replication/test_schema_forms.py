@@ -61,37 +61,6 @@ def copy_and_compare(
     assert verified["records"]["different"] == 0 and verified["records"]["same"] > 0
 
 
-@pytest.mark.parametrize("message", ["Order", "Refund", "Order.Refund"])
-def test_protobuf_with_the_indexes_of_messages(
-    make_pipeline: MakePipeline, registries: Registries, message: str
-) -> None:
-    """First, later and nested messages of a file that imports another one.
-
-    The files are registered as text, as Confluent's serializer for Java does. Its serializer for
-    Python registers them in binary form, which Apicurio Registry takes and cannot give back.
-    """
-    shop = Shop()
-    key, value = shop.message("Key"), shop.message(message)
-
-    def write(topic: str) -> list[Out]:
-        shop.register(registries.source, f"{topic}-key", f"{topic}-value")
-        found = {"auto.register.schemas": False, "use.latest.version": True}
-        keys, values = (ProtobufWriter(registries.source, each, **found) for each in (key, value))
-        return [
-            Out(
-                values(topic, value(id=n, total=shop.money(cents=n, currency="EUR"))),
-                keys(topic, key(id=n), "key"),
-                n % 2,
-            )
-            for n in range(COUNT)
-        ]
-
-    def read(registry: Any, topic: str) -> Reader:
-        return protobuf_reader(registry, topic, key, value)
-
-    copy_and_compare(make_pipeline, registries, write, read)
-
-
 def id_in_header(payload: bytes, context: SerializationContext | None, schema_id: Any) -> bytes:
     """Put the byte 0 and the 4-byte id into Confluent's header, which its deserializers read."""
     assert context is not None and context.headers is not None

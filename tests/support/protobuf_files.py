@@ -7,29 +7,9 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tests.support.kafka import unique_name
-from tests.support.registries import HasUrl, register
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _PACKAGE = "shop"
-
-
-_MONEY = """\
-syntax = "proto3";
-package money;
-message Money { int64 cents = 1; string currency = 2; }
-"""
-_SHOP = """\
-syntax = "proto3";
-package shop;
-import "IMPORTED";
-message Order {
-  int64 id = 1;
-  money.Money total = 2;
-  message Refund { int64 id = 1; money.Money total = 2; }
-}
-message Refund { int64 id = 1; money.Money total = 2; }
-message Key { int64 id = 1; }
-"""
 
 
 class Shop:
@@ -42,9 +22,8 @@ class Shop:
     def __init__(self) -> None:
         self._pool = descriptor_pool.DescriptorPool()
         stem = unique_name("shop")
-        self._imported = f"{stem}-money.proto"
         common = descriptor_pb2.FileDescriptorProto(
-            name=self._imported, package="money", syntax="proto3"
+            name=f"{stem}-money.proto", package="money", syntax="proto3"
         )
         money = common.message_type.add(name="Money")
         _add(money, "cents", 1, _FIELD.TYPE_INT64)
@@ -60,14 +39,6 @@ class Shop:
         for each in (common, file):
             self._pool.Add(each)
         self.money = self._class("money.Money")
-
-    def register(self, registry: HasUrl, *subjects: str) -> None:
-        """Register the file and the imported one, as text."""
-        register(registry, self._imported, _MONEY, "PROTOBUF")
-        reference = {"name": self._imported, "subject": self._imported, "version": 1}
-        text = _SHOP.replace("IMPORTED", self._imported)
-        for each in subjects:
-            register(registry, each, text, "PROTOBUF", [reference])
 
     def message(self, name: str) -> Any:
         """Return the class of a message."""

@@ -83,16 +83,12 @@ class JsonWriter(AvroWriter):
 
 
 class ProtobufWriter(AvroWriter):
-    """Serializes messages of one class; ``settings`` are more of Confluent's serializer."""
+    """Serializes messages of one class."""
 
     def __init__(
-        self,
-        registry: HasUrl,
-        message: Any,
-        id_in: Any = prefix_schema_id_serializer,
-        **settings: Any,
+        self, registry: HasUrl, message: Any, id_in: Any = prefix_schema_id_serializer
     ) -> None:
-        settings["schema.id.serializer"] = id_in
+        settings = {"schema.id.serializer": id_in}
         self._serialize = ProtobufSerializer(message, registry_client(registry), settings)
 
 
