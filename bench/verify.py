@@ -102,7 +102,7 @@ def _records(messages: list[Message], left: dict[int, int]) -> list[Message]:
         error = message.error()
         if error is None:
             records.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+        elif error.code() == KafkaError._PARTITION_EOF:
             if message.offset() >= left.get(message.partition(), 0):
                 left.pop(message.partition(), None)
         else:

@@ -82,7 +82,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group("brokers"))
         return
     assert isinstance(item, pytest.Function)
-    fixtures = item._fixtureinfo.name2fixturedefs
+    # pytest shows a test's fixtures in public, but not their scopes.
+    fixtures = item._fixtureinfo.name2fixturedefs  # noqa: SLF001
     scopes = {definitions[-1].scope for definitions in fixtures.values()}
     if scopes & {"module", "class", "package"}:
         item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -256,7 +256,7 @@ def _wire_username(login: Login) -> str:
     return login.username
 
 
-class _PortableContext(ssl.SSLContext):
+class PortableContext(ssl.SSLContext):
     """A context that can be pickled: unpickling rebuilds it from its ``Tls`` settings."""
 
     tls: Tls
@@ -267,7 +267,7 @@ class _PortableContext(ssl.SSLContext):
 
 def ssl_context(tls: Tls) -> ssl.SSLContext:
     """Create a picklable client context for TLS 1.2 or newer."""
-    context = _PortableContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = PortableContext(ssl.PROTOCOL_TLS_CLIENT)
     context.tls = tls
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.verify_name

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import monotonic, sleep
 
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -20,12 +19,9 @@ from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.routing import BATCH_OVERHEAD_BYTES, routes_for
+from k2ktui.replication.selected_topics import SelectedTopics
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
 from k2ktui.replication.targets import TargetTopic, ensure_targets
-
-_GONE_AFTER_S, _POLL_S = 3.0, 0.2
-
-Described = Mapping[str, TopicDescription | KafkaError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class TopicDiscovery:
         self._target = target
         self._committed = committed
         self._has_discovered = False
-        self._here: set[str] = set()
+        self._selected = SelectedTopics(config, source)
         self._held_back = HeldBackReader(source)
 
     def discover(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
@@ -124,7 +120,7 @@ class TopicDiscovery:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         replicated = {source.topic for source in positions}
-        topics, faults = self._topics(replicated)
+        topics, faults = self._selected.describe()
         targets, refused = ensure_targets(
             self._config, self._source, self._target, topics, replicated
         )
@@ -172,42 +168,6 @@ class TopicDiscovery:
             notes=notes,
             lag_records=_sum_lags(committed, ends),
         )
-
-    def _topics(self, replicated: set[str]) -> tuple[list[TopicDescription], list[Fault]]:
-        listed = set(self._config.topics.names)
-        found = self._describe_topics(listed)
-        topics, faults = [], list[Fault]()
-        for name, topic in found.items():
-            if isinstance(topic, TopicDescription):
-                topics.append(topic)
-            elif name in listed:
-                faults.append(
-                    Fault(
-                        SourcePartition(name, 0),
-                        FaultKind.GONE,
-                        f"topic {name} is selected by name but cannot be described on the "
-                        f"source: {topic.str()}",
-                        "Create it, grant Describe and Read on it, or remove it from "
-                        "replication.source.topic.",
-                    )
-                )
-        return topics, faults
-
-    def _describe_topics(self, listed: set[str]) -> Described:
-        """Describe the selected topics; retry while one that existed last time is missing.
-
-        A broker of a ZooKeeper cluster that has just started knows no topics until its controller
-        sends it the metadata. Until then it answers as if they had been deleted.
-        """
-        until = monotonic() + _GONE_AFTER_S
-        while True:
-            chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
-            found = self._source.describe(sorted(chosen | listed))
-            here = {name for name, topic in found.items() if isinstance(topic, TopicDescription)}
-            if self._here <= here or monotonic() > until:
-                self._here = here
-                return found
-            sleep(_POLL_S)
 
     def _ends(
         self, routes: Mapping[SourcePartition, Route]

@@ -75,7 +75,7 @@ def test_a_command_that_hangs_is_killed(
 ) -> None:
     """Also when the server is not started yet: the limit is of the command alone."""
     if not started:
-        monkeypatch.setattr(commands, "_server", cache(commands._Server))
+        monkeypatch.setattr(commands, "_server", cache(commands.CommandServer))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(subprocess.TimeoutExpired):
         run_command(hanging(tmp_path), os.environ, 1)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import pytest
+from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
+from k2ktui.engine.access import Access
 from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import JournalHeader
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.translate import Basis
+from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.console import ConsoleDriver
@@ -58,7 +64,10 @@ PLAN = Plan("orders", "source", "target", NOON, NOON + 900, "ops@bastion1", Rewi
 
 
 @each_picture(DRAWN)
-def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+def test_screens_look_as_they_did(
+    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "apply_plan", apply_plan)
     made = usual()
     made.journal = [
         entry("20261121-115930-c3c3", "undo", {"applied": 2}, undoes="20261121-115900-b2b2"),
@@ -79,6 +88,29 @@ def entry(
     return JournalHeader(name, at, "ops@bastion1", what, plan, "orders", counts, undoes)
 
 
+def apply_plan(
+    config: PipelineConfig,
+    plan: Plan,
+    files: Sequence[str],
+    may: Access,
+    report: Callable[[WriteResult], None],
+) -> Applied:
+    """Apply it as if a group had got a member meanwhile."""
+    outcomes = (WriteOutcome.APPLIED, WriteOutcome.CHANGED)
+    reasons = ("", "applied, but the group became Stable during the write: check its position")
+    rows = [
+        WriteResult(
+            OffsetWrite(r.group, r.topic, r.partition, r.current, "", r.proposed, ""),
+            outcome,
+            reason,
+        )
+        for r, outcome, reason in zip(plan.changes, outcomes, reasons, strict=True)
+    ]
+    for row in rows:
+        report(row)
+    return Applied("20261121-120000-d4d4", tuple(rows))
+
+
 async def open_screen(console: ConsoleDriver, screen: str) -> None:
     keys = {"translate": ("4", "space"), "positions": ("6", "a"), "journal": ("7", "down")}
     if screen in keys:
@@ -88,19 +120,11 @@ async def open_screen(console: ConsoleDriver, screen: str) -> None:
     await console.app.push_screen(plan)
     await console.settle()
     if screen == "applied":
-        results = (WriteOutcome.APPLIED, WriteOutcome.CHANGED)
-        whys = ("", "applied, but the group became Stable during the write: check its position")
-        rows = [
-            WriteResult(
-                OffsetWrite(r.group, r.topic, r.partition, r.current, "", r.proposed, ""),
-                result,
-                why,
-            )
-            for r, result, why in zip(PLAN.changes, results, whys, strict=True)
-        ]
-        plan._arriving = {(w.write.group, w.write.topic, w.write.partition): w for w in rows}
-        plan._show_applied(Applied("20261121-120000-d4d4", tuple(rows)))
-        plan.show_state()
+        # Not ``confirm``: on a made pipeline it waits for the worker that waits for the dialog.
+        await console.pilot.press("A")
+        await console.until(lambda: isinstance(console.app.focused, Input), "the dialog")
+        await console.pilot.press(*"orders", "tab", "space")
+        await console.until(lambda: plan.applied, "applied")
         await console.settle()
     if screen == "confirm":
         await console.pilot.press("A")

@@ -166,13 +166,13 @@ def test_the_key_is_private_while_python_loads_it(
     """Python loads it from a file only; others cannot read that file, whatever the umask."""
     seen: list[tuple[int, int, Path]] = []
 
-    class Context(security._PortableContext):
+    class Context(security.PortableContext):
         def load_cert_chain(self, path: Path) -> None:  # type: ignore[override]
             modes = (path.stat().st_mode, path.parent.stat().st_mode)
             seen.append((stat.S_IMODE(modes[0]), stat.S_IMODE(modes[1]), path))
             super().load_cert_chain(path)
 
-    monkeypatch.setattr(security, "_PortableContext", Context)
+    monkeypatch.setattr(security, "PortableContext", Context)
     identity = Identity(client.certificates_pem, client.key_pem())
     before = os.umask(0)
     try:

@@ -67,9 +67,11 @@ def test_a_commit_without_a_response_is_unknown_and_not_repeated(
     assert wire.timeouts == [deadline, longest]
 
 
-def test_a_transactional_id_is_checked_within_ten_seconds(wire: Any) -> None:
+def test_a_transactional_id_is_checked_within_ten_seconds(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "Wire", lambda *_: wire)
     asking = Probe({"bootstrap_servers": ["127.0.0.1:1"]}, "target")
-    asking._wire = wire
     with asking, pytest.raises(NotDisclosed, match=Code.COORDINATOR_NOT_AVAILABLE.name):
         asking.may_use_transactional_id("id")
     assert max(wire.timeouts) <= 10

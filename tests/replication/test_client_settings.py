@@ -21,6 +21,7 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, PartitionLeader, Signal, TopicInfo, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, split_batches
+from k2ktui.replication.copying import source_fetcher
 from k2ktui.replication.copying.batch_routing import route_next
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -112,8 +113,11 @@ class Racks(Brokers):
         return part
 
 
-def test_records_are_fetched_from_the_replica_that_the_leader_names() -> None:
-    brokers, feed = Racks(), a_feed()
+def test_records_are_fetched_from_the_replica_that_the_leader_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers, feed, now = Racks(), a_feed(), [0.0]
+    monkeypatch.setattr(source_fetcher, "monotonic", lambda: now[0])
     wire: Any = brokers
     settings = task(pipeline({"client.rack": "a"})).fetch
     reader = SourceFetcher(wire, [feed], SIGNAL, continue_on_loss=True, settings=settings)
@@ -132,11 +136,11 @@ def test_records_are_fetched_from_the_replica_that_the_leader_names() -> None:
     # A replica that lags does not decide that records are lost: the leader is asked again.
     brokers.follower_error = 1
     brokers.append(2)
-    reader._sessions[7].not_before = 0  # without the pause after little data
+    now[0] += 60  # after the pause that follows little data
     assert exchange() == 7
     assert feed.fault is None and not feed.gaps
     brokers.follower_error = 0
-    reader._stale_since = 0
+    now[0] += 60
     assert [exchange(), exchange()] == [brokers.leader, 7]
     assert feed.fetched == 5
 

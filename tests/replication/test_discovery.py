@@ -12,7 +12,8 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.status import count_lag, sum_lags
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
+from k2ktui.replication.discovery import TopicSnapshot
+from k2ktui.replication.selected_topics import SelectedTopics
 from k2ktui.replication.slot_task import CopyPath, Route
 from k2ktui.replication.targets import plan_targets
 
@@ -64,10 +65,10 @@ def config() -> PipelineConfig:
 
 def test_a_source_broker_that_has_just_started_takes_no_topic_away() -> None:
     cluster: Any = Starting(THERE, UNKNOWN, UNKNOWN, THERE, UNKNOWN)
-    discovery = TopicDiscovery(config(), cluster, cluster, cluster)
-    assert discovery._topics(set()) == ([THERE], [])
-    assert discovery._topics(set()) == ([THERE], [])
-    topics, (fault,) = discovery._topics(set())
+    selected = SelectedTopics(config(), cluster)
+    assert selected.describe() == ([THERE], [])
+    assert selected.describe() == ([THERE], [])
+    topics, (fault,) = selected.describe()
     assert (topics, fault.kind) == ([], "gone")
 
 

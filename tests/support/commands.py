@@ -23,7 +23,7 @@ _AT_START = ("K2KTUI_CRASH", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")
 _ENVIRONMENT = dict(os.environ)
 
 
-class _Server:
+class CommandServer:
     """The process that commands are forked from; it ends with this one."""
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class _Server:
 
 
 @cache
-def _server() -> _Server:
-    return _Server()
+def _server() -> CommandServer:
+    return CommandServer()
 
 
 def run_command(

@@ -137,7 +137,7 @@ class Proxy:
                 self._open |= {client, broker}
             _Connection(self, client, broker).start()
 
-    def _befalls(self, api: int) -> Strike | None:
+    def find_strike(self, api: int) -> Strike | None:
         with self._lock:
             strike = self._strike
             if strike is None or strike.struck.is_set() or strike.api != api or strike.frame:
@@ -145,7 +145,7 @@ class Proxy:
             strike.skip -= 1
             return strike if strike.skip < 0 else None
 
-    def _forget(self, *sockets: socket.socket) -> None:
+    def forget(self, *sockets: socket.socket) -> None:
         with self._lock:
             self._open.difference_update(sockets)
 
@@ -166,12 +166,12 @@ class _Connection:
             pump()  # type: ignore[operator]
         _cut(self._client)
         _cut(self._broker)
-        self._proxy._forget(self._client, self._broker)
+        self._proxy.forget(self._client, self._broker)
 
     def _requests(self) -> None:
         while (frame := _frame(self._client)) is not None:
             api, _, correlation = _HEAD.unpack_from(frame, 4)
-            strike = self._proxy._befalls(api)
+            strike = self._proxy.find_strike(api)
             if strike is not None:
                 strike.frame = frame
                 if strike.blow is Blow.UNANSWERED:

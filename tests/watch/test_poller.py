@@ -32,6 +32,7 @@ class Scripted:
         self.free.set()
         self.closed = False
         self.known: Known = {}
+        self.last: Facts | None = None
 
     def read(self, known: Known) -> Facts:
         self._log.append(self.name)
@@ -39,7 +40,8 @@ class Scripted:
         self.free.wait()
         if self.error:
             raise self.error
-        return self.made.facts()[self.name]
+        self.last = self.made.facts()[self.name]
+        return self.last
 
     def close(self) -> None:
         self.closed = True
@@ -107,8 +109,7 @@ def test_the_source_is_read_after_a_slow_target_not_beside_it(
     target.free.set()
     while rig.asked.count(PartName.SOURCE) < 2:
         rig.view()
-    facts = rig.poller._workers[PartName.TARGET].facts
-    assert rig.readers[PartName.SOURCE].known[PartName.TARGET] is facts
+    assert rig.readers[PartName.SOURCE].known[PartName.TARGET] is target.last
 
 
 def test_positions_that_arrive_after_the_source_was_read_make_it_read_again(
@@ -185,7 +186,7 @@ def test_paused_it_reads_only_when_asked(rig: Rig) -> None:
 def test_the_comparison_is_read_less_often_unless_somebody_asks(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(poller._PACE_S, PartName.COMPARISON, 1e9)
+    monkeypatch.setattr(poller, "_PACE_S", {PartName.COMPARISON: 1e9})
     rig.poller.interval = 0.0
     rig.start()
     while rig.asked.count(PartName.GROUPS) < 3:

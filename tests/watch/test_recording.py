@@ -6,6 +6,7 @@ import json
 import queue
 import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,7 +120,8 @@ def test_a_damaged_view_is_reported_by_its_number(tmp_path: Path) -> None:
 
 def test_recording_continues_without_the_disk(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r")
-    recorder._db.close()
+    with closing(sqlite3.connect(tmp_path / "r")) as db:
+        db.execute("drop table views")
     recorder.add(usual().view())
     assert "the recording ended" in recorder.error
 
