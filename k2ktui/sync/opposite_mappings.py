@@ -72,6 +72,7 @@ class OppositeMappings:
     def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
         self._mappings = PairMappings(_opposite(config), target, source)
         self._mode = config.bidirectional_mode
+        self._is_named = any(config.bidirectional.opposite.model_dump().values())
         self._positions: Mapping[SourcePartition, Position] = {}
         self._lowest: dict[TargetPartition, int] = {}
         self._failure = ""
@@ -212,9 +213,23 @@ class OppositeMappings:
         if self._mappings.may_exist():
             self._fail(error.message)
         elif self._mode == "provenance":
-            self.note = _NONE_YET
+            self.note = _NONE_YET if self._is_expected() else ""
         else:
             self._failure = _OTHERS.format(mode=self._mode)
+
+    def _is_expected(self) -> bool:
+        """Whether an opposite pipeline should have copied: its topics are named, or groups moved.
+
+        Before a failover, applications write on the source only.
+        """
+        if self._is_named:
+            return True
+        try:
+            state = self._store.read()
+        except K2kError:
+            return True
+        moved = any(header.operation == "apply" for header in state.journal.values())
+        return moved or any(d.figures.opened_ms is not None for d in state.drills.values())
 
     def _fail(self, reason: str) -> None:
         self._failure = f"its mappings cannot be read: {reason}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,10 @@ import pytest
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.drill import Drill, DrillFigures, new_phases
+from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.groups import GroupRow, make_group_rows, snapshot_notes
+from k2ktui.engine.journal import JournalHeader, StateRecord
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis
@@ -22,10 +27,12 @@ from k2ktui.sync import opposite_mappings
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.opposite_mappings import OppositeMappings
 from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.sync.store import StateStore
 from tests.support.copied import Copied, commit, delete_topic
 from tests.support.kafka import Out, create_topic, produce
 
 SIDES = ("source", "target")
+NOW_MS = int(time.time() * 1000)
 
 
 @dataclass
@@ -126,6 +133,34 @@ def test_before_the_opposite_pipeline_has_run(two_ways: TwoWays) -> None:
     row, _ = two_ways.row(12)
     assert (row.translated_offset, row.basis) == (None, Basis.UNMAPPED)
     assert "another program may: its offsets are unknown" in row.reason
+
+
+def opened(at_ms: int) -> Drill:
+    phases = new_phases(DrillKind.PLANNED)
+    figures = DrillFigures(opened_ms=at_ms)
+    facts = ("d", DrillKind.PLANNED, "p", "s", "t", "1")
+    return Drill(*facts, started_ms=at_ms, started_by="me", phases=phases, figures=figures)
+
+
+@pytest.mark.parametrize(
+    "failover", [JournalHeader("j", NOW_MS, "me", "apply"), opened(NOW_MS)], ids=["plan", "drill"]
+)
+def test_an_opposite_pipeline_is_missed_only_after_a_failover(
+    two_ways: TwoWays, failover: StateRecord
+) -> None:
+    """A pipeline that may be reversed some day is no reason for a note."""
+    settings = dict(two_ways.back.settings)
+    del settings["bidirectional"]
+    two_ways.back.settings = settings
+    row, notes = two_ways.row(9)
+    assert (place(row), notes) == ((9, Basis.EXACT, 0, 0), [])
+    config = two_ways.back.config
+    with closing(StateStore(config, target_cluster(config))) as store:
+        store.put([JournalHeader("k", NOW_MS, "me", "sync")])
+        assert two_ways.row(9)[1] == []
+        store.put([failover])
+    (note,) = two_ways.row(9)[1]
+    assert "no pipeline has copied from the target to the source yet" in note
 
 
 @pytest.mark.parametrize(
