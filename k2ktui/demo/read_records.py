@@ -11,16 +11,18 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from time import monotonic
 
-from confluent_kafka import IsolationLevel, KafkaException, Message, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.demo import clients
 from k2ktui.errors import TimedOut
 
 _READER = "k2ktui-demo-reader"
-_POLLS = 60
+_SILENCE_S = 30.0
 _AT_ONCE = 2_000
+_NAMED = 3
 
 Where = tuple[str, int]
 
@@ -95,33 +97,50 @@ def ends(bootstrap: str, where: Collection[Where]) -> dict[Where, int]:
 
 
 def _read_all(bootstrap: str, offsets: Mapping[Where, int]) -> Counter[bytes]:
-    """Read the committed records from these offsets to the ends of now."""
+    """Read the committed records from these offsets to the ends of now.
+
+    Raises:
+        TimedOut: no partition that is not read to its end has had a record for half a minute.
+    """
     until = ends(bootstrap, offsets.keys())
     left = {at for at, offset in offsets.items() if offset < until[at]}
     found: Counter[bytes] = Counter()
     consumer = clients.consumer(bootstrap, _READER)
     try:
         consumer.assign([TopicPartition(*at, offsets[at]) for at in left])
-        silent = 0
+        last, error = monotonic(), None
         while left:
-            messages = consumer.consume(_AT_ONCE, timeout=0.5)
-            silent = 0 if messages else silent + 1
-            if silent > _POLLS:
-                raise TimedOut("The demo could not read its topics to their ends.")
-            for message in messages:
+            for message in consumer.consume(_AT_ONCE, timeout=0.5):
                 at = message.topic() or "", message.partition() or 0
-                if message.error() is None and (message.offset() or 0) < until[at]:
+                if message.error() is not None:
+                    error = message.error()
+                elif (message.offset() or 0) < until[at]:
                     found[_digest(message)] += 1
+                    last = monotonic()
             # Control records have no message: the position passes them.
             places = [TopicPartition(*at) for at in left]
-            left -= {
+            read = {
                 (tp.topic, tp.partition)
                 for tp in consumer.position(places)
                 if tp.offset >= until[tp.topic, tp.partition]
             }
+            if read:
+                left, last = left - read, monotonic()
+            elif monotonic() - last > _SILENCE_S:
+                raise _not_read(left, error)
     finally:
         consumer.close()
     return found
+
+
+def _not_read(left: Collection[Where], error: KafkaError | None) -> TimedOut:
+    where = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)[:_NAMED])
+    reason = f"; the last error was: {error.str()}" if error is not None else ""
+    return TimedOut(
+        f"The demo could not read {where} to the end: no record in {_SILENCE_S:g} s{reason}.",
+        unchanged="Nothing was compared.",
+        hint="Check that the demo's clusters run, then compare again.",
+    )
 
 
 def _digest(message: Message) -> bytes:

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import threading
+
+import pytest
 from confluent_kafka import Message, TopicPartition
 
-from k2ktui.demo import clients
+from k2ktui.demo import clients, read_records
 from k2ktui.demo.read_records import ReadRecords, ReadTotals, committed
+from k2ktui.errors import TimedOut
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import commit
 from tests.support.kafka import Out, create_topic, produce, produce_transaction, unique_name
+
+
+def test_a_partition_that_cannot_be_read_is_named(
+    source: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of another partition, which is read to its end, do not keep it waiting."""
+    busy, missing = create_topic(source), unique_name("missing")
+    produce(source, busy, [Out(b"1")])
+    monkeypatch.setattr(read_records, "_SILENCE_S", 2.0)
+    monkeypatch.setattr(read_records, "ends", lambda *_: {(busy, 0): 1, (missing, 0): 1})
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            produce(source, busy, [Out(b"more")])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        with pytest.raises(TimedOut, match=f"could not read {missing}-0 to the end") as raised:
+            ReadRecords().compare(source.bootstrap, {"g": {(busy, 0): 0, (missing, 0): 0}})
+    finally:
+        over.set()
+        thread.join()
+    assert "Unknown topic or partition" in raised.value.message
+    assert raised.value.unchanged and raised.value.hint
 
 
 def test_records_read_again_and_skipped_are_counted(source: KafkaNode) -> None:
