@@ -152,14 +152,14 @@ def test_an_opposite_pipeline_is_missed_only_after_a_failover(
     settings = dict(two_ways.back.settings)
     del settings["bidirectional"]
     two_ways.back.settings = settings
-    row, notes = two_ways.row(9)
-    assert (place(row), notes) == ((9, Basis.EXACT, 0, 0), [])
+    row, notes = two_ways.row(12)
+    assert (place(row), notes) == ((12, Basis.EXACT, 0, 0), [])
     config = two_ways.back.config
     with closing(StateStore(config, target_cluster(config))) as store:
         store.put([JournalHeader("k", NOW_MS, "me", "sync")])
-        assert two_ways.row(9)[1] == []
+        assert two_ways.row(12)[1] == []
         store.put([failover])
-    (note,) = two_ways.row(9)[1]
+    (note,) = two_ways.row(12)[1]
     assert "no pipeline has copied from the target to the source yet" in note
 
 

@@ -209,6 +209,10 @@ def test_a_run_is_alive_if_its_heartbeat_changes(
 ) -> None:
     """Its clock is an hour off: judged by it, it was silent, or alive long after its end."""
     now = [0.0]
+
+    def clock() -> float:
+        return now[0]
+
     writer = make_store(config)
     monkeypatch.setattr("k2ktui.sync.store.HeartbeatObserver", lambda: HeartbeatObserver(clock))
     reader = make_store(config)
@@ -216,9 +220,6 @@ def test_a_run_is_alive_if_its_heartbeat_changes(
     def beat(name: str) -> Runner:
         at = int((time.time() + skew_s) * 1000)
         return Runner(name, "h", "u", 1, at, at, RunnerState.RUNNING, term=1)
-
-    def clock() -> float:
-        return now[0]
 
     def time_passes(_: float) -> None:
         now[0] += SETTLE_S / 3
