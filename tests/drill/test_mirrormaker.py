@@ -184,7 +184,7 @@ class Stops(Yes):
 def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> None:
     unread = site.all_unread()
     with pytest.raises(TimedOut, match="MirrorMaker 2 still copies: its workers' group"):
-        site.start(DrillKind.PLANNED, replace(STRICT, wait_s=8.0))
+        site.start(DrillKind.PLANNED, replace(STRICT, wait_s=20.0))
     (drill,) = list_drills(site.flow)
     assert drill.record(DrillPhase.VERIFY).status is PhaseStatus.DONE
     refuses = Stops(site.mirror, DrillPhase.OPEN_TARGET)
@@ -216,9 +216,11 @@ def test_groups_move_exactly_when_the_source_is_lost(
         unread = site.all_unread()
         lost.kill()
         with pytest.raises(TimedOut, match="MirrorMaker 2 still copies"):
-            site.start(DrillKind.DISASTER, replace(STRICT, wait_s=8.0))
+            site.start(DrillKind.DISASTER, replace(STRICT, wait_s=20.0))
         (drill,) = list_drills(site.flow)
         site.mirror.kill()
+        # Its workers' group loses a member that was killed after a session time-out.
+        eventually(lambda: not site.flow_runs(), "its workers' group is empty", PATIENCE)
         drill = site.resume(drill.id)
     finally:
         site.mirror.stop()

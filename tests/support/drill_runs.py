@@ -31,19 +31,22 @@ from tests.support.copied import Copied, commit, committed
 from tests.support.kafka import Out, client, create_topic, produce, unique_name
 
 # No pipeline runs in these tests: their failures would stop every drill.
-QUICK = DrillOptions(frozen_s=1.0, wait_s=20.0, watch_s=20.0, accepted=tuple(CATALOG))
+# Conditions that hold are awaited for long: the machine may be busy.
+QUICK = DrillOptions(frozen_s=1.0, wait_s=120.0, watch_s=20.0, accepted=tuple(CATALOG))
 MAY = Access(True)
 
 
 @dataclass
 class Yes:
-    """An operator who confirms everything, and remembers what was asked."""
+    """An operator who confirms everything, and remembers what was asked and shown."""
 
     refuses: frozenset[DrillPhase] = frozenset()
     asked: list[tuple[DrillPhase, str]] = field(default_factory=list)
+    shown: set[tuple[DrillPhase, str]] = field(default_factory=set)
 
     def show(self, drill: Drill) -> None:
-        """Show nothing."""
+        """Remember what each phase shows."""
+        self.shown |= {(each.phase, each.live) for each in drill.phases}
 
     def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
         """Agree, except to what is refused."""
