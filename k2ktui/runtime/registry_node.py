@@ -13,20 +13,15 @@ The registry keeps its port until it is closed, and its schemas in a file, so th
 from __future__ import annotations
 
 import http.client
-import json
 import os
-import threading
-import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
 
-from k2ktui.engine.strict_json import integer, parse_object
-from k2ktui.errors import Refused, TimedOut
 from k2ktui.runtime import child_process
 from k2ktui.runtime.artifacts import Progress
 from k2ktui.runtime.java import find_java
-from k2ktui.runtime.paths import write_atomically
-from k2ktui.runtime.ports import LOOPBACK, HeldPort
+from k2ktui.runtime.java_server import JavaServer
+from k2ktui.runtime.ports import LOOPBACK
 from k2ktui.runtime.program_archive import ProgramArchive, unpack_program
 
 APICURIO = ProgramArchive(
@@ -51,14 +46,11 @@ _JVM_OPTIONS = (
 _HEAP = "160m"
 _API, _MANAGEMENT = "api", "management"
 _ANSWER_SECONDS = 2.0
-_POLL_SECONDS = 0.1
-_ATTEMPTS = 3
-_TAIL_LINES = 15
 # The registry reads its settings from the environment: the user's own must not reach it.
 _KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ")
 
 
-class RegistryNode:
+class RegistryNode(JavaServer[Path]):
     """One schema registry as a child process.
 
     Args:
@@ -67,108 +59,21 @@ class RegistryNode:
             An existing directory is reused, with its previous port if that is still free.
     """
 
+    KIND = "registry"
+    START_SECONDS = 90.0
+    PORT_TAKEN = ("already in use", "already bound")
+
     def __init__(self, name: str, data_dir: Path) -> None:
-        self.name = name
-        self.data_dir = data_dir.resolve()
-        self.log_path = self.data_dir / "registry.log"
-        self._ports: dict[str, HeldPort] = {}
-        self._process: child_process.ChildProcess | None = None
-        self._served = False
-        self._log_start = 0
-        self._life = threading.RLock()
+        super().__init__(name, data_dir, "registry.log")
 
     @property
     def url(self) -> str:
         """Address of Confluent's API, as for ``schema.registry.url``; unchanged by restarts."""
-        with self._life:
-            if not self._ports:
-                self._take_ports()
-            return f"http://{self._ports[_API].address}{CONFLUENT_API}"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the Java process; 0 if it is not running."""
-        return self._process.pid if self._process and self.running else 0
-
-    @property
-    def running(self) -> bool:
-        """Whether the Java process exists, even if suspended."""
-        return self._process is not None and self._process.poll() is None
-
-    def start(self, timeout: float = 90.0, *, progress: Progress | None = None) -> Self:
-        """Start the registry and return when it serves clients.
-
-        Args:
-            timeout: seconds, excluding the download on a first start.
-            progress: called during a download.
-
-        Raises:
-            ConnectionFailed: the registry could not be downloaded.
-            Refused: no usable Java, or the registry exited; the error includes its last log lines.
-            TimedOut: the registry did not serve clients in time; it was stopped.
-        """
-        with self._life:
-            if self.running:
-                return self
-            program = self._program(progress)
-            for attempt in range(_ATTEMPTS):
-                self._launch(program)
-                try:
-                    self._await_service(timeout)
-                except _PortTaken:
-                    if attempt + 1 == _ATTEMPTS or self._served:
-                        raise
-                    self._give_ports_back()
-                    continue
-                self._served = True
-                break
-            return self
-
-    def stop(self, timeout: float = 20.0) -> None:
-        """Shut the registry down (SIGTERM), with SIGKILL after ``timeout`` seconds."""
-        with self._life:
-            if self._process:
-                self._process.stop(timeout)
-
-    def kill(self) -> None:
-        """Kill the registry (SIGKILL) and wait until it has exited."""
-        with self._life:
-            if self._process:
-                self._process.kill()
-                self._process.wait(10.0)
-
-    def suspend(self) -> None:
-        """Send SIGSTOP: connections stay open, but requests get no response."""
-        if self._process:
-            self._process.suspend()
-
-    def resume(self) -> None:
-        """Send SIGCONT after :meth:`suspend`."""
-        if self._process:
-            self._process.resume()
-
-    def restart(self, timeout: float = 90.0) -> Self:
-        """Stop the registry if it runs, then start it with the same address and schemas."""
-        with self._life:
-            self.stop()
-            return self.start(timeout)
-
-    def close(self) -> None:
-        """Stop the registry and release its ports; keep its data."""
-        with self._life:
-            self.stop()
-            self._give_ports_back()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return f"http://{self.address(_API)}{CONFLUENT_API}"
 
     def is_serving(self) -> bool:
         """Whether the registry answers, and with its schemas' database."""
-        address = self._ports[_API].address
-        connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECONDS)
+        connection = http.client.HTTPConnection(self.address(_API), timeout=_ANSWER_SECONDS)
         try:
             connection.request("GET", f"{CONFLUENT_API}/subjects")
             return connection.getresponse().status == http.client.OK
@@ -181,30 +86,13 @@ class RegistryNode:
         """Return the directory of the registry's program."""
         return unpack_program(APICURIO, progress)
 
-    def _take_ports(self) -> None:
-        noted: dict[str, int] = {}
-        try:
-            content = parse_object((self.data_dir / "ports.json").read_bytes())
-            noted = {str(name): integer(number) for name, number in content.items()}
-        except (OSError, ValueError):
-            pass
-        self._ports = {name: HeldPort(noted.get(name, 0)) for name in (_API, _MANAGEMENT)}
+    def _port_names(self) -> Iterable[str]:
+        return _API, _MANAGEMENT
 
-    def _give_ports_back(self) -> None:
-        for port in self._ports.values():
-            port.close()
-        self._ports = {}
-
-    def _launch(self, program: Path) -> None:
+    def _spawn(self, program: Path) -> child_process.ChildProcess:
         java = find_java(MINIMUM_JAVA)
-        if not self._ports:
-            self._take_ports()
-        numbers = {name: port.number for name, port in self._ports.items()}
-        write_atomically(self.data_dir / "ports.json", json.dumps(numbers).encode())
-        for port in self._ports.values():
-            port.lend()
-        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        self._process = child_process.spawn(
+        self._lend_ports()
+        return child_process.spawn(
             [
                 str(java.executable),
                 *_JVM_OPTIONS,
@@ -233,42 +121,3 @@ class RegistryNode:
             "APICURIO_DATASOURCE_JDBC_MIN_SIZE": "2",
             "APICURIO_DATASOURCE_JDBC_MAX_SIZE": "10",
         }
-
-    def _await_service(self, timeout: float) -> None:
-        assert self._process is not None
-        deadline = time.monotonic() + timeout
-        while not self.is_serving():
-            code = self._process.poll()
-            if code is not None:
-                raise self._start_error(code)
-            if time.monotonic() >= deadline:
-                self._process.stop(5.0)
-                raise TimedOut(
-                    f"The {self.name} registry did not accept clients within {timeout:g} s.",
-                    unchanged=f"It was stopped. Its log {self.log_path} ends with:\n{self._tail()}",
-                    hint="On an overloaded machine, try again; otherwise see the log for the "
-                    "cause.",
-                )
-            time.sleep(_POLL_SECONDS)
-
-    def _start_error(self, code: int) -> Refused:
-        tail = self._tail()
-        kind = _PortTaken if "already in use" in tail or "already bound" in tail else Refused
-        return kind(
-            f"The {self.name} registry ended while starting (exit {code}).",
-            unchanged=f"Its log {self.log_path} ends with:\n{tail}",
-            hint="If the log names damaged data, start over with --fresh.",
-        )
-
-    def _tail(self) -> str:
-        """Return the last lines of the log that belong to the current start."""
-        try:
-            with self.log_path.open("rb") as file:
-                file.seek(max(self._log_start, self.log_path.stat().st_size - 16384))
-                return "\n".join(file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
-        except OSError:
-            return ""
-
-
-class _PortTaken(Refused):
-    """Another program took a port between its selection and the registry's start."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -72,14 +72,19 @@ def marked(origin: str, numbers: range, key: str = "") -> list[Out]:
     ]
 
 
-def test_what_was_copied_is_not_copied_back(
-    make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
-) -> None:
-    both = make_both_ways(list(topics))
+def write_both(source: KafkaNode, target: KafkaNode, topics: Iterable[str]) -> None:
+    """Write a hundred records to the first topic of each cluster, and fifty to the second."""
     first, second = topics
     for node, origin in ((source, "a"), (target, "b")):
         produce(node, first, marked(origin, range(100)))
         produce(node, second, marked(origin, range(100, 150)))
+
+
+def test_what_was_copied_is_not_copied_back(
+    make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
+) -> None:
+    both = make_both_ways(list(topics))
+    write_both(source, target, topics)
     for pipeline in both.both:
         pipeline.catch_up()
     both.prove_content(topics)
@@ -90,10 +95,7 @@ def test_records_go_to_the_other_side_and_stay_there(
     make_both_ways: MakeBothWays, topics: dict[str, int], source: KafkaNode, target: KafkaNode
 ) -> None:
     both = make_both_ways(list(topics))
-    first, second = topics
-    for node, origin in ((source, "a"), (target, "b")):
-        produce(node, first, marked(origin, range(100)))
-        produce(node, second, marked(origin, range(100, 150)))
+    write_both(source, target, topics)
     both.catch_up()
     both.prove(topics, 150)
     with Traffic(source, topics, 1, origin="a2"), Traffic(target, topics, 2, origin="b2"):
@@ -127,10 +129,7 @@ def test_a_header_marks_where_records_came_from(
     }
     name = unique_name("both") if mode == "pipeline" else ""
     both = make_both_ways(list(topics), settings, name)
-    first, second = topics
-    for node, origin in ((source, "a"), (target, "b")):
-        produce(node, first, marked(origin, range(100)))
-        produce(node, second, marked(origin, range(100, 150)))
+    write_both(source, target, topics)
     both.catch_up()
     for topic in topics:
         there, back = (read_all(node, topic) for node in (source, target))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.both_ways import BothWays, identity
+from tests.support.both_ways import BothWays, count_records
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.kafka import create_topic, read_all, unique_name
-from tests.support.numbered import PARTITIONS, Identity, consume_numbered, write_numbered
+from tests.support.kafka import create_topic, unique_name
+from tests.support.numbered import PARTITIONS, consume_numbered, write_numbered
 from tests.support.pipeline import Pipeline
 
 pytestmark = pytest.mark.slow
@@ -36,10 +36,6 @@ def move(pipeline: Pipeline, group: str) -> list[dict[str, Any]]:
     rows = k2ktui_json("plan", "-f", pipeline.write(), "--group", group, timeout=180)["rows"]
     k2ktui("apply", "-f", pipeline.write(), plan, "--yes", timeout=180)
     return list(rows)
-
-
-def all_of(node: KafkaNode, topic: str) -> Counter[Identity]:
-    return Counter(map(identity, read_all(node, topic)))
 
 
 @pytest.fixture
@@ -86,7 +82,7 @@ def test_there_and_back_nothing_is_read_again_and_nothing_skipped(
     write_numbered(both.a, topic, "a", range(100, 120))
     for each in read:
         read[each] += consume_numbered(both.a, each, topic)
-        assert Counter(read[each]) == all_of(both.a, topic), "each record once"
+        assert Counter(read[each]) == count_records(both.a, topic), "each record once"
 
 
 def test_after_a_disaster_with_replay(both: BothWays, group: str) -> None:
@@ -113,7 +109,7 @@ def test_after_a_disaster_with_replay(both: BothWays, group: str) -> None:
     assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("end", 0, 0)}
     write_numbered(both.a, topic, "a", range(130, 140))
     read += consume_numbered(both.a, group, topic)
-    assert Counter(read) == all_of(both.a, topic), "each record once"
+    assert Counter(read) == count_records(both.a, topic), "each record once"
 
 
 def test_without_replay_the_bound_is_what_is_read_again(both: BothWays, group: str) -> None:
@@ -131,6 +127,6 @@ def test_without_replay_the_bound_is_what_is_read_again(both: BothWays, group: s
     assert {row["basis"] for row in rows} == {"bounded"}
     assert all("were not copied to the source" in row["reason"] for row in rows)
     found = Counter(read) + Counter(consume_numbered(both.a, group, topic))
-    assert found.keys() == all_of(both.a, topic).keys(), "nothing is skipped"
+    assert found.keys() == count_records(both.a, topic).keys(), "nothing is skipped"
     again = sum(found.values()) - len(found)
     assert again == sum(row["reread"] for row in rows) == 20

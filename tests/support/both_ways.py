@@ -90,7 +90,7 @@ class BothWays:
             self._prove_content(topic)
 
     def _prove_content(self, topic: str) -> None:
-        one, other = (Counter(map(identity, read_all(node, topic))) for node in (self.a, self.b))
+        one, other = (count_records(node, topic) for node in (self.a, self.b))
         doubled = [each for each, times in (one | other).items() if times > 1]
         assert not doubled, f"{topic}: {len(doubled)} came back, as {doubled[:3]}"
         missing = [*(one - other), *(other - one)]
@@ -110,6 +110,11 @@ def header(got: Got, name: str) -> bytes:
 def identity(got: Got) -> tuple[bytes, bytes]:
     """Return the cluster that a record was first written to, and its number there."""
     return header(got, ORIGIN), header(got, NUMBER)
+
+
+def count_records(node: KafkaNode, topic: str) -> Counter[tuple[bytes, bytes]]:
+    """Return how often each record of a topic is on a cluster, by its :func:`identity`."""
+    return Counter(map(identity, read_all(node, topic)))
 
 
 def from_here(origin: bytes) -> Any:

@@ -158,13 +158,13 @@ class ZooKeeperNode(KafkaNode):
         self._kind = kind
         self._zookeeper = ZooKeeper(self.data_dir / "zookeeper", kind.version)
 
-    def start(self, timeout: float = START_S, *, progress: Progress | None = None) -> Self:
+    def start(self, timeout: float | None = None, *, progress: Progress | None = None) -> Self:
         with self._life:
             if not self.running:
                 self._zookeeper.start()
                 # After kill -9 the broker's earlier registration is still there for a while.
                 eventually(self._zookeeper.knows_no_broker, "ZooKeeper has forgotten the broker")
-        super().start(timeout, progress=progress)
+        super().start(START_S if timeout is None else timeout, progress=progress)
         self._cluster_id = storage.cluster_id(self.data_dir / "logs")
         return self
 

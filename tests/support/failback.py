@@ -16,9 +16,9 @@ from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.both_ways import ENABLED, identity
+from tests.support.both_ways import ENABLED, count_records
 from tests.support.drill_runs import MAY, QUICK, Yes
-from tests.support.kafka import create_topic, read_all, unique_name
+from tests.support.kafka import create_topic, unique_name
 from tests.support.numbered import PARTITIONS, Identity, consume_numbered, write_numbered
 from tests.support.pipeline import RUN_TIMEOUT, Pipeline, Run
 
@@ -86,7 +86,7 @@ class Workload:
 
     def content(self, node: KafkaNode) -> Counter[Identity]:
         """Return how often each record is on a cluster."""
-        return Counter(map(identity, read_all(node, self.topic)))
+        return count_records(node, self.topic)
 
     @property
     def flow(self) -> PipelineFlow:
