@@ -85,22 +85,11 @@ def run_drill(session: Session) -> bool:
         if result.status is PhaseStatus.FAILED and rehearses:
             findings = result.findings or (result.live,)
             result = replace(result, status=PhaseStatus.DONE, findings=findings)
-        _keep_blockers(session, phase, result)
         session.end(phase, result)
         if result.status is PhaseStatus.FAILED:
             return False
     finish_drill(session, DrillStatus.DONE)
     return True
-
-
-def _keep_blockers(session: Session, phase: DrillPhase, result: PhaseResult) -> None:
-    """Replace what an earlier run of the phase found."""
-    found = [f"{phase}: {text}" for text in result.findings]
-    session.change_drill(
-        lambda drill: replace(
-            drill, blockers=(*(b for b in drill.blockers if not b.startswith(f"{phase}: ")), *found)
-        )
-    )
 
 
 def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> PhaseResult:
@@ -120,7 +109,8 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
     stops = [each for each in blocking(failures, session.drill.kind) if each.id not in accepted]
     failures.sort(key=lambda each: each not in stops)  # first what the operator has to correct
     texts = tuple(f"{each.id} {each.title}: {safe_text(each.evidence)}" for each in failures)
-    result = replace(result, findings=(*result.findings, *texts))
+    failed = tuple(each.id for each in failures)
+    result = replace(result, findings=(*result.findings, *texts), failed_checks=failed)
     if not stops:
         return result
     live = f"stopped by {', '.join(each.id for each in stops)}; {result.live}"

@@ -29,7 +29,7 @@ from k2ktui.engine.drill import (
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_facts import GroupReads
 from k2ktui.engine.drill_report import end_text
-from k2ktui.engine.drill_steps import begin_phase, end_phase, put_change
+from k2ktui.engine.drill_steps import add_blockers, begin_phase, end_phase, put_change
 from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
@@ -51,11 +51,15 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """How a phase ended: ``live`` is its result in one line."""
+    """How a phase ended: ``live`` is its result in one line.
+
+    ``failed_checks`` are the ids of the checks whose failures are the last findings.
+    """
 
     live: str
     findings: tuple[str, ...] = ()
     status: PhaseStatus = PhaseStatus.DONE
+    failed_checks: tuple[str, ...] = ()
 
 
 def failed(live: str, *findings: str) -> PhaseResult:
@@ -212,9 +216,10 @@ class Session:
 
     def end(self, phase: DrillPhase, result: PhaseResult) -> None:
         """Record how a phase ended."""
+        found = result.findings, result.failed_checks
         self.change_drill(
-            lambda drill: end_phase(
-                drill, phase, result.status, _now(), result.live, result.findings
+            lambda drill: add_blockers(
+                end_phase(drill, phase, result.status, _now(), result.live, *found), phase
             )
         )
         self.write()

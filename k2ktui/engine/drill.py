@@ -130,6 +130,8 @@ class PhaseRecord:
         waited_ms: how long it waited for people or applications, not for the tool.
         live: what it found, or waits for, in one line.
         findings: what the operator should know or fix.
+        failed_checks: ids of the checks whose failures are the last findings, in their order;
+            records of earlier releases have none.
     """
 
     phase: DrillPhase
@@ -139,6 +141,12 @@ class PhaseRecord:
     waited_ms: Millis = 0
     live: Text = ""
     findings: Annotated[tuple[Text, ...], FailFast()] = ()
+    failed_checks: Annotated[tuple[Text, ...], FailFast()] = ()
+
+    def list_findings(self) -> tuple[tuple[str, str], ...]:
+        """Return each finding with the id of the check that failed; "" if it is of no check."""
+        others = max(0, len(self.findings) - len(self.failed_checks))
+        return tuple(zip(self.findings, ("",) * others + self.failed_checks, strict=False))
 
     @property
     def took_ms(self) -> int | None:

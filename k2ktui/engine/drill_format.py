@@ -20,7 +20,7 @@ _MOMENTARY = ("session", "beat_ms", "owner")
 
 def drill_body(drill: Drill) -> dict[str, Any]:
     """Return a drill as a JSON object without its id, which is in the record's key."""
-    body = asdict(drill)
+    body = _as_dict(drill)
     del body["id"]
     return {"drill": body}
 
@@ -64,7 +64,7 @@ def find_broken_event(drill: Drill) -> int | None:
 
 def report_content(drill: Drill) -> dict[str, Any]:
     """Return what a report's hash covers: the drill without its events and without who acts."""
-    content = asdict(drill)
+    content = _as_dict(drill)
     for name in (*_MOMENTARY, "events", "status", "ended_ms"):
         del content[name]
     return content
@@ -73,6 +73,18 @@ def report_content(drill: Drill) -> dict[str, Any]:
 def report_digest(drill: Drill) -> str:
     """Return the SHA-256 of a report's content as hex text."""
     return hashlib.sha256(_canonical(report_content(drill))).hexdigest()
+
+
+def _as_dict(drill: Drill) -> dict[str, Any]:
+    """Return all fields, except those that earlier releases did not have and that are empty.
+
+    The hash of a report of an earlier release covers what that release wrote.
+    """
+    found = asdict(drill)
+    for record in found["phases"]:
+        if not record["failed_checks"]:
+            del record["failed_checks"]
+    return found
 
 
 def _canonical(value: object) -> bytes:

@@ -142,13 +142,19 @@ def needs_confirmation(phase: DrillPhase, fence: Fence) -> bool:
 
 
 def begin_phase(drill: Drill, phase: DrillPhase, at_ms: int) -> Drill:
-    """Return the drill with a phase running; an earlier beginning stays."""
+    """Return the drill with a phase running; an earlier beginning stays, its findings do not."""
     record = drill.record(phase)
     began = record.began_ms if record.began_ms is not None else at_ms
     running = replace(
-        record, status=PhaseStatus.RUNNING, began_ms=began, ended_ms=None, findings=(), live=""
+        record,
+        status=PhaseStatus.RUNNING,
+        began_ms=began,
+        ended_ms=None,
+        findings=(),
+        failed_checks=(),
+        live="",
     )
-    return drill.with_phase(running)
+    return _without_blockers(drill, [record]).with_phase(running)
 
 
 def end_phase(
@@ -158,12 +164,32 @@ def end_phase(
     at_ms: int,
     live: str,
     findings: tuple[str, ...] = (),
+    failed_checks: tuple[str, ...] = (),
 ) -> Drill:
     """Return the drill with a phase that has ended."""
     record = replace(
-        drill.record(phase), status=status, ended_ms=at_ms, live=live, findings=findings
+        drill.record(phase),
+        status=status,
+        ended_ms=at_ms,
+        live=live,
+        findings=findings,
+        failed_checks=failed_checks,
     )
     return drill.with_phase(record)
+
+
+def add_blockers(drill: Drill, phase: DrillPhase) -> Drill:
+    """Return the drill with what a phase has found among its blockers."""
+    return replace(drill, blockers=(*drill.blockers, *_blockers(drill.record(phase))))
+
+
+def _without_blockers(drill: Drill, records: Iterable[PhaseRecord]) -> Drill:
+    gone = {text for record in records for text in _blockers(record)}
+    return replace(drill, blockers=tuple(each for each in drill.blockers if each not in gone))
+
+
+def _blockers(record: PhaseRecord) -> list[str]:
+    return [f"{record.phase}: {text}" for text in record.findings]
 
 
 def accept_checks(drill: Drill, ids: Iterable[str]) -> Drill:
@@ -178,7 +204,7 @@ def repeat_from(drill: Drill, phase: DrillPhase) -> Drill:
     phases = (
         each if at < first else PhaseRecord(each.phase) for at, each in enumerate(drill.phases)
     )
-    return replace(drill, phases=tuple(phases))
+    return replace(_without_blockers(drill, drill.phases[first:]), phases=tuple(phases))
 
 
 def explain_no_repeat(drill: Drill, phase: DrillPhase) -> str:

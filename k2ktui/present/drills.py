@@ -157,9 +157,10 @@ def describe_phase_row(row: PhaseRow, fence: Fence) -> list[str]:
 
 def describe_findings(drill: Drill, record: PhaseRecord) -> Iterator[str]:
     """Yield the findings of a phase, each with what its check advises."""
-    for finding in record.findings:
-        hints = (each.hint for each in drill.checks if finding.startswith(f"{each.id} "))
-        yield "\n".join([finding, *(fix_text(hint) for hint in hints if hint)])
+    hints = {each.id: fix_text(each.hint) for each in drill.checks}
+    for finding, check in record.list_findings():
+        hint = hints.get(check, "")
+        yield f"{finding}\n{hint}" if hint else finding
 
 
 def headline(drill: Drill, now_ms: int, glyphs: Glyphs) -> Line:

@@ -113,6 +113,7 @@ def stopped() -> Drill:
         NOON_MS,
         live,
         findings,
+        ("D39", "D10"),
     )
     check = CheckResult("D39", "producers fenced", DrillCheckOutcome.FAIL, "12 records", "Stop it.")
     return replace(
