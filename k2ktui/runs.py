@@ -41,6 +41,7 @@ from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.stages.job import named_transforms
+from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_flag import StopFlag
@@ -211,7 +212,12 @@ class PipelineRun:
         name = f"k2ktui {config.name}"
         self._transforms = named_transforms(config.replication.transform)
         self._spark = SparkRuntime(
-            config.spark, name, source, self._target_options, transforms=bool(self._transforms)
+            config.spark,
+            name,
+            source,
+            self._target_options,
+            transforms=bool(self._transforms),
+            schemas=TransformSchemas(config),
         )
 
     def run(self) -> Finished:

@@ -14,6 +14,7 @@ from k2ktui.config.mirror_files import PROPERTIES, is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
 from k2ktui.config.templates import Templates
+from k2ktui.config.transform_formats import place_schema_files
 from k2ktui.config.tree import Node, merge, read_tree
 from k2ktui.config.unused import (
     dropped_headers,
@@ -85,6 +86,7 @@ def load(
     tree = _merge_files(files, notes, problems)
     if templates:
         tree = Templates(os.environ if env is None else env, problems).fill(tree)
+        tree = place_schema_files(tree)
     if tree.at(("replication", "source", "topic")) is None:
         _replication_missing(tree, need_replication, notes, problems)
     config = validate(tree, problems)

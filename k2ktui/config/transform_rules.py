@@ -5,88 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Self
 
-from pydantic import (
-    BeforeValidator,
-    PlainSerializer,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import field_validator, model_validator
 
 from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
-from k2ktui.config.scalars import Name, parse_text
+from k2ktui.config.scalars import Name
+from k2ktui.config.transform_formats import DecodeField, EncodeField, needs_schema
 from k2ktui.engine.select_text import SelectText, parse_select
 from k2ktui.engine.topics import LEGAL_TOPIC
-from k2ktui.engine.transforms import BYTES, Encoding, Format, OnError, Transform
+from k2ktui.engine.transforms import BYTES, Format, OnError, SchemaSource, Transform
 
 _FIELD = r"(?:key|value)(?:\.[A-Za-z_]\w*)"
 _ASSIGNED = re.compile(rf"key|value|{_FIELD}+|headers\..+", re.ASCII)
 _EXPLODED = re.compile(rf"key|value|{_FIELD}+", re.ASCII)
 _DROPPED = re.compile(rf"{_FIELD}+", re.ASCII)
-_LATER = ("avro", "protobuf")
-_DECODED = 'bytes, string or {json: {schema: "id BIGINT, name STRING"}}'
-_ENCODED = "bytes, string or json"
-_UNSUPPORTED = "avro and protobuf are not supported yet"
-
-
-def _parse_format(value: Any) -> Format:
-    if isinstance(value, Format):
-        return value
-    if isinstance(value, str) and value in ("bytes", "string"):
-        return Format("bytes" if value == "bytes" else "string")
-    if isinstance(value, Mapping) and set(value) == {"json"}:
-        inner = value["json"]
-        if isinstance(inner, Mapping) and set(inner) == {"schema"}:
-            schema = parse_text(inner["schema"]).strip()
-            if schema:
-                return Format("json", schema)
-    raise ValueError(_with_later(_DECODED, value))
-
-
-def _parse_encoding(value: Any) -> Encoding:
-    if isinstance(value, str) and value in ("bytes", "string", "json"):
-        kinds: dict[str, Encoding] = {"bytes": "bytes", "string": "string", "json": "json"}
-        return kinds[value]
-    raise ValueError(_with_later(_ENCODED, value))
-
-
-def _with_later(expected: str, value: Any) -> str:
-    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Mapping) else []
-    return f"{expected}; {_UNSUPPORTED}" if set(names) & set(_LATER) else expected
-
-
-def _format_yaml(chosen: Format) -> str | dict[str, Any]:
-    return {"json": {"schema": chosen.schema}} if chosen.kind == "json" else chosen.kind
-
-
-FormatField = Annotated[
-    Format,
-    BeforeValidator(_parse_format),
-    PlainSerializer(_format_yaml),
-    WithJsonSchema({"type": ["string", "object"]}),
-]
-EncodingField = Annotated[
-    Encoding,
-    BeforeValidator(_parse_encoding),
-    WithJsonSchema({"enum": ["bytes", "string", "json"]}),
-]
+_WITH_FIELDS = ("json", "avro")
 
 
 class Decoders(Section):
     """How keys and values become columns."""
 
-    key: FormatField = BYTES
-    value: FormatField = BYTES
+    key: DecodeField = BYTES
+    value: DecodeField = BYTES
 
 
 class Encoders(Section):
     """How columns become keys and values; by default as they were decoded."""
 
-    key: EncodingField | None = None
-    value: EncodingField | None = None
+    key: EncodeField | None = None
+    value: EncodeField | None = None
 
 
 class DeadLetters(Section):
@@ -172,16 +121,58 @@ class TransformRule(Section):
 
     @model_validator(mode="after")
     def _fields_are_decoded(self) -> Self:
-        for part, how in (("key", self.decode.key), ("value", self.decode.value)):
+        for part in ("key", "value"):
+            how, encoded = self._formats(part)
             whole = {*(self.explode or {}), *(self.set or {})}
             assigned = self.sql is not None or part in whole
             paths = [*(self.explode or {}), *(self.set or {}), *(self.drop or ())]
             fields = [path for path in paths if path.startswith(f"{part}.")]
-            if fields and how.kind != "json" and not assigned:
+            if how.kind in _WITH_FIELDS or assigned:
+                continue
+            if fields:
                 raise ValueError(f"decode.{part}: {{json: …}} for the field {fields[0]}")
-            if getattr(self.encode, part) == "json" and how.kind != "json" and not assigned:
+            if encoded.kind == "json":
                 raise ValueError(f"decode.{part}: {{json: …}} for encode.{part}: json")
         return self
+
+    @model_validator(mode="after")
+    def _schemas_are_known(self) -> Self:
+        for part in ("key", "value"):
+            how, encoded = self._formats(part)
+            if needs_schema(how) and self._topic is None:
+                raise ValueError(
+                    f"decode.{part}: {{avro: {{subject: NAME}}}}, as topics is not the name of one "
+                    "topic"
+                )
+            if needs_schema(encoded) and how.kind != "avro":
+                raise ValueError(
+                    f"encode.{part}: {{avro: {{schemaFile: …}}}} or {{avro: {{subject: …}}}}, as "
+                    f"decode.{part} is not avro"
+                )
+        return self
+
+    def _formats(self, part: str) -> tuple[Format, Format]:
+        """Return how a part is decoded and encoded; by default as it was decoded."""
+        how: Format = getattr(self.decode, part)
+        encoded: Format | None = getattr(self.encode, part)
+        if encoded is None:
+            encoded = Format(how.kind, source=SchemaSource() if how.kind == "avro" else None)
+        return how, encoded
+
+    @property
+    def _topic(self) -> str | None:
+        """The one topic that the rule is for; None for a pattern."""
+        name = self.topics.replace("\\.", ".")
+        return name if LEGAL_TOPIC.fullmatch(name) else None
+
+    def _decoded(self, part: str) -> Format:
+        """Return how a part is decoded, with the subject that follows from the topic's name."""
+        how, _ = self._formats(part)
+        return (
+            replace(how, source=SchemaSource(subject=f"{self._topic}-{part}"))
+            if needs_schema(how)
+            else how
+        )
 
     @model_validator(mode="after")
     def _dead_letters_are_used(self) -> Self:
@@ -193,15 +184,18 @@ class TransformRule(Section):
     def transform(self) -> Transform | None:
         """The steps, or None if the rule leaves records unchanged."""
         exploded = self.explode or {}
+        (_, encoded_key), (_, encoded_value) = self._formats("key"), self._formats("value")
         found = Transform(
-            self.decode.key,
-            self.decode.value,
+            self._decoded("key"),
+            self._decoded("value"),
             (self.filter or "").strip(),
             tuple((path, text.strip()) for path, text in (self.set or {}).items()),
             self.drop or (),
-            self.encode.key or self.decode.key.kind,
-            self.encode.value or self.decode.value.kind,
+            encoded_key.kind,
+            encoded_value.kind,
             explode=next(((path, text.strip()) for path, text in exploded.items()), None),
+            encode_key_schema=None if needs_schema(encoded_key) else encoded_key.source,
+            encode_value_schema=None if needs_schema(encoded_value) else encoded_value.source,
         )
         if self.sql is not None:
             found = _with_select(found, parse_select(self.sql))

@@ -43,6 +43,8 @@ def describe_cause(transform: Transform, step: str) -> str:
             return f"the {part} cannot be encoded"
         if how.kind == "json":
             return f"the {part} is not JSON of the schema {how.schema}"
+        if how.kind == "avro":
+            return f"the {part} is not Avro of the schema ({how.source})"
         return f"the {part} is not UTF-8"
     if step in ("filter", "sql WHERE"):
         return f"Spark SQL cannot evaluate {transform.filter}"

@@ -8,16 +8,48 @@ from typing import Literal
 
 from k2ktui.engine.schema_ids import ID_HEADERS, SchemaPart
 
-Encoding = Literal["bytes", "string", "json"]
+Encoding = Literal["bytes", "string", "json", "avro"]
 OnError = Literal["fail", "skip", "deadLetter"]
 
 
 @dataclass(frozen=True)
+class SchemaSource:
+    """Where an Avro schema is: in a file, or in a registry, whose ids then precede the values.
+
+    Attributes:
+        file: a file with the schema; "" for none.
+        subject: a subject of the registry; "" for none.
+        version: a version of the subject; 0 for the latest one at the start.
+    """
+
+    file: str = ""
+    subject: str = ""
+    version: int = 0
+
+    def __str__(self) -> str:
+        version = f" version {self.version}" if self.version else ""
+        words = ((self.file, self.file), (self.subject, f"subject {self.subject}{version}"))
+        return ", ".join(text for given, text in words if given)
+
+
+@dataclass(frozen=True)
 class Format:
-    """How bytes become a column: as they are, as UTF-8 text, or as JSON with a schema (DDL)."""
+    """How bytes become a column or the other way round.
+
+    Attributes:
+        kind: as they are, as UTF-8 text, as JSON, or as Avro.
+        schema: of JSON, in Spark's DDL.
+        source: where the schema of Avro is; None if encoding uses that of decoding.
+    """
 
     kind: Encoding = "bytes"
     schema: str = ""
+    source: SchemaSource | None = None
+
+    @property
+    def words(self) -> str:
+        """The format, for operators."""
+        return f"{self.kind}: {self.source}" if self.source is not None else self.kind
 
 
 #: Leaves the bytes as they are.
@@ -36,6 +68,9 @@ class Transform:
         drop: fields to remove.
         encode_key: how keys are encoded.
         encode_value: how values are encoded.
+        encode_key_schema: the schema of keys that are encoded as Avro, if it is not that of
+            ``decode_key``.
+        encode_value_schema: the same for values.
         on_error: what happens to a record that fails a step.
         dead_letter_topic: where such records go with ``deadLetter``; "" for the default name.
         explode: (column, Spark SQL expression) pair: one record for each element of the array,
@@ -55,6 +90,25 @@ class Transform:
     dead_letter_topic: str = ""
     explode: tuple[str, str] | None = None
     is_sql: bool = False
+    encode_key_schema: SchemaSource | None = None
+    encode_value_schema: SchemaSource | None = None
+
+    def format_of(self, part: str) -> Format:
+        """Return how the key or the value is decoded."""
+        return self.decode_key if part == "key" else self.decode_value
+
+    def encoding_of(self, part: str) -> Encoding:
+        """Return how the key or the value is encoded."""
+        return self.encode_key if part == "key" else self.encode_value
+
+    def encode_schema_of(self, part: str) -> SchemaSource | None:
+        """Return the schema that the key or the value is encoded with, if it has its own."""
+        return self.encode_key_schema if part == "key" else self.encode_value_schema
+
+    @property
+    def encodes_avro(self) -> bool:
+        """Return whether a part of the records is encoded as Avro."""
+        return "avro" in (self.encode_key, self.encode_value)
 
     def changes(self, part: str) -> bool:
         """Return whether the key, the value or the headers may differ on the target."""
@@ -103,7 +157,7 @@ class Transform:
     def words(self) -> str:
         """What it does, for operators."""
         formats = (("key", self.decode_key), ("value", self.decode_value))
-        words = [f"decodes {part} ({how.kind})" for part, how in formats if how != BYTES]
+        words = [f"decodes {part} ({how.words})" for part, how in formats if how != BYTES]
         if self.filter:
             words.append("filters")
         if self.explode is not None:
@@ -112,4 +166,8 @@ class Transform:
             words.append(f"sets {', '.join(path for path, _ in self.assignments)}")
         if self.drop:
             words.append(f"drops {', '.join(self.drop)}")
+        for part, how in formats:
+            kind, schema = self.encoding_of(part), self.encode_schema_of(part)
+            if schema is not None or (kind != how.kind and "avro" in (kind, how.kind)):
+                words.append(f"encodes {part} ({Format(kind, source=schema).words})")
         return ", ".join(words) or "encodes again"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from k2ktui.config.model import SparkSettings
 from k2ktui.engine.transforms import Transform
@@ -44,6 +44,9 @@ from k2ktui.replication.stages.job import TransformJobs
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.replication.stages.schemas import TransformSchemas
 
 _T = TypeVar("_T")
 _JOB_GROUP = "k2ktui-lap"
@@ -85,6 +88,7 @@ class SparkRuntime:
         source: connection options of the source cluster, for the tasks.
         target: connection options of the target cluster, for the tasks.
         transforms: it will transform records.
+        schemas: the schemas that transforms need; None for none.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class SparkRuntime:
         target: Mapping[str, Any],
         *,
         transforms: bool = False,
+        schemas: TransformSchemas | None = None,
     ) -> None:
         self._settings = settings
         self._name = name
@@ -105,6 +110,7 @@ class SparkRuntime:
         self._context: Any = None
         self._gateway: Any = None
         self._with_transforms = transforms
+        self._schemas = schemas
         self._transforms: TransformJobs | None = None
         self._private: Scratch | None = None
         self._changing = threading.Lock()
@@ -143,7 +149,7 @@ class SparkRuntime:
         self._gateway = _pyspark.launch_java(settings, self._private.path / _LOG)
         self._context = SparkContext(gateway=self._gateway)
         _pyspark.silence_lost_java(self._context)
-        self._transforms = TransformJobs(self._context, *self._options)
+        self._transforms = TransformJobs(self._context, *self._options, self._schemas)
         settings.unlink()
 
     def _write_settings(self, directory: Path, java_options: Sequence[str]) -> Path:

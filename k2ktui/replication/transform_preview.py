@@ -24,8 +24,10 @@ from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewR
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.headers import written_headers
-from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.rows import Transformed, join_record, join_records
+from k2ktui.replication.stages.schemas import TransformSchemas
+from k2ktui.replication.stages.show_values import show_decoded, show_encoded
+from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
@@ -52,18 +54,21 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
             hint="Name a topic that a rule's pattern matches; k2ktui explain lists the topics.",
         )
     target = target_name(config, topic)
+    schemas = TransformSchemas(config)
+    codecs = schemas.codecs(transform, "replication.transform")
     newest = read_newest(source_cluster(config), topic, limit)
     found = [(source, join_records(records)) for source, records in newest]
-    spark = _spark_for(config)
+    spark = _spark_for(config, schemas)
     try:
         spark.start()
         made = spark.transforms.preview(transform, found)
     finally:
         spark.stop()
+    newest = [(source, show_decoded(records, codecs)) for source, records in newest]
     steps = plan_steps(transform)
     shown: list[PreviewRow] = []
     for number, (source, records) in enumerate(newest):
-        result = made.get(number, Transformed())
+        result = show_encoded(made.get(number, Transformed()), codecs)
         after = _after(config, transform, source, result)
         failed = {each.offset: steps[each.step] for each in result.failures}
         for record in records:
@@ -96,9 +101,10 @@ def infer_schema(config: PipelineConfig, topic: str, limit: int) -> tuple[str, i
         spark.stop()
 
 
-def _spark_for(config: PipelineConfig) -> SparkRuntime:
+def _spark_for(config: PipelineConfig, schemas: TransformSchemas | None = None) -> SparkRuntime:
     settings = SparkSettings(master="local[1]")
-    return SparkRuntime(settings, f"k2ktui {config.name}", {}, {}, transforms=True)
+    name = f"k2ktui {config.name}"
+    return SparkRuntime(settings, name, {}, {}, transforms=True, schemas=schemas)
 
 
 def _json_object(value: bytes) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from k2ktui.config.reverse import reverse_file
 from k2ktui.config.show import json_schema, to_yaml
 from k2ktui.config.transform_rules import TransformRule
-from k2ktui.engine.transforms import Format, Transform
+from k2ktui.engine.transforms import Format, SchemaSource, Transform
 from k2ktui.replication.naming import dead_letter_name
 from tests.config.files import MINIMAL, Files
 
@@ -46,12 +48,64 @@ def test_rules_are_read_and_shown(files: Files) -> None:
     assert "TransformRule" in json_schema()["$defs"]
 
 
+def test_schemas_of_avro_are_files_or_subjects(files: Files, tmp_path: Path) -> None:
+    rules = """
+      - topics: pay\\.in
+        decode: {key: avro, value: {avro: {schemaFile: in/pay.avsc}}}
+        encode: {key: string, value: {avro: {schemaFile: /out.avsc, subject: out-value}}}
+      - {topics: "b.*", decode: {value: {avro: {subject: b-value, version: 3}}}}
+      - {topics: c, decode: {value: string}, encode: {value: {avro: {subject: c}}}}
+"""
+    loaded = files.over_minimal(with_rules(rules))
+    replication = loaded.config.replication
+    file = str(tmp_path / "in/pay.avsc")
+    assert replication.transform_for("pay.in") == Transform(
+        decode_key=Format("avro", source=SchemaSource(subject="pay.in-key")),
+        decode_value=Format("avro", source=SchemaSource(file)),
+        encode_key="string",
+        encode_value="avro",
+        encode_value_schema=SchemaSource("/out.avsc", "out-value"),
+    )
+    version = Format("avro", source=SchemaSource(subject="b-value", version=3))
+    assert replication.transform_for("b1") == Transform(decode_value=version, encode_value="avro")
+    assert replication.transform_for("c") == Transform(
+        decode_value=Format("string"),
+        encode_value="avro",
+        encode_value_schema=SchemaSource(subject="c"),
+    )
+    assert files.load(to_yaml(loaded)).config.replication == replication
+    words = [found.words for found in map(replication.transform_for, ("b1", "c")) if found]
+    assert words == [
+        "decodes value (avro: subject b-value version 3)",
+        "decodes value (string), encodes value (avro: subject c)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("rule", "error"),
     [
-        ("decode: {value: avro}", "decode.value: expected bytes, string or {json: {schema"),
-        ("decode: {value: {avro: {schema: x}}}", "avro and protobuf are not supported yet"),
-        ("encode: {value: protobuf}", "json; avro and protobuf are not supported yet"),
+        ("decode: {value: avro}", "expected decode.value: {avro: {subject: NAME}}, as topics is"),
+        ("decode: {value: {avro: {schema: x}}}", "for Avro avro, {avro: {schemaFile: FILE}} or"),
+        ("decode: {value: {avro: {subject: ''}}}", "decode.value: expected bytes, string or {json"),
+        ("decode: {value: {avro: {version: 1}}}", "decode.value: expected bytes, string or {json"),
+        (
+            "decode: {value: {avro: {subject: a, schemaFile: b}}}",
+            "decode.value: expected schemaFile or subject for avro, not both",
+        ),
+        (
+            "decode: {value: {avro: {schemaFile: b, version: 1}}}",
+            "decode.value: expected subject without schemaFile for version",
+        ),
+        (
+            "decode: {value: {avro: {subject: a, version: 0}}}",
+            "decode.value: expected the number of a version, 1 or more, for version",
+        ),
+        (
+            "encode: {value: avro}",
+            "expected encode.value: {avro: {schemaFile: …}} or {avro: {subject: …}}, as decode",
+        ),
+        ("decode: {value: {protobuf: {}}}", "protobuf is not supported yet"),
+        ("encode: {value: protobuf}", "{avro: {subject: NAME}}; protobuf is not supported yet"),
         ("decode: {value: json}", "decode.value: expected bytes, string or {json: {schema"),
         ('decode: {value: {json: {schema: ""}}}', "decode.value: expected bytes, string or"),
         ("encode: {value: json}", "expected decode.value: {json: …} for encode.value: json"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k2ktui.engine.dead_letters import describe_cause
 from k2ktui.engine.transforms import Format, Transform
-from k2ktui.replication.stages.plan import plan_steps
+from k2ktui.replication.stages.steps import plan_steps
 
 
 def test_every_step_has_a_cause() -> None:

@@ -18,13 +18,13 @@ from k2ktui.replication.copying.record_headers import set_headers
 from k2ktui.replication.executors import transform_reason
 from k2ktui.replication.stages import rows
 from k2ktui.replication.stages.json_columns import JsonParser
-from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.rows import (
     check_records,
     encode_headers,
     join_records,
     split_records,
 )
+from k2ktui.replication.stages.steps import plan_steps
 
 if TYPE_CHECKING:
     import pyarrow as pa

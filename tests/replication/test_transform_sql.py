@@ -14,8 +14,8 @@ from k2ktui.errors import ConfigError
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.json_columns import make_json_parser
-from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.rows import Transformed, join_records
+from k2ktui.replication.stages.steps import plan_steps
 from tests.replication.test_transforms import JSON, RULE
 
 pytestmark = pytest.mark.slow

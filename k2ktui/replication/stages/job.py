@@ -19,11 +19,19 @@ from k2ktui.engine.transforms import Transform
 from k2ktui.log.records import Records
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.codec_batches import (
+    DECODED,
+    Codecs,
+    decode_batches,
+    encode_batches,
+)
 from k2ktui.replication.stages.json_columns import JsonParser, make_json_parser
 from k2ktui.replication.stages.plan import TransformPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from k2ktui.replication.stages.schemas import TransformSchemas
 
 _TASK = "k2ktui.slot.task"
 _SETTINGS = {
@@ -49,10 +57,18 @@ class TransformJobs:
         context: the Spark context.
         source: connection options of the source cluster, for the tasks.
         target: connection options of the target cluster, for the tasks.
+        schemas: the schemas of formats that need one; None if no transform has such a format.
     """
 
-    def __init__(self, context: Any, source: Options, target: Options) -> None:
+    def __init__(
+        self,
+        context: Any,
+        source: Options,
+        target: Options,
+        schemas: TransformSchemas | None = None,
+    ) -> None:
         self._context = context
+        self._schemas = schemas
         self._options = (dict(source), dict(target))
         self._plans: dict[Transform, Any] = {}
         self._frames: dict[tuple[int, Transform], Any] = {}
@@ -109,6 +125,8 @@ class TransformJobs:
         """
         for name, transform in transforms:
             self.apply(transform, lambda _: iter(()), name)
+            if self._schemas is not None:
+                self._schemas.check(transform, name)
 
     def apply(
         self,
@@ -130,13 +148,23 @@ class TransformJobs:
         parser = None if parsed is None else make_json_parser(parsed)
         if parser is not None:
             columns.add(rows.PARSED, parsed)
+        codecs = self._codecs(transform, name)
+        for part, decoder in codecs.decoders.items():
+            columns.add(DECODED[part], StructType.fromDDL(f"v {decoder.ddl}")[0].dataType)
 
         def read_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in batches:
-                yield from read(parser)
+                yield from decode_batches(read(parser), codecs)
 
         records = one_each.mapInArrow(read_task, columns)
-        return TransformPlan(transform, name).apply(records)
+        return TransformPlan(transform, name, codecs).apply(records)
+
+    def _codecs(
+        self, transform: Transform, name: str = "replication.transform", *, writes: bool = False
+    ) -> Codecs:
+        if self._schemas is None:
+            return Codecs()
+        return self._schemas.codecs(transform, name, writes=writes)
 
     def preview(
         self, transform: Transform, found: Sequence[tuple[SourcePartition, Records]]
@@ -158,9 +186,10 @@ class TransformJobs:
         def collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
-            result, _ = rows.collect(batches)
+            result, _ = rows.collect(encode_batches(batches, codecs))
             yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
 
+        codecs = self._codecs(transform)
         (row,) = self.apply(transform, read).mapInArrow(collect, "result BINARY").collect()
         result: dict[int, rows.Transformed] = pickle.loads(row[0])  # noqa: S301 - our own task
         return result
@@ -172,6 +201,7 @@ class TransformJobs:
 
     def _plan(self, transform: Transform) -> Any:
         source, target = self._options
+        codecs = self._codecs(transform, writes=True)
 
         def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
             from k2ktui.replication.stages.read import read_rows
@@ -183,7 +213,8 @@ class TransformJobs:
 
             from k2ktui.replication.stages.write import write_rows
 
-            result = write_rows(_current_task(), batches, source, target)
+            encoded = encode_batches(batches, codecs)
+            result = write_rows(_current_task(), encoded, source, target)
             yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
 
         return self.apply(transform, read).mapInArrow(write, "result BINARY")

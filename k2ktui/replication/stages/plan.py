@@ -14,6 +14,9 @@ from k2ktui.engine.transforms import Encoding, Format, Transform
 from k2ktui.errors import ConfigError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.avro_codec import MismatchedType
+from k2ktui.replication.stages.codec_batches import DECODED, ORIGINAL, Codecs
+from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.text import safe_text
 
 # Operators that handle each row by itself, in order.
@@ -22,7 +25,6 @@ _NARROW = frozenset(
 )
 _CODEGEN = "WholeStageCodegen"
 _PARTS = ("key", "value")
-_ORIGINAL = "__k2k_original_"
 _POSITION, _ELEMENT = "__k2k_position", "__k2k_element"
 _HEADERS = "array<struct<key:string,value:binary>>"
 # Spark's errors for operators that cannot be part of an expression here.
@@ -35,34 +37,26 @@ _WIDE_ERRORS = {
 _UNSTABLE = ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp")
 
 
-def plan_steps(transform: Transform) -> tuple[str, ...]:
-    """Return the steps of a transform that may fail, as the file spells them."""
-    steps = []
-    for part, how in (("key", transform.decode_key), ("value", transform.decode_value)):
-        if how.kind != "bytes":
-            steps.append(f"decode.{part}")
-    sql = transform.is_sql
-    if transform.filter:
-        steps.append("sql WHERE" if sql else "filter")
-    if transform.explode is not None:
-        steps.append(f"{'sql' if sql else 'explode'} {transform.explode[0]}")
-    steps += [f"{'sql' if sql else 'set'} {path}" for path, _ in transform.assignments]
-    for part, kind in (("key", transform.encode_key), ("value", transform.encode_value)):
-        if kind != "bytes":
-            steps.append(f"encode.{part}")
-    return tuple(steps)
-
-
 class TransformPlan:
-    """Applies a transform to a DataFrame with the columns of ``rows.INPUT``."""
+    """Applies a transform to a DataFrame with the columns of ``rows.INPUT``.
 
-    def __init__(self, transform: Transform, name: str) -> None:
+    Args:
+        transform: the steps.
+        name: of the transform in the file, for messages.
+        codecs: what Python decodes and encodes: the DataFrame has the decoded columns as well.
+    """
+
+    def __init__(self, transform: Transform, name: str, codecs: Codecs) -> None:
         self._transform = transform
         self._name = name
+        self._codecs = codecs
         self._tried: list[tuple[Any, str]] = []
 
     def apply(self, records: Any) -> Any:
         """Return a DataFrame with the columns of ``rows.OUTPUT``.
+
+        Keys and values that Python encodes are not encoded yet; then the columns of ``ORIGINAL``
+        follow, if the codecs need them.
 
         Raises:
             ConfigError: Spark rejects an expression, or it needs more than one stage.
@@ -84,7 +78,7 @@ class TransformPlan:
         transform = self._transform
         found = records
         for part in _PARTS if transform.on_error == "deadLetter" else ():
-            found = found.withColumn(f"{_ORIGINAL}{part}", f.col(part))
+            found = found.withColumn(ORIGINAL[part], f.col(part))
         for part, how in (("key", transform.decode_key), ("value", transform.decode_value)):
             if how.kind != "bytes":
                 found = self._decode(found, part, how)
@@ -136,6 +130,7 @@ class TransformPlan:
             rows.KEPT,
             rows.FAILED,
             assigned.cast("array<binary>").alias(rows.ASSIGNED),
+            *(ORIGINAL.values() if self._codecs.keeps_originals else ()),
         )
 
     def _explode(self, found: Any, path: str, text: str) -> Any:
@@ -179,8 +174,8 @@ class TransformPlan:
         from pyspark.sql import functions as f
 
         made = f.when(f.col(rows.KEPT), f.col(part))
-        if self._transform.on_error == "deadLetter":
-            original = f.col(f"{_ORIGINAL}{part}")
+        if self._transform.on_error == "deadLetter" and not self._codecs.keeps_originals:
+            original = f.col(ORIGINAL[part])
             made = f.when(f.col(rows.FAILED).isNotNull(), original).otherwise(made)
         return made.alias(part)
 
@@ -207,6 +202,13 @@ class TransformPlan:
 
         raw = f"__k2k_raw_{part}"
         found = found.withColumn(raw, f.col(part))
+        if part in self._codecs.decoders:
+            found, column = self._try(
+                found,
+                f.col(DECODED[part]),
+                also=lambda value: value.isNull() & f.col(raw).isNotNull(),
+            )
+            return found.withColumn(part, column)
         text = f.validate_utf8(f.col(raw).cast("string"))
         if how.kind == "string":
             found, column = self._try(found, text)
@@ -223,6 +225,13 @@ class TransformPlan:
     def _encode(self, found: Any, part: str, kind: Encoding) -> Any:
         from pyspark.sql import functions as f
 
+        if part in self._codecs.encoders:
+            self._tried.append((f.lit(False), plan_steps(self._transform)[len(self._tried)]))
+            try:
+                self._codecs.encoders[part].check(found.select(part).schema[0].dataType, part)
+            except MismatchedType as error:
+                raise self._refused(f"{self._step}: {safe_text(str(error), 400)}") from None
+            return found
         if kind == "bytes":
             self._require(found, f.col(part), "binary", f"encode.{part}: bytes needs a BINARY")
             return found

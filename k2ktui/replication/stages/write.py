@@ -36,10 +36,10 @@ from k2ktui.replication.slot_task import (
 )
 from k2ktui.replication.stages.dead_letters import make_dead_letters
 from k2ktui.replication.stages.headers import written_headers
-from k2ktui.replication.stages.plan import plan_steps
 from k2ktui.replication.stages.read import ReadFacts
 from k2ktui.replication.stages.rows import Transformed, collect, join_record
 from k2ktui.replication.stages.schema_ids import TransformedIds
+from k2ktui.replication.stages.steps import plan_steps
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,328 @@
+"""Decodes Avro values into Arrow columns, and encodes columns as Avro; for tasks and the driver."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Protocol
+
+from k2ktui.engine.schemas import AVRO, Schema
+from k2ktui.replication.stages.avro_schema import AvroSchema, parse_schema
+from k2ktui.replication.stages.avro_types import AvroType, make_type
+from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from k2ktui.registry.client import RegistryClient
+    from k2ktui.registry.settings import RegistrySettings
+
+_MAGIC, _PREFIX = 0, 5
+# Spark's types whose values an Avro type takes, beside its own.
+_WIDENED = {
+    "int": ("tinyint", "smallint"),
+    "bigint": ("tinyint", "smallint", "int"),
+    "float": ("tinyint", "smallint"),
+    "double": ("tinyint", "smallint", "int", "float"),
+}
+_VOID = "void"
+_DEEPEST = 100
+
+
+class MismatchedType(ValueError):
+    """A column does not have the type that a schema wants; the text names the field."""
+
+
+class ValueDecoder(Protocol):
+    """Makes a column of encoded values."""
+
+    @property
+    def ddl(self) -> str:
+        """The column's type in Spark's DDL."""
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The column's type."""
+
+    def decode(self, values: pa.BinaryArray) -> pa.Array:
+        """Return a value for each; null where it is null or cannot be decoded.
+
+        Raises:
+            ConnectionFailed, LoginFailed: a registry did not give a schema.
+        """
+
+    def to_python(self, column: pa.Array) -> list[Any]:
+        """Return the values of a decoded column; times that Python does not have as numbers."""
+
+
+class ValueEncoder(Protocol):
+    """Makes bytes of a column's values."""
+
+    @property
+    def reader(self) -> ValueDecoder:
+        """Decodes what it encodes."""
+
+    def check(self, kind: Any, part: str) -> None:
+        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
+
+    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
+        """Return the bytes of each value, and the rows that cannot be encoded."""
+
+
+@dataclass(frozen=True)
+class AvroDecoder:
+    """Decodes Avro.
+
+    Attributes:
+        schema: the reader's schema, which the column has.
+        registry: has the writer's schema of the id before each value; None if values have no id,
+            and the writer's schema is the reader's.
+    """
+
+    schema: AvroSchema
+    registry: RegistrySettings | None = None
+
+    @property
+    def ddl(self) -> str:
+        """The column's type in Spark's DDL."""
+        return _type(self.schema).ddl
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The column's type."""
+        return _type(self.schema).arrow
+
+    def decode(self, values: pa.BinaryArray) -> pa.Array:
+        """Return a value for each; null where it is null or cannot be decoded."""
+        import pyarrow as pa
+
+        made, reader = _type(self.schema), _parsed(self.schema)
+        writers = _WriterSchemas(self.registry)
+        found = [self._read(value, made, reader, writers) for value in values.to_pylist()]
+        try:
+            return pa.array(found, made.arrow)
+        except (pa.ArrowException, ValueError, OverflowError):
+            return pa.concat_arrays([_one(value, made.arrow) for value in found])
+
+    def to_python(self, column: pa.Array) -> list[Any]:
+        """Return the values of a decoded column; times that Python does not have as numbers."""
+        try:
+            found: list[Any] = column.to_pylist()
+        except (ValueError, OverflowError):
+            found = column.cast(_plain(column.type)).to_pylist()
+        return found
+
+    def _read(
+        self, value: bytes | None, made: AvroType, reader: Any, writers: _WriterSchemas
+    ) -> Any:
+        if value is None:
+            return None
+        writer, start = reader, 0
+        if self.registry is not None:
+            if len(value) < _PREFIX or value[0] != _MAGIC:
+                return None
+            schema = writers.find(int.from_bytes(value[1:_PREFIX], "big"))
+            if schema is None:
+                return None
+            writer, start = _parsed(schema), _PREFIX
+            if schema == self.schema:
+                writer = reader
+        return _decode(value, start, writer, reader, made)
+
+
+def _decode(value: bytes, start: int, writer: Any, reader: Any, made: AvroType) -> Any:
+    import fastavro
+
+    data = BytesIO(value)
+    data.seek(start)
+    try:
+        found = fastavro.schemaless_reader(data, writer, None if writer is reader else reader)
+        # What is left over was written with another schema.
+        if data.tell() != len(value):
+            return None
+        return found if made.load is None else made.load(found)
+    except Exception:  # any bytes are possible, and so is any error of the library
+        return None
+
+
+def _one(value: Any, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array([value], kind)
+    except (pa.ArrowException, ValueError, OverflowError):
+        return pa.nulls(1, kind)
+
+
+@dataclass(frozen=True)
+class AvroEncoder:
+    """Encodes as Avro.
+
+    Attributes:
+        schema: the schema to write with.
+        prefix: what stands before each value: nothing, or the schema's id.
+    """
+
+    schema: AvroSchema
+    prefix: bytes = b""
+
+    @property
+    def reader(self) -> ValueDecoder:
+        """Decodes what it encodes, without a prefix."""
+        return AvroDecoder(self.schema)
+
+    def check(self, kind: Any, part: str) -> None:
+        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
+        _check(kind, _type(self.schema), part)
+
+    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
+        """Return the bytes of each value, and the rows that cannot be encoded."""
+        import fastavro
+
+        made, writer = _type(self.schema), _parsed(self.schema)
+        found: list[bytes | None] = []
+        failed = []
+        for row, value in enumerate(column.cast(_plain(column.type)).to_pylist()):
+            if value is None:
+                found.append(None)
+                continue
+            data = BytesIO()
+            data.write(self.prefix)
+            try:
+                fastavro.schemaless_writer(data, writer, made.dump(value))
+                found.append(data.getvalue())
+            except Exception:  # the library checks types in many ways
+                found.append(None)
+                failed.append(row)
+        return found, failed
+
+
+def _check(actual: Any, wanted: AvroType, path: str) -> None:
+    """Raise MismatchedType unless values of a type of Spark can be written as ``wanted``."""
+    name = actual.simpleString()
+    if wanted.kind == "struct" and name.startswith("struct<"):
+        given = {each.name: each.dataType for each in actual.fields}
+        for each in wanted.fields:
+            if each.name in given:
+                _check(given.pop(each.name), each.type, f"{path}.{each.name}")
+            elif not each.has_default:
+                raise MismatchedType(
+                    f"the schema has the field {path}.{each.name} without a default, and the "
+                    "column does not have it"
+                )
+        for unknown in given:
+            raise MismatchedType(
+                f"the column has the field {path}.{safe_text(unknown)}, and the schema does not "
+                "have it; drop it, or use another schema"
+            )
+        return
+    if wanted.item is not None and name.startswith(f"{wanted.kind}<"):
+        is_map = wanted.kind == "map"
+        if not is_map or actual.keyType.simpleString() == "string":
+            inner = actual.valueType if is_map else actual.elementType
+            _check(inner, wanted.item, f"{path}{'{}' if is_map else '[]'}")
+            return
+    if name == _VOID and wanted.nullable:
+        return
+    if name.startswith("decimal") and wanted.kind.startswith("decimal"):
+        if actual.scale <= wanted.scale:
+            return
+    elif name == wanted.kind or name in _WIDENED.get(wanted.kind, ()):
+        return
+    raise MismatchedType(
+        f"{path} is {name.upper()}, and the schema wants {wanted.ddl}; cast it in set"
+    )
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose values Python has whole: dates and timestamps as numbers."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, _plain(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _plain(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date32(kind) else kind
+
+
+class _WriterSchemas:
+    """Finds writers' schemas by id; what a registry does not have is asked for once."""
+
+    def __init__(self, settings: RegistrySettings | None) -> None:
+        self._settings = settings
+        self._unknown: set[int] = set()
+
+    def find(self, schema_id: int) -> AvroSchema | None:
+        """Return the schema of an id; None if there is none that is Avro."""
+        assert self._settings is not None
+        key = _name(self._settings), schema_id
+        found = _known.get(key)
+        if found is None and schema_id not in self._unknown:
+            client = _client(self._settings)
+            schema = client.schema(schema_id)
+            found = None if schema is None else read_avro_schema(client, schema)
+            if found is None:
+                self._unknown.add(schema_id)
+            else:
+                _known[key] = found
+        return found
+
+
+def read_avro_schema(client: RegistryClient, schema: Schema) -> AvroSchema | None:
+    """Return a schema after those that it refers to; None if it is not a usable Avro schema."""
+    if schema.type != AVRO:
+        return None
+    texts: list[str] = []
+    _add_texts(client.version, schema, texts, 0)
+    found = AvroSchema(tuple(texts))
+    try:
+        _parsed(found)
+    except ValueError:
+        return None
+    return found
+
+
+def _add_texts(
+    version: Callable[[str, int], Any], schema: Schema, texts: list[str], depth: int
+) -> None:
+    for each in schema.references:
+        found = version(each.subject, each.version)
+        if found is not None and depth < _DEEPEST and found.schema.text not in texts:
+            _add_texts(version, found.schema, texts, depth + 1)
+    texts.append(schema.text)
+
+
+# A worker process keeps its clients and what they found for the micro-batches that follow.
+_clients: dict[str, RegistryClient] = {}
+_known: dict[tuple[str, int], AvroSchema] = {}
+
+
+def _client(settings: RegistrySettings) -> RegistryClient:
+    from k2ktui.registry.client import RegistryClient  # not for workers without a registry
+
+    name = _name(settings)
+    if name not in _clients:
+        _clients[name] = RegistryClient(settings)
+    return _clients[name]
+
+
+def _name(settings: RegistrySettings) -> str:
+    return sha256(pickle.dumps(settings)).hexdigest()
+
+
+@lru_cache(1024)
+def _type(schema: AvroSchema) -> AvroType:
+    return make_type(schema)
+
+
+@lru_cache(1024)
+def _parsed(schema: AvroSchema) -> Any:
+    return parse_schema(schema)

@@ -1,0 +1,120 @@
+"""Columns of keys and values in formats that Python decodes and encodes, not Spark.
+
+::
+
+    read records ─► decode_batches ─► SQL ─► encode_batches ─► write records
+    (the task that reads)                    (the task that writes)
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from k2ktui.errors import K2kError
+from k2ktui.replication.stages import rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from k2ktui.replication.stages.avro_codec import ValueDecoder, ValueEncoder
+
+#: Columns of decoded keys and values; null for what cannot be decoded.
+DECODED = {"key": "__k2k_decoded_key", "value": "__k2k_decoded_value"}
+#: Columns of the source's keys and values, which dead letters have.
+ORIGINAL = {"key": "__k2k_original_key", "value": "__k2k_original_value"}
+
+
+@dataclass(frozen=True)
+class Codecs:
+    """What Python decodes and encodes of a transform; can be pickled.
+
+    Attributes:
+        decoders: by part of the record.
+        encoders: by part of the record.
+        steps: the index of the step ``encode`` of each part that has an encoder.
+        keeps_originals: whether the rows have the columns ``ORIGINAL``.
+    """
+
+    decoders: Mapping[str, ValueDecoder] = field(default_factory=dict)
+    encoders: Mapping[str, ValueEncoder] = field(default_factory=dict)
+    steps: Mapping[str, int] = field(default_factory=dict)
+    keeps_originals: bool = False
+
+
+def decode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the columns ``DECODED`` of the parts that have a decoder, after the others.
+
+    If a registry does not answer, the last row says so, and nothing of the micro-batch is written.
+    """
+    if not codecs.decoders:
+        yield from batches
+        return
+    for batch in batches:
+        error = ""
+        added = {}
+        for part, decoder in codecs.decoders.items():
+            values = batch.column(batch.schema.get_field_index(part))
+            try:
+                added[DECODED[part]] = decoder.decode(values)
+            except K2kError as problem:
+                error = problem.message
+                break
+        if error:
+            yield _failed(batch, codecs, error)
+            return
+        yield _with_columns(batch, added)
+
+
+def _failed(batch: pa.RecordBatch, codecs: Codecs, error: str) -> pa.RecordBatch:
+    """Return a last row, with the columns of ``batch``, that says why nothing is written."""
+    import pyarrow as pa
+
+    from k2ktui.replication.stages.read import ReadFacts
+
+    facts = pickle.dumps(ReadFacts(error=error))
+    columns = [
+        pa.array([facts], each.type) if each.name == rows.FACTS else pa.nulls(1, each.type)
+        for each in batch.schema
+    ]
+    found = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    nulls = {DECODED[part]: pa.nulls(1, each.arrow) for part, each in codecs.decoders.items()}
+    return _with_columns(found, nulls)
+
+
+def _with_columns(batch: pa.RecordBatch, added: Mapping[str, Any]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, *added.values()], names=[*batch.schema.names, *added]
+    )
+
+
+def encode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the columns of ``rows.OUTPUT``, whose keys and values are encoded."""
+    if not codecs.encoders:
+        yield from batches
+        return
+    for batch in batches:
+        yield _encode(batch, codecs)
+
+
+def _encode(batch: pa.RecordBatch, codecs: Codecs) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = dict(zip(rows.OUTPUT, batch.columns, strict=False))
+    steps = columns[rows.FAILED].to_pylist()
+    for part, encoder in codecs.encoders.items():
+        encoded, failed = encoder.encode(columns[part])
+        columns[part] = pa.array(encoded, pa.binary())
+        for row in failed:
+            steps[row] = codecs.steps[part] if steps[row] is None else steps[row]
+    columns[rows.FAILED] = pa.array(steps, pa.int32())
+    if codecs.keeps_originals:
+        has_failed = columns[rows.FAILED].is_valid()
+        for at, part in enumerate(ORIGINAL, len(rows.OUTPUT)):
+            columns[part] = pc.if_else(has_failed, batch.column(at), columns[part])
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(rows.OUTPUT))

@@ -1,0 +1,215 @@
+"""The Avro schemas of a pipeline's transforms: from files and registries, read once."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, encode_schema_id
+from k2ktui.engine.schema_subjects import TopicRule, map_subject
+from k2ktui.engine.schemas import AVRO, Schema, SchemaVersion, record_names
+from k2ktui.engine.transforms import Format, SchemaSource, Transform
+from k2ktui.errors import ConfigError, NotInstalled, Refused
+from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.registrar import SchemaNotRegistered, SchemaRegistrar
+from k2ktui.registry.settings import RegistrySettings, Side, read_registry_settings
+from k2ktui.replication.stages.avro_codec import AvroDecoder, AvroEncoder, read_avro_schema
+from k2ktui.replication.stages.avro_schema import AvroSchema
+from k2ktui.replication.stages.avro_types import make_type
+from k2ktui.replication.stages.codec_batches import Codecs
+from k2ktui.replication.stages.steps import plan_steps
+from k2ktui.runtime.spark_extra import install_command
+from k2ktui.text import safe_text
+
+_PARTS = ("key", "value")
+_NOTHING = "Nothing was copied."
+_LARGEST_FILE = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A schema, and its version in the registry if it is from one."""
+
+    schema: AvroSchema
+    version: SchemaVersion | None = None
+
+
+class TransformSchemas:
+    """Finds the schemas of transforms; what was found stays the same while it exists.
+
+    Thread-safe. Nothing is read before it is needed.
+
+    Args:
+        config: the pipeline.
+    """
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._lock = threading.RLock()
+        self._found: dict[tuple[Side, SchemaSource], _Found] = {}
+        self._prefixes: dict[tuple[SchemaSource | None, SchemaSource], bytes] = {}
+        self._clients: dict[Side, RegistryClient] = {}
+
+    def codecs(self, transform: Transform, name: str, *, writes: bool = False) -> Codecs:
+        """Return what decodes and encodes the records of a transform.
+
+        Args:
+            transform: the steps.
+            name: of the transform in the file, for messages.
+            writes: the records are written, with the ids of their schemas in the target's registry;
+                what it lacks is registered if ``schemaMapping.autoRegister`` is enabled.
+
+        Raises:
+            NotInstalled: Avro's library or the registry's client is not installed.
+            ConfigError: a schema cannot be read or used.
+            Refused: a registry lacks a schema.
+            ConnectionFailed: a registry does not respond.
+        """
+        with self._lock:
+            decoders, encoders, steps = {}, {}, {}
+            for part in _PARTS:
+                how = transform.format_of(part)
+                if how.kind == "avro":
+                    decoders[part] = self._decoder(how, f"{name}.decode.{part}")
+                if transform.encoding_of(part) == "avro":
+                    step = f"encode.{part}"
+                    encoders[part] = self._encoder(transform, part, f"{name}.{step}", writes)
+                    steps[part] = plan_steps(transform).index(step)
+            keeps = bool(encoders) and transform.on_error == "deadLetter"
+            return Codecs(decoders, encoders, steps, keeps)
+
+    def check(self, transform: Transform, name: str) -> None:
+        """Raise what ``codecs`` would raise for writing, and register nothing."""
+        if not self._config.schema_mapping.auto_register:
+            self.codecs(transform, name, writes=True)
+
+    def _decoder(self, how: Format, name: str) -> AvroDecoder:
+        assert how.source is not None
+        found = self._read("source", how.source, name)
+        return AvroDecoder(found.schema, self._settings("source") if how.source.subject else None)
+
+    def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> AvroEncoder:
+        own, decoded = transform.encode_schema_of(part), transform.format_of(part).source
+        if own is None:
+            assert decoded is not None
+            found = self._read("source", decoded, name)
+            source = decoded
+        else:
+            source = own
+            read = SchemaSource(own.file) if own.file else own
+            found = self._read("target", read, name)
+        if not writes or not source.subject:
+            return AvroEncoder(found.schema)
+        key = (own, source)
+        if key not in self._prefixes:
+            schema_id = self._id(own, source, found)
+            self._prefixes[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, schema_id))
+        return AvroEncoder(found.schema, self._prefixes[key])
+
+    def _id(self, own: SchemaSource | None, source: SchemaSource, found: _Found) -> int:
+        """Return a schema's id on the target."""
+        registers = self._config.schema_mapping.auto_register
+        if own is None:
+            assert found.version is not None
+            registrar = SchemaRegistrar(
+                self._client("source"), self._client("target"), self._rename, registers=registers
+            )
+            return registrar.require(found.version, self._rename(found.version)).id
+        if found.version is not None:
+            return found.version.id
+        target, schema = self._client("target"), Schema(AVRO, found.schema.text)
+        there = target.find(source.subject, schema)
+        if there is not None:
+            return there.id
+        if not registers:
+            raise SchemaNotRegistered(
+                f"the schema in {safe_text(source.file)} is not registered as "
+                f"{safe_text(source.subject)} in {target.address}",
+                unchanged="Nothing was registered, and nothing was copied.",
+                hint="Register it, or set schemaMapping.autoRegister: enabled.",
+            )
+        return target.register(source.subject, schema)
+
+    def _rename(self, version: SchemaVersion) -> str:
+        """Return the name on the target of a subject of the source."""
+        topics = self._config.schema_topics
+
+        def rule(topic: str) -> TopicRule | None:
+            target = topics.mapping.target_for(topic) if topics.selection.matches(topic) else None
+            return TopicRule(target) if target else None
+
+        mapped = map_subject(version.subject, record_names(version.schema), rule)
+        return mapped.target if mapped else version.subject
+
+    def _read(self, side: Side, source: SchemaSource, name: str) -> _Found:
+        key = side, source
+        if key not in self._found:
+            if importlib.util.find_spec("fastavro") is None:
+                raise NotInstalled(
+                    f"{name}: avro needs a package that is not installed: fastavro",
+                    unchanged=_NOTHING,
+                    hint=f"Install it with: {install_command('spark,transform,avro')}",
+                )
+            found = (
+                _Found(AvroSchema((self._read_file(source.file, name),)))
+                if source.file
+                else self._read_version(side, source, name)
+            )
+            try:
+                make_type(found.schema)
+            except ValueError as error:
+                raise ConfigError(
+                    f"{name}: the schema ({safe_text(str(source))}) cannot be used: "
+                    f"{safe_text(str(error), 300)}",
+                    unchanged=_NOTHING,
+                    hint="Use another schema; docs/transforms.md lists the types.",
+                ) from None
+            self._found[key] = found
+        return self._found[key]
+
+    def _read_file(self, file: str, name: str) -> str:
+        try:
+            with Path(file).open("rb") as opened:
+                text = opened.read(_LARGEST_FILE + 1)
+            if len(text) > _LARGEST_FILE:
+                raise ValueError(f"it is larger than {_LARGEST_FILE} bytes")
+            return text.decode()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ConfigError(
+                f"{name}: {safe_text(file)} cannot be read: {reason}",
+                unchanged=_NOTHING,
+                hint="Check schemaFile; a relative name is below the YAML file's directory.",
+            ) from None
+
+    def _read_version(self, side: Side, source: SchemaSource, name: str) -> _Found:
+        client = self._client(side)
+        number = source.version or next(reversed(client.versions(source.subject)), 0)
+        version = client.version(source.subject, number) if number else None
+        if version is None:
+            raise Refused(
+                f"{name}: {client.address} does not have {safe_text(str(source))}",
+                unchanged=_NOTHING,
+                hint="Register the schema, or name another subject or a schemaFile.",
+            )
+        schema = read_avro_schema(client, version.schema)
+        if schema is None:
+            raise Refused(
+                f"{name}: {safe_text(str(source))} in {client.address} is not an Avro schema that "
+                "can be read",
+                unchanged=_NOTHING,
+                hint="Name a subject with an Avro schema.",
+            )
+        return _Found(schema, version)
+
+    def _settings(self, side: Side) -> RegistrySettings:
+        cluster = self._config.source if side == "source" else self._config.target
+        return read_registry_settings(cluster, side)
+
+    def _client(self, side: Side) -> RegistryClient:
+        if side not in self._clients:
+            self._clients[side] = RegistryClient(self._settings(side))
+        return self._clients[side]
