@@ -20,6 +20,8 @@ _ENCODED = f"bytes, string or json; {_AVRO}"
 _UNSUPPORTED = "protobuf is not supported yet"
 _FILE, _SUBJECT, _VERSION = "schemaFile", "subject", "version"
 _NAMES = (_FILE, _SUBJECT)
+#: Keys of the format ``avro``.
+AVRO_KEYS = (_FILE, _SUBJECT, _VERSION)
 
 
 def needs_schema(how: Format) -> bool:
@@ -64,7 +66,7 @@ def _parse_source(value: Any) -> SchemaSource | None:
     if not isinstance(value, Mapping) or set(value) != {"avro"}:
         return None
     inner = value["avro"]
-    if not isinstance(inner, Mapping) or not set(inner) <= {_FILE, _SUBJECT, _VERSION} or not inner:
+    if not isinstance(inner, Mapping) or not set(inner) <= {*AVRO_KEYS} or not inner:
         return None
     file, subject = (parse_text(inner[key]).strip() if key in inner else None for key in _NAMES)
     if file == "" or subject == "" or (file is None and subject is None):

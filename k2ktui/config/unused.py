@@ -36,6 +36,8 @@ OF_SCHEMAS: tuple[Path, ...] = (
     ("source", "registry"),
     ("target", "registry"),
 )
+# Keys that have no effect on schemas of transforms.
+_ONLY_MAPPING = ("supportedTypes", "topics", "onUnknownSchema")
 _TYPES: Path = ("schemaMapping", "supportedTypes")
 _YANG = "YANG applies only where both registries know this type; Apicurio and Confluent's do not"
 _PARALLELISM = (
@@ -56,8 +58,13 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
     elif config.bidirectional.mode == "provenance":
         yield from _note(tree, ("bidirectional", "headers"), _PROVENANCE)
     if not config.features.schema_mapping:
+        used = transform_registries(config)
         for path in OF_SCHEMAS:
-            yield from _note(tree, path, _NO_SCHEMAS)
+            if path[0] == "schemaMapping" and "target" in used:
+                for key in _ONLY_MAPPING:
+                    yield from _note(tree, (*path, key), _NO_SCHEMAS)
+            elif path[0] not in used:
+                yield from _note(tree, path, _NO_SCHEMAS)
     elif tree.at(_TYPES) is not None and "YANG" in config.schema_mapping.supported_types:
         yield Problem(tree.nearest(_TYPES).mark, format_path(_TYPES), _YANG)
     if config.spark.slots is not None:
@@ -112,15 +119,23 @@ def unsafe_standby(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
         yield Problem(node.mark, format_path(_GRACE_WINDOW), needed)
 
 
+def transform_registries(config: PipelineConfig) -> frozenset[str]:
+    """Return the clusters whose registries have schemas of transforms."""
+    found = (rule.transform for rule in config.replication.transform)
+    return frozenset(side for each in found if each is not None for side in each.registries)
+
+
 def missing_registries(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
-    """Yield an error for every registry that schema mapping needs and the file does not name."""
-    if not config.features.schema_mapping:
-        return
+    """Yield an error for every registry that is needed and that the file does not name."""
+    used = transform_registries(config)
     for side, cluster in (("source", config.source), ("target", config.target)):
+        mapped = config.features.schema_mapping
+        if not mapped and side not in used:
+            continue
         if not cluster.registry.config.get("schema.registry.url", "").strip():
             path: Path = (side, "registry", "config", "schema.registry.url")
-            needed = "missing; features.schemaMapping needs it"
-            yield Problem(tree.nearest(path).mark, format_path(path), needed)
+            user = "features.schemaMapping" if mapped else "avro in replication.transform"
+            yield Problem(tree.nearest(path).mark, format_path(path), f"missing; {user} needs it")
 
 
 def dropped_headers(tree: Node, config: PipelineConfig) -> Iterator[Problem]:

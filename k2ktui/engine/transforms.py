@@ -106,9 +106,17 @@ class Transform:
         return self.encode_key_schema if part == "key" else self.encode_value_schema
 
     @property
-    def encodes_avro(self) -> bool:
-        """Return whether a part of the records is encoded as Avro."""
-        return "avro" in (self.encode_key, self.encode_value)
+    def registries(self) -> frozenset[str]:
+        """The clusters, ``source`` or ``target``, whose registries have its schemas."""
+        found = set()
+        for part in ("key", "value"):
+            own, decoded = self.encode_schema_of(part), self.format_of(part).source
+            if decoded is not None and decoded.subject:
+                found.add("source")
+            written = own or decoded
+            if self.encoding_of(part) == "avro" and written is not None and written.subject:
+                found.add("target")
+        return frozenset(found)
 
     def changes(self, part: str) -> bool:
         """Return whether the key, the value or the headers may differ on the target."""

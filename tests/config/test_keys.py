@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.config.transform_formats import AVRO_KEYS
 from k2ktui.config.validate import known_paths
 from k2ktui.kafka.property_table import ALL
 
 ROOT = Path(__file__).parents[2]
-KEYS, PROPERTIES = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8").split("## Client prop")
+_LISTS, PROPERTIES = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8").split("## Client prop")
+KEYS, FORMATS = _LISTS.split("## Formats of transforms")
 _ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| `([^`]+)` \|$", re.MULTILINE)
 
 
@@ -34,13 +36,18 @@ def test_every_key_of_the_model_is_listed_once() -> None:
     assert sorted(listed) == sorted(leaves())
 
 
+def test_every_key_of_a_format_is_listed_once() -> None:
+    listed = [key for key, _, _ in _ROW.findall(FORMATS)]
+    assert sorted(listed) == sorted(["json.schema", *(f"avro.{key}" for key in AVRO_KEYS)])
+
+
 def test_every_listed_property_is_one_of_java() -> None:
     listed = [key for key, _, _ in _ROW.findall(PROPERTIES)]
     assert len(listed) == len(set(listed)) > 10
     assert set(listed) <= ALL.keys()
 
 
-@pytest.mark.parametrize(("key", "effect", "test"), _ROW.findall(KEYS) + _ROW.findall(PROPERTIES))
+@pytest.mark.parametrize(("key", "effect", "test"), _ROW.findall(_LISTS + PROPERTIES))
 def test_the_named_test_exists(key: str, effect: str, test: str) -> None:
     assert effect.strip()
     path, _, name = test.partition("::")

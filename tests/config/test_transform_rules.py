@@ -56,7 +56,11 @@ def test_schemas_of_avro_are_files_or_subjects(files: Files, tmp_path: Path) -> 
       - {topics: "b.*", decode: {value: {avro: {subject: b-value, version: 3}}}}
       - {topics: c, decode: {value: string}, encode: {value: {avro: {subject: c}}}}
 """
-    loaded = files.over_minimal(with_rules(rules))
+    registries = "\n".join(
+        f'{side}: {{registry: {{config: {{schema.registry.url: "http://{side}"}}}}}}'
+        for side in ("source", "target")
+    )
+    loaded = files.over_minimal(registries, with_rules(rules))
     replication = loaded.config.replication
     file = str(tmp_path / "in/pay.avsc")
     assert replication.transform_for("pay.in") == Transform(

@@ -87,6 +87,33 @@ def test_schema_mapping_needs_both_registries(files: Files, side: str) -> None:
     )
 
 
+AVRO = """\
+replication:
+  - source: {topic: ".*"}
+  - transform:
+      - {topics: a, decode: {value: avro}, encode: {value: %s}}
+  - sink: {topic: source}
+"""
+
+
+@pytest.mark.parametrize(
+    ("encode", "sides"), [("json", ["source"]), ("avro", ["source", "target"])]
+)
+def test_avro_needs_the_registries_that_it_names(
+    files: Files, encode: str, sides: list[str]
+) -> None:
+    rules = AVRO % encode
+    errors = files.errors(MINIMAL, rules)
+    assert [error.partition(".registry")[0].rpartition(" ")[2] for error in errors] == sides
+    assert all("missing; avro in replication.transform needs it" in error for error in errors)
+    both = "\n".join(REGISTRIES.splitlines()[1:])
+    notes = files.over_minimal(rules, both, "schemaMapping: {autoRegister: enabled}").notes
+    paths = [note.split(": ")[1] for note in notes]
+    assert paths == ([] if encode == "avro" else ["schemaMapping", "target.registry"])
+    (note, *_) = files.over_minimal(rules, both, "schemaMapping: {supportedTypes: [AVRO]}").notes
+    assert "schemaMapping" in note and "features.schemaMapping is disabled" in note
+
+
 def test_parallelism_beside_slots_is_noted(files: Files) -> None:
     parallelism = "configuration: {pipelineParallelism: 2, partitionParallelism: 3}\n"
     assert files.over_minimal(parallelism).notes == ()

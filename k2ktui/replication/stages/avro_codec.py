@@ -100,7 +100,7 @@ class AvroDecoder:
         """Return a value for each; null where it is null or cannot be decoded."""
         import pyarrow as pa
 
-        made, reader = _type(self.schema), _parsed(self.schema)
+        made, reader = _type(self.schema), _parse(self.schema)
         writers = _WriterSchemas(self.registry)
         found = [self._read(value, made, reader, writers) for value in values.to_pylist()]
         try:
@@ -128,7 +128,7 @@ class AvroDecoder:
             schema = writers.find(int.from_bytes(value[1:_PREFIX], "big"))
             if schema is None:
                 return None
-            writer, start = _parsed(schema), _PREFIX
+            writer, start = _parse(schema), _PREFIX
             if schema == self.schema:
                 writer = reader
         return _decode(value, start, writer, reader, made)
@@ -183,7 +183,7 @@ class AvroEncoder:
         """Return the bytes of each value, and the rows that cannot be encoded."""
         import fastavro
 
-        made, writer = _type(self.schema), _parsed(self.schema)
+        made, writer = _type(self.schema), _parse(self.schema)
         found: list[bytes | None] = []
         failed = []
         for row, value in enumerate(column.cast(_plain(column.type)).to_pylist()):
@@ -284,7 +284,7 @@ def read_avro_schema(client: RegistryClient, schema: Schema) -> AvroSchema | Non
     _add_texts(client.version, schema, texts, 0)
     found = AvroSchema(tuple(texts))
     try:
-        _parsed(found)
+        _parse(found)
     except ValueError:
         return None
     return found
@@ -324,5 +324,5 @@ def _type(schema: AvroSchema) -> AvroType:
 
 
 @lru_cache(1024)
-def _parsed(schema: AvroSchema) -> Any:
+def _parse(schema: AvroSchema) -> Any:
     return parse_schema(schema)

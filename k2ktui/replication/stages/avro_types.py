@@ -133,8 +133,7 @@ def make_type(schema: AvroSchema) -> AvroType:
         raise ValueError(f"it is not an Avro schema: {type(error).__name__} {error}") from None
     if made.nullable:
         raise UnsupportedSchema(
-            "the whole schema is a union with null, which cannot be told from a record without "
-            "a value"
+            "the whole schema is a union with null: its null would become a record without a value"
         )
     return replace(made, dump=_required(made.dump, ""))
 

@@ -47,7 +47,8 @@ class Codecs:
 def decode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:
     """Yield rows with the columns ``DECODED`` of the parts that have a decoder, after the others.
 
-    If a registry does not answer, the last row says so, and nothing of the micro-batch is written.
+    If a registry does not answer, the last row has the reason, and nothing of the
+    micro-batch is written.
     """
     if not codecs.decoders:
         yield from batches
