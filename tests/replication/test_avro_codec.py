@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
+import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,9 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.registry.settings import RegistrySettings
+from k2ktui.replication.stages import rows
 from k2ktui.replication.stages.avro_codec import AvroDecoder, AvroEncoder
-from k2ktui.replication.stages.avro_schema import AvroSchema
+from k2ktui.replication.stages.avro_schema import AvroSchema, find_conflict
 from k2ktui.replication.stages.avro_types import UnsupportedSchema, make_type
+from k2ktui.replication.stages.codec_batches import (
+    DECODED,
+    ORIGINAL,
+    Codecs,
+    decode_batches,
+    encode_batches,
+)
 
 pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 fastavro = pytest.importorskip("fastavro")  # of the extra ``avro``
@@ -299,3 +310,62 @@ def test_what_does_not_fit_the_schema_is_not_encoded() -> None:
     assert encoded[0] is not None and encoded[0].startswith(b"prefix") and encoded[1] is None
     (found,) = decoded(AvroDecoder(schema), encoded[0].removeprefix(b"prefix"))
     assert found == {**good, "x": "left out"}
+
+
+def test_numbers_with_another_meaning_are_a_conflict() -> None:
+    def record(kind: Any, name: str = "at") -> AvroSchema:
+        inner = {"type": "record", "name": "I", "fields": [{"name": name, "type": kind}]}
+        items = {"type": "array", "items": ["null", inner]}
+        return schema_of({"type": "record", "name": "R", "fields": [{"name": "a", "type": items}]})
+
+    millis, micros = (record(logical("long", f"timestamp-{unit}")) for unit in ("millis", "micros"))
+    assert find_conflict(millis, micros) == ".a[].at"
+    assert find_conflict(millis, millis) == find_conflict(millis, record("long")) == ""
+    assert find_conflict(millis, record(logical("long", "timestamp-micros"), "other")) == ""
+    cents, mills = (record(logical("bytes", "decimal", precision=9, scale=n)) for n in (2, 3))
+    assert find_conflict(cents, mills) == ".a[].at"
+    tree = {"name": "next", "type": ["null", "R"]}
+    assert find_conflict(schema_of({"type": "record", "name": "R", "fields": [tree]}), micros) == ""
+
+
+def test_rows_are_decoded_and_encoded_around_the_sql() -> None:
+    """A row that fails to be encoded has its step, and the original key and value."""
+    schema = schema_of({"type": "enum", "name": "E", "symbols": ["A"]})
+    codecs = Codecs({"value": AvroDecoder(schema)}, {"value": AvroEncoder(schema)}, {"value": 3})
+    read = pa.RecordBatch.from_pydict(
+        {"key": [b"k", b"l"], "value": pa.array([b"\0", b"\2"], pa.binary())}
+    )
+    (found,) = decode_batches([read], codecs)
+    assert found.schema.names == ["key", "value", DECODED["value"]]
+    assert found.column(2).to_pylist() == ["A", None]
+
+    columns: dict[str, Any] = {name: pa.nulls(3) for name in rows.OUTPUT}
+    columns |= {"key": pa.array([b"K"] * 3), "value": pa.array(["A", "B", None])}
+    columns[rows.FAILED] = pa.array([None, None, 1], pa.int32())
+    columns |= {name: pa.array([b"old"] * 3) for name in ORIGINAL.values()}
+    (made,) = encode_batches(
+        [pa.RecordBatch.from_pydict(columns)], replace(codecs, keeps_originals=True)
+    )
+    assert tuple(made.schema.names) == rows.OUTPUT
+    shown = {name: made.column(name).to_pylist() for name in ("key", "value", rows.FAILED)}
+    assert shown == {
+        "key": [b"K", b"old", b"old"],
+        "value": [b"\0", b"old", b"old"],
+        rows.FAILED: [None, 3, 1],
+    }
+
+
+def test_a_registry_that_does_not_respond_fails_the_micro_batch_only() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and nothing listens
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        settings = RegistrySettings("source", (url,), max_retries=0)
+        codecs = Codecs({"value": AvroDecoder(schema_of("string"), settings)})
+        read = rows.facts_batch(b"-")
+        records = read.set_column(
+            read.schema.get_field_index("value"), "value", pa.array([b"\0\0\0\0\7data"])
+        )
+        (found,) = decode_batches([records, read], codecs)
+    assert found.schema.names == [*read.schema.names, DECODED["value"]]
+    facts = pickle.loads(found.column(rows.FACTS)[0].as_py())
+    assert "the source's schema registry" in facts.error and "cannot be reached" in facts.error

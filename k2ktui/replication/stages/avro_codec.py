@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Protocol
 
 from k2ktui.engine.schemas import AVRO, Schema
-from k2ktui.replication.stages.avro_schema import AvroSchema, parse_schema
+from k2ktui.replication.stages.avro_schema import AvroSchema, find_conflict, parse_schema
 from k2ktui.replication.stages.avro_types import AvroType, make_type
 from k2ktui.text import safe_text
 
@@ -126,7 +126,7 @@ class AvroDecoder:
             if len(value) < _PREFIX or value[0] != _MAGIC:
                 return None
             schema = writers.find(int.from_bytes(value[1:_PREFIX], "big"))
-            if schema is None:
+            if schema is None or _conflict(schema, self.schema):
                 return None
             writer, start = _parse(schema), _PREFIX
             if schema == self.schema:
@@ -321,6 +321,11 @@ def _name(settings: RegistrySettings) -> str:
 @lru_cache(1024)
 def _type(schema: AvroSchema) -> AvroType:
     return make_type(schema)
+
+
+@lru_cache(1024)
+def _conflict(writer: AvroSchema, reader: AvroSchema) -> str:
+    return find_conflict(writer, reader)
 
 
 @lru_cache(1024)

@@ -6,6 +6,19 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+_MEANINGFUL = (
+    "decimal",
+    "date",
+    "time-millis",
+    "time-micros",
+    "timestamp-millis",
+    "timestamp-micros",
+    "timestamp-nanos",
+    "local-timestamp-millis",
+    "local-timestamp-micros",
+    "local-timestamp-nanos",
+)
+
 
 @dataclass(frozen=True)
 class AvroSchema:
@@ -37,6 +50,47 @@ def parse_schema(schema: AvroSchema) -> Any:
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is not an Avro schema: {type(error).__name__} {error}") from None
     return parsed
+
+
+def find_conflict(writer: AvroSchema, reader: AvroSchema) -> str:
+    """Return the first field whose numbers mean something else to the reader; "" for none.
+
+    Avro's rules compare types only, so that milliseconds would be read as microseconds.
+    """
+    ours, theirs = _meanings(writer), _meanings(reader)
+    return next((path for path in ours.keys() & theirs.keys() if ours[path] != theirs[path]), "")
+
+
+def _meanings(schema: AvroSchema) -> dict[str, tuple[str, int]]:
+    """Return the logical type and the scale of fields that have one, by their path."""
+    named: dict[str, Any] = {}
+    found: dict[str, tuple[str, int]] = {}
+
+    def walk(part: Any, path: str, opened: tuple[str, ...]) -> None:
+        if isinstance(part, list):
+            for each in part:
+                walk(each, path, opened)
+        elif isinstance(part, str):
+            name = part.rpartition(".")[2]
+            if name in named and name not in opened:
+                walk(named[name], path, opened)
+        elif isinstance(part, dict):
+            if part.get("logicalType") in _MEANINGFUL:
+                found[path] = part["logicalType"], part.get("scale", 0)
+            name = str(part.get("name", "")).rpartition(".")[2]
+            if "fields" in part:
+                named[name] = part
+            for each in part.get("fields", ()):
+                walk(each["type"], f"{path}.{each['name']}", (*opened, name))
+            walk(part.get("items"), f"{path}[]", opened)
+            walk(part.get("values"), f"{path}{{}}", opened)
+            if not isinstance(part.get("type"), str):
+                walk(part.get("type"), path, opened)
+
+    for text in schema.texts:
+        found.clear()  # those of a type that another one refers to
+        walk(json.loads(text), "", ())
+    return found
 
 
 def _without_logical(schema: Any) -> Any:
