@@ -273,14 +273,17 @@ _MORE: list[dict[str, Any]] = [
     },
     {"name": "pin", "type": {"type": "fixed", "name": "Pin", "size": 2}},
     {"name": "yes", "type": "boolean"},
-    {"name": "money", "type": logical("fixed", "decimal", name="M", size=9, precision=20, scale=3)},
+    {
+        "name": "money",
+        "type": {"name": "M", "size": 9, **logical("fixed", "decimal", precision=20, scale=3)},
+    },
 ]
 _MORE_VALUES = {
     "state": "NEW",
     "list": [{"x": None}, {"x": 2.5}],
     "pin": b"\0\xff",
     "yes": True,
-    "money": -1,
+    "money": Decimal("-0.001"),
 }
 
 
