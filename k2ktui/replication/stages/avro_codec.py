@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from k2ktui.engine.schemas import AVRO, Schema
 from k2ktui.replication.stages.avro_schema import AvroSchema, find_conflict, parse_schema
 from k2ktui.replication.stages.avro_types import AvroType, make_type
-from k2ktui.text import safe_text
+from k2ktui.replication.stages.columns import (
+    ValueDecoder,
+    check_type,
+    make_column,
+    to_plain_type,
+    values_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,55 +28,7 @@ if TYPE_CHECKING:
     from k2ktui.registry.settings import RegistrySettings
 
 _MAGIC, _PREFIX = 0, 5
-# Spark's types whose values an Avro type takes, beside its own.
-_WIDENED = {
-    "int": ("tinyint", "smallint"),
-    "bigint": ("tinyint", "smallint", "int"),
-    "float": ("tinyint", "smallint"),
-    "double": ("tinyint", "smallint", "int", "float"),
-}
-_VOID = "void"
 _DEEPEST = 100
-
-
-class MismatchedType(ValueError):
-    """A column does not have the type that a schema wants; the text names the field."""
-
-
-class ValueDecoder(Protocol):
-    """Makes a column of encoded values."""
-
-    @property
-    def ddl(self) -> str:
-        """The column's type in Spark's DDL."""
-
-    @property
-    def arrow(self) -> pa.DataType:
-        """The column's type."""
-
-    def decode(self, values: pa.BinaryArray) -> pa.Array:
-        """Return a value for each; null where it is null or cannot be decoded.
-
-        Raises:
-            ConnectionFailed, LoginFailed: a registry did not give a schema.
-        """
-
-    def to_python(self, column: pa.Array) -> list[Any]:
-        """Return the values of a decoded column; times that Python does not have as numbers."""
-
-
-class ValueEncoder(Protocol):
-    """Makes bytes of a column's values."""
-
-    @property
-    def reader(self) -> ValueDecoder:
-        """Decodes what it encodes."""
-
-    def check(self, kind: Any, part: str) -> None:
-        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
-
-    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
-        """Return the bytes of each value, and the rows that cannot be encoded."""
 
 
 @dataclass(frozen=True)
@@ -98,23 +56,14 @@ class AvroDecoder:
 
     def decode(self, values: pa.BinaryArray) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded."""
-        import pyarrow as pa
-
         made, reader = _type(self.schema), _parse(self.schema)
         writers = _WriterSchemas(self.registry)
         found = [self._read(value, made, reader, writers) for value in values.to_pylist()]
-        try:
-            return pa.array(found, made.arrow)
-        except (pa.ArrowException, ValueError, OverflowError):
-            return pa.concat_arrays([_one(value, made.arrow) for value in found])
+        return make_column(found, made.arrow)
 
     def to_python(self, column: pa.Array) -> list[Any]:
         """Return the values of a decoded column; times that Python does not have as numbers."""
-        try:
-            found: list[Any] = column.to_pylist()
-        except (ValueError, OverflowError):
-            found = column.cast(_plain(column.type)).to_pylist()
-        return found
+        return values_of(column)
 
     def _read(
         self, value: bytes | None, made: AvroType, reader: Any, writers: _WriterSchemas
@@ -149,15 +98,6 @@ def _decode(value: bytes, start: int, writer: Any, reader: Any, made: AvroType) 
         return None
 
 
-def _one(value: Any, kind: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array([value], kind)
-    except (pa.ArrowException, ValueError, OverflowError):
-        return pa.nulls(1, kind)
-
-
 @dataclass(frozen=True)
 class AvroEncoder:
     """Encodes as Avro.
@@ -177,7 +117,7 @@ class AvroEncoder:
 
     def check(self, kind: Any, part: str) -> None:
         """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
-        _check(kind, _type(self.schema), part)
+        check_type(kind, _type(self.schema), part)
 
     def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
         """Return the bytes of each value, and the rows that cannot be encoded."""
@@ -186,7 +126,7 @@ class AvroEncoder:
         made, writer = _type(self.schema), _parse(self.schema)
         found: list[bytes | None] = []
         failed = []
-        for row, value in enumerate(column.cast(_plain(column.type)).to_pylist()):
+        for row, value in enumerate(column.cast(to_plain_type(column.type)).to_pylist()):
             if value is None:
                 found.append(None)
                 continue
@@ -199,58 +139,6 @@ class AvroEncoder:
                 found.append(None)
                 failed.append(row)
         return found, failed
-
-
-def _check(actual: Any, wanted: AvroType, path: str) -> None:
-    """Raise MismatchedType unless values of a type of Spark can be written as ``wanted``."""
-    name = actual.simpleString()
-    if wanted.kind == "struct" and name.startswith("struct<"):
-        given = {each.name: each.dataType for each in actual.fields}
-        for each in wanted.fields:
-            if each.name in given:
-                _check(given.pop(each.name), each.type, f"{path}.{each.name}")
-            elif not each.has_default:
-                raise MismatchedType(
-                    f"the schema has the field {path}.{each.name} without a default, and the "
-                    "column does not have it"
-                )
-        for unknown in given:
-            raise MismatchedType(
-                f"the column has the field {path}.{safe_text(unknown)}, and the schema does not "
-                "have it; drop it, or use another schema"
-            )
-        return
-    if wanted.item is not None and name.startswith(f"{wanted.kind}<"):
-        is_map = wanted.kind == "map"
-        if not is_map or actual.keyType.simpleString() == "string":
-            inner = actual.valueType if is_map else actual.elementType
-            _check(inner, wanted.item, f"{path}{'{}' if is_map else '[]'}")
-            return
-    if name == _VOID and wanted.nullable:
-        return
-    if name.startswith("decimal") and wanted.kind.startswith("decimal"):
-        if actual.scale <= wanted.scale:
-            return
-    elif name == wanted.kind or name in _WIDENED.get(wanted.kind, ()):
-        return
-    raise MismatchedType(
-        f"{path} is {name.upper()}, and the schema wants {wanted.ddl}; cast it in set"
-    )
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return a type whose values Python has whole: dates and timestamps as numbers."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct([(each.name, _plain(each.type)) for each in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _plain(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    return pa.int32() if pa.types.is_date32(kind) else kind
 
 
 class _WriterSchemas:

@@ -19,7 +19,7 @@ from k2ktui.replication.stages import rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from k2ktui.replication.stages.avro_codec import ValueDecoder, ValueEncoder
+    from k2ktui.replication.stages.columns import ValueDecoder, ValueEncoder
 
 #: Columns of decoded keys and values; null for what cannot be decoded.
 DECODED = {"key": "__k2k_decoded_key", "value": "__k2k_decoded_value"}

@@ -14,8 +14,8 @@ from k2ktui.engine.transforms import Encoding, Format, Transform
 from k2ktui.errors import ConfigError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.stages import rows
-from k2ktui.replication.stages.avro_codec import MismatchedType
 from k2ktui.replication.stages.codec_batches import DECODED, ORIGINAL, Codecs
+from k2ktui.replication.stages.columns import MismatchedType
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.text import safe_text
 

@@ -12,7 +12,7 @@ from k2ktui.replication.stages.codec_batches import Codecs
 from k2ktui.replication.stages.rows import Transformed
 
 if TYPE_CHECKING:
-    from k2ktui.replication.stages.avro_codec import ValueDecoder
+    from k2ktui.replication.stages.columns import ValueDecoder
 
 
 def show_decoded(records: Sequence[KafkaRecord], codecs: Codecs) -> list[KafkaRecord]:
