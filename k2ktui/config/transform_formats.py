@@ -11,22 +11,25 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from k2ktui.config.scalars import Text, parse_text
 from k2ktui.config.tree import Node
-from k2ktui.engine.transforms import Encoding, Format, SchemaSource
+from k2ktui.engine.transforms import WITH_SCHEMA, Encoding, Format, SchemaSource
 
 _PLAIN: Mapping[str, Encoding] = {"bytes": "bytes", "string": "string", "json": "json"}
 _AVRO = "for Avro avro, {avro: {schemaFile: FILE}} or {avro: {subject: NAME}}"
-_DECODED = f'bytes, string or {{json: {{schema: "id BIGINT, name STRING"}}}}; {_AVRO}'
-_ENCODED = f"bytes, string or json; {_AVRO}"
-_UNSUPPORTED = "protobuf is not supported yet"
+_PROTOBUF = "for Protobuf {protobuf: {schemaFile: FILE, message: NAME}}"
+_DECODED = f'bytes, string or {{json: {{schema: "id BIGINT, name STRING"}}}}; {_AVRO}; {_PROTOBUF}'
+_ENCODED = f"bytes, string or json; {_AVRO}; {_PROTOBUF}"
 _FILE, _SUBJECT, _VERSION = "schemaFile", "subject", "version"
 _NAMES = (_FILE, _SUBJECT)
 #: Keys of the format ``avro``.
 AVRO_KEYS = (_FILE, _SUBJECT, _VERSION)
+_MESSAGE, _SCHEMA_ID = "message", "schemaId"
+#: Keys of the format ``protobuf``, to decode and to encode.
+PROTOBUF_KEYS = (_FILE, _MESSAGE, _SCHEMA_ID, _SUBJECT, _VERSION)
 
 
 def needs_schema(how: Format) -> bool:
-    """Return whether the schema of Avro follows from something else than the format."""
-    return how.kind == "avro" and how.source == SchemaSource()
+    """Return whether the schema follows from something else than the format."""
+    return how.source == SchemaSource()
 
 
 def _parse_decode(value: Any) -> Format:
@@ -40,9 +43,11 @@ def _parse_decode(value: Any) -> Format:
             schema = parse_text(inner["schema"]).strip()
             if schema:
                 return Format("json", schema)
+    if isinstance(value, Mapping) and set(value) == {"protobuf"}:
+        return _parse_message(value["protobuf"])
     source = _parse_source(value)
     if source is None:
-        raise ValueError(_with_later(_DECODED, value))
+        raise ValueError(_DECODED)
     if source.file and source.subject:
         raise ValueError(f"{_FILE} or {_SUBJECT} for avro, not both")
     return Format("avro", source=source)
@@ -53,9 +58,13 @@ def _parse_encode(value: Any) -> Format:
         return value
     if isinstance(value, str) and value in _PLAIN:
         return Format(_PLAIN[value])
+    if value == "protobuf":
+        return Format("protobuf", source=SchemaSource())
+    if isinstance(value, Mapping) and set(value) == {"protobuf"}:
+        return _parse_target_message(value["protobuf"])
     source = _parse_source(value)
     if source is None:
-        raise ValueError(_with_later(_ENCODED, value))
+        raise ValueError(_ENCODED)
     return Format("avro", source=source)
 
 
@@ -74,17 +83,49 @@ def _parse_source(value: Any) -> SchemaSource | None:
     found = SchemaSource(file or "", subject or "")
     if _VERSION not in inner:
         return found
-    text = str(inner[_VERSION])
     if not found.subject or found.file:
         raise ValueError(f"{_SUBJECT} without {_FILE} for {_VERSION}")
+    return replace(found, version=_parse_version(inner[_VERSION]))
+
+
+def _parse_version(value: Any) -> int:
+    text = str(value)
     if not text.isascii() or not text.isdigit() or not int(text):
         raise ValueError(f"the number of a version, 1 or more, for {_VERSION}")
-    return replace(found, version=int(text))
+    return int(text)
 
 
-def _with_later(expected: str, value: Any) -> str:
-    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Mapping) else []
-    return f"{expected}; {_UNSUPPORTED}" if "protobuf" in names else expected
+def _parse_message(inner: Any) -> Format:
+    """Return how Protobuf is decoded."""
+    given = _texts(inner, (_FILE, _MESSAGE, _SCHEMA_ID))
+    if given is None or not {_FILE, _MESSAGE} <= given.keys():
+        raise ValueError(_PROTOBUF)
+    has_id = given.get(_SCHEMA_ID, "disabled")
+    if has_id not in ("enabled", "disabled"):
+        raise ValueError(f"enabled or disabled for {_SCHEMA_ID}")
+    source = SchemaSource(given[_FILE], message=given[_MESSAGE], has_id=has_id == "enabled")
+    return Format("protobuf", source=source)
+
+
+def _parse_target_message(inner: Any) -> Format:
+    """Return how Protobuf is encoded."""
+    given = _texts(inner, (_FILE, _MESSAGE, _SUBJECT, _VERSION))
+    if not given or (_FILE in given) != (_MESSAGE in given):
+        raise ValueError(f"{_PROTOBUF} or {{protobuf: {{subject: NAME}}}}")
+    if _VERSION in given and _SUBJECT not in given:
+        raise ValueError(f"{_SUBJECT} for {_VERSION}")
+    version = _parse_version(given[_VERSION]) if _VERSION in given else 0
+    names = (given.get(key, "") for key in (_FILE, _SUBJECT, _MESSAGE))
+    file, subject, message = names
+    return Format("protobuf", source=SchemaSource(file, subject, version, message))
+
+
+def _texts(inner: Any, keys: tuple[str, ...]) -> dict[str, str] | None:
+    """Return the texts of a mapping with some of these keys; None if it is another one."""
+    if not isinstance(inner, Mapping) or not set(inner) <= {*keys}:
+        return None
+    found = {key: parse_text(str(value)).strip() for key, value in inner.items()}
+    return found if all(found.values()) else None
 
 
 def _format_yaml(chosen: Format) -> str | dict[str, Any]:
@@ -93,8 +134,14 @@ def _format_yaml(chosen: Format) -> str | dict[str, Any]:
     if chosen.source is None or chosen.source == SchemaSource():
         return chosen.kind
     source = chosen.source
-    named = {_FILE: source.file, _SUBJECT: source.subject, _VERSION: source.version}
-    return {"avro": {key: value for key, value in named.items() if value}}
+    named = {
+        _FILE: source.file,
+        _MESSAGE: source.message,
+        _SCHEMA_ID: "enabled" if source.has_id else "",
+        _SUBJECT: source.subject,
+        _VERSION: source.version,
+    }
+    return {chosen.kind: {key: value for key, value in named.items() if value}}
 
 
 DecodeField = Annotated[
@@ -124,15 +171,16 @@ def _place(node: Node, below: tuple[str, ...]) -> Node:
             key: _place(item, below[1:]) if not below or key == below[0] else item
             for key, item in node.value.items()
         }
-        if not below and isinstance(entries.get("avro"), Node):
-            entries["avro"] = _place_file(entries["avro"])
+        for kind in () if below else WITH_SCHEMA:
+            if isinstance(entries.get(kind), Node):
+                entries[kind] = _place_file(entries[kind])
         return replace(node, value=entries)
     return node
 
 
-def _place_file(avro: Node) -> Node:
-    file = avro.table.get(_FILE)
+def _place_file(how: Node) -> Node:
+    file = how.table.get(_FILE)
     if file is None or not isinstance(file.value, str) or not file.value.strip():
-        return avro
+        return how
     placed = Path(file.mark.file).parent / file.value.strip()
-    return replace(avro, value={**avro.table, _FILE: replace(file, value=Text(str(placed)))})
+    return replace(how, value={**how.table, _FILE: replace(file, value=Text(str(placed)))})

@@ -15,13 +15,13 @@ from k2ktui.config.scalars import Name
 from k2ktui.config.transform_formats import DecodeField, EncodeField, needs_schema
 from k2ktui.engine.select_text import SelectText, parse_select
 from k2ktui.engine.topics import LEGAL_TOPIC
-from k2ktui.engine.transforms import BYTES, Format, OnError, SchemaSource, Transform
+from k2ktui.engine.transforms import BYTES, WITH_SCHEMA, Format, OnError, SchemaSource, Transform
 
 _FIELD = r"(?:key|value)(?:\.[A-Za-z_]\w*)"
 _ASSIGNED = re.compile(rf"key|value|{_FIELD}+|headers\..+", re.ASCII)
 _EXPLODED = re.compile(rf"key|value|{_FIELD}+", re.ASCII)
 _DROPPED = re.compile(rf"{_FIELD}+", re.ASCII)
-_WITH_FIELDS = ("json", "avro")
+_WITH_FIELDS = ("json", *WITH_SCHEMA)
 
 
 class Decoders(Section):
@@ -144,10 +144,22 @@ class TransformRule(Section):
                     f"decode.{part}: {{avro: {{subject: NAME}}}}, as topics is not the name of one "
                     "topic"
                 )
-            if needs_schema(encoded) and how.kind != "avro":
+            if needs_schema(encoded) and how.kind != encoded.kind:
                 raise ValueError(
-                    f"encode.{part}: {{avro: {{schemaFile: …}}}} or {{avro: {{subject: …}}}}, as "
-                    f"decode.{part} is not avro"
+                    f"encode.{part}: {{{encoded.kind}: {{schemaFile: …}}}} or {{{encoded.kind}: "
+                    f"{{subject: …}}}}, as decode.{part} is not {encoded.kind}"
+                )
+            source = encoded.source
+            if encoded.kind != "protobuf" or source is None:
+                continue
+            if not source.file and how.kind != "protobuf":
+                raise ValueError(
+                    f"schemaFile and message in encode.{part}, as decode.{part} is not protobuf"
+                )
+            if how.source is not None and how.source.has_id and source == SchemaSource():
+                raise ValueError(
+                    f"encode.{part}: {{protobuf: {{subject: NAME}}}} of the target's registry, as "
+                    "schemaId is enabled"
                 )
         return self
 
@@ -156,7 +168,7 @@ class TransformRule(Section):
         how: Format = getattr(self.decode, part)
         encoded: Format | None = getattr(self.encode, part)
         if encoded is None:
-            encoded = Format(how.kind, source=SchemaSource() if how.kind == "avro" else None)
+            encoded = Format(how.kind, source=SchemaSource() if how.kind in WITH_SCHEMA else None)
         return how, encoded
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
-from k2ktui.engine.transforms import Transform
+from k2ktui.engine.transforms import WITH_SCHEMA, Transform
 
 #: Name of the header with the step that failed, as the file spells it.
 STEP_HEADER = "__k2k.error.step"
@@ -43,8 +43,8 @@ def describe_cause(transform: Transform, step: str) -> str:
             return f"the {part} cannot be encoded"
         if how.kind == "json":
             return f"the {part} is not JSON of the schema {how.schema}"
-        if how.kind == "avro":
-            return f"the {part} is not Avro of the schema ({how.source})"
+        if how.kind in WITH_SCHEMA:
+            return f"the {part} is not {how.kind.capitalize()} of the schema ({how.source})"
         return f"the {part} is not UTF-8"
     if step in ("filter", "sql WHERE"):
         return f"Spark SQL cannot evaluate {transform.filter}"

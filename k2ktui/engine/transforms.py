@@ -8,27 +8,37 @@ from typing import Literal
 
 from k2ktui.engine.schema_ids import ID_HEADERS, SchemaPart
 
-Encoding = Literal["bytes", "string", "json", "avro"]
+Encoding = Literal["bytes", "string", "json", "avro", "protobuf"]
+#: Formats that Python decodes and encodes, by schemas.
+WITH_SCHEMA: tuple[Encoding, ...] = ("avro", "protobuf")
 OnError = Literal["fail", "skip", "deadLetter"]
 
 
 @dataclass(frozen=True)
 class SchemaSource:
-    """Where an Avro schema is: in a file, or in a registry, whose ids then precede the values.
+    """Where a schema is: in a file, or in a registry, whose ids then precede the values.
 
     Attributes:
         file: a file with the schema; "" for none.
         subject: a subject of the registry; "" for none.
         version: a version of the subject; 0 for the latest one at the start.
+        message: full name of a Protobuf message in the file.
+        has_id: Protobuf values that are decoded have a schema's id before them.
     """
 
     file: str = ""
     subject: str = ""
     version: int = 0
+    message: str = ""
+    has_id: bool = False
 
     def __str__(self) -> str:
         version = f" version {self.version}" if self.version else ""
-        words = ((self.file, self.file), (self.subject, f"subject {self.subject}{version}"))
+        words = (
+            (self.message, f"message {self.message}"),
+            (self.file, self.file),
+            (self.subject, f"subject {self.subject}{version}"),
+        )
         return ", ".join(text for given, text in words if given)
 
 
@@ -37,9 +47,9 @@ class Format:
     """How bytes become a column or the other way round.
 
     Attributes:
-        kind: as they are, as UTF-8 text, as JSON, or as Avro.
+        kind: as they are, as UTF-8 text, as JSON, Avro or Protobuf.
         schema: of JSON, in Spark's DDL.
-        source: where the schema of Avro is; None if encoding uses that of decoding.
+        source: where the schema of Avro or Protobuf is; None if encoding uses that of decoding.
     """
 
     kind: Encoding = "bytes"
@@ -68,7 +78,7 @@ class Transform:
         drop: fields to remove.
         encode_key: how keys are encoded.
         encode_value: how values are encoded.
-        encode_key_schema: the schema of keys that are encoded as Avro, if it is not that of
+        encode_key_schema: the schema of keys that are encoded by a schema, if it is not that of
             ``decode_key``.
         encode_value_schema: the same for values.
         on_error: what happens to a record that fails a step.
@@ -114,7 +124,8 @@ class Transform:
             if decoded is not None and decoded.subject:
                 found.add("source")
             written = own or decoded
-            if self.encoding_of(part) == "avro" and written is not None and written.subject:
+            encodes = self.encoding_of(part) in WITH_SCHEMA
+            if encodes and written is not None and written.subject:
                 found.add("target")
         return frozenset(found)
 
@@ -176,6 +187,6 @@ class Transform:
             words.append(f"drops {', '.join(self.drop)}")
         for part, how in formats:
             kind, schema = self.encoding_of(part), self.encode_schema_of(part)
-            if schema is not None or (kind != how.kind and "avro" in (kind, how.kind)):
+            if schema is not None or (kind != how.kind and {kind, how.kind} & {*WITH_SCHEMA}):
                 words.append(f"encodes {part} ({Format(kind, source=schema).words})")
         return ", ".join(words) or "encodes again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,38 @@ def test_schemas_of_avro_are_files_or_subjects(files: Files, tmp_path: Path) -> 
     ]
 
 
+def test_messages_of_protobuf_are_in_files(files: Files, tmp_path: Path) -> None:
+    rules = """
+      - topics: a
+        decode: {value: {protobuf: {schemaFile: pay.desc, message: p.Pay, schemaId: enabled}}}
+        encode: {value: {protobuf: {subject: a-value, version: 2}}}
+      - topics: b
+        decode: {key: {protobuf: {schemaFile: pay.desc, message: p.Pay}}}
+        encode: {value: {protobuf: {schemaFile: /b.desc, message: B}}}
+"""
+    registry = 'target: {registry: {config: {schema.registry.url: "http://t"}}}'
+    loaded = files.over_minimal(registry, with_rules(rules))
+    replication, file = loaded.config.replication, str(tmp_path / "pay.desc")
+    pay = SchemaSource(file, message="p.Pay")
+    assert replication.transform_for("a") == Transform(
+        decode_value=Format("protobuf", source=replace(pay, has_id=True)),
+        encode_value="protobuf",
+        encode_value_schema=SchemaSource(subject="a-value", version=2),
+    )
+    other = replication.transform_for("b")
+    assert other == Transform(
+        decode_key=Format("protobuf", source=pay),
+        encode_key="protobuf",
+        encode_value="protobuf",
+        encode_value_schema=SchemaSource("/b.desc", message="B"),
+    )
+    assert other.words == (
+        f"decodes key (protobuf: message p.Pay, {file}), "
+        "encodes value (protobuf: message B, /b.desc)"
+    )
+    assert files.load(to_yaml(loaded)).config.replication == replication
+
+
 @pytest.mark.parametrize(
     ("rule", "error"),
     [
@@ -108,8 +141,26 @@ def test_schemas_of_avro_are_files_or_subjects(files: Files, tmp_path: Path) -> 
             "encode: {value: avro}",
             "expected encode.value: {avro: {schemaFile: …}} or {avro: {subject: …}}, as decode",
         ),
-        ("decode: {value: {protobuf: {}}}", "protobuf is not supported yet"),
-        ("encode: {value: protobuf}", "{avro: {subject: NAME}}; protobuf is not supported yet"),
+        ("decode: {value: protobuf}", "for Protobuf {protobuf: {schemaFile: FILE, message: NAME}}"),
+        ("decode: {value: {protobuf: {schemaFile: a}}}", "expected for Protobuf {protobuf: {schem"),
+        (
+            "decode: {value: {protobuf: {schemaFile: a, message: b, schemaId: on}}}",
+            "expected enabled or disabled for schemaId",
+        ),
+        (
+            "decode: {value: {protobuf: {schemaFile: a, message: b, schemaId: enabled}}}",
+            "expected encode.value: {protobuf: {subject: NAME}} of the target's registry, as",
+        ),
+        ("encode: {value: protobuf}", "{protobuf: {subject: …}}, as decode.value is not protobuf"),
+        (
+            "encode: {value: {protobuf: {subject: a}}}",
+            "expected schemaFile and message in encode.value, as decode.value is not protobuf",
+        ),
+        (
+            "encode: {value: {protobuf: {schemaFile: a, message: b, version: 1}}}",
+            "encode.value: expected subject for version",
+        ),
+        ("encode: {value: {protobuf: {message: b}}}", "or {protobuf: {subject: NAME}}"),
         ("decode: {value: json}", "decode.value: expected bytes, string or {json: {schema"),
         ('decode: {value: {json: {schema: ""}}}', "decode.value: expected bytes, string or"),
         ("encode: {value: json}", "expected decode.value: {json: …} for encode.value: json"),

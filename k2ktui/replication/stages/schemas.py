@@ -1,4 +1,4 @@
-"""The Avro schemas of a pipeline's transforms: from files and registries, read once."""
+"""The schemas of a pipeline's transforms: from files and registries, read once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, encode_schema_id
 from k2ktui.engine.schema_subjects import TopicRule, map_subject
-from k2ktui.engine.schemas import AVRO, Schema, SchemaVersion, record_names
-from k2ktui.engine.transforms import Format, SchemaSource, Transform
+from k2ktui.engine.schemas import AVRO, PROTOBUF, Schema, SchemaVersion, record_names
+from k2ktui.engine.transforms import WITH_SCHEMA, Format, SchemaSource, Transform
 from k2ktui.errors import ConfigError, NotInstalled, Refused
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.registrar import SchemaNotRegistered, SchemaRegistrar
@@ -20,6 +20,12 @@ from k2ktui.replication.stages.avro_codec import AvroDecoder, AvroEncoder, read_
 from k2ktui.replication.stages.avro_schema import AvroSchema
 from k2ktui.replication.stages.avro_types import make_type
 from k2ktui.replication.stages.codec_batches import Codecs
+from k2ktui.replication.stages.columns import ValueDecoder, ValueEncoder
+from k2ktui.replication.stages.protobuf_codec import (
+    MessageSchema,
+    ProtobufDecoder,
+    ProtobufEncoder,
+)
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.runtime.spark_extra import install_command
 from k2ktui.text import safe_text
@@ -50,6 +56,7 @@ class TransformSchemas:
         self._config = config
         self._lock = threading.RLock()
         self._found: dict[tuple[Side, SchemaSource], _Found] = {}
+        self._messages: dict[tuple[str, str], MessageSchema] = {}
         self._prefixes: dict[tuple[SchemaSource | None, SchemaSource], bytes] = {}
         self._clients: dict[Side, RegistryClient] = {}
 
@@ -63,18 +70,20 @@ class TransformSchemas:
                 what it lacks is registered if ``schemaMapping.autoRegister`` is enabled.
 
         Raises:
-            NotInstalled: Avro's library or the registry's client is not installed.
+            NotInstalled: a format's library or the registry's client is not installed.
             ConfigError: a schema cannot be read or used.
             Refused: a registry lacks a schema.
             ConnectionFailed: a registry does not respond.
         """
         with self._lock:
-            decoders, encoders, steps = {}, {}, {}
+            decoders: dict[str, ValueDecoder] = {}
+            encoders: dict[str, ValueEncoder] = {}
+            steps: dict[str, int] = {}
             for part in _PARTS:
                 how = transform.format_of(part)
-                if how.kind == "avro":
+                if how.kind in WITH_SCHEMA:
                     decoders[part] = self._decoder(how, f"{name}.decode.{part}")
-                if transform.encoding_of(part) == "avro":
+                if transform.encoding_of(part) in WITH_SCHEMA:
                     step = f"encode.{part}"
                     encoders[part] = self._encoder(transform, part, f"{name}.{step}", writes)
                     steps[part] = plan_steps(transform).index(step)
@@ -86,13 +95,17 @@ class TransformSchemas:
         if not self._config.schema_mapping.auto_register:
             self.codecs(transform, name, writes=True)
 
-    def _decoder(self, how: Format, name: str) -> AvroDecoder:
+    def _decoder(self, how: Format, name: str) -> ValueDecoder:
         assert how.source is not None
+        if how.kind == "protobuf":
+            return ProtobufDecoder(self._read_message(how.source, name), how.source.has_id)
         found = self._read("source", how.source, name)
         return AvroDecoder(found.schema, self._settings("source") if how.source.subject else None)
 
-    def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> AvroEncoder:
+    def _encoder(self, transform: Transform, part: str, name: str, writes: bool) -> ValueEncoder:
         own, decoded = transform.encode_schema_of(part), transform.format_of(part).source
+        if transform.encoding_of(part) == "protobuf":
+            return self._message_encoder(own or SchemaSource(), decoded, name, writes)
         if own is None:
             assert decoded is not None
             found = self._read("source", decoded, name)
@@ -108,6 +121,39 @@ class TransformSchemas:
             schema_id = self._id(own, source, found)
             self._prefixes[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, schema_id))
         return AvroEncoder(found.schema, self._prefixes[key])
+
+    def _message_encoder(
+        self, own: SchemaSource, decoded: SchemaSource | None, name: str, writes: bool
+    ) -> ProtobufEncoder:
+        source = own if own.file else decoded
+        assert source is not None
+        schema = self._read_message(source, name)
+        if not writes or not own.subject:
+            return ProtobufEncoder(schema)
+        key = (None, own)
+        if key not in self._prefixes:
+            version = self._find_version("target", own, name)
+            if version.schema.type != PROTOBUF:
+                raise Refused(
+                    f"{name}: {safe_text(str(own))} in {self._client('target').address} is not a "
+                    "Protobuf schema",
+                    unchanged=_NOTHING,
+                    hint="Name a subject with the message's schema.",
+                )
+            self._prefixes[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, version.id))
+        return ProtobufEncoder(schema, self._prefixes[key] + schema.indexes)
+
+    def _read_message(self, source: SchemaSource, name: str) -> MessageSchema:
+        key = source.file, source.message
+        if key not in self._messages:
+            _require("google.protobuf", "protobuf", name)
+            schema = MessageSchema(source.message, self._read_file(source.file, name))
+            try:
+                schema.check()
+            except ValueError as error:
+                raise _unusable(name, source, error) from None
+            self._messages[key] = schema
+        return self._messages[key]
 
     def _id(self, own: SchemaSource | None, source: SchemaSource, found: _Found) -> int:
         """Return a schema's id on the target."""
@@ -147,36 +193,25 @@ class TransformSchemas:
     def _read(self, side: Side, source: SchemaSource, name: str) -> _Found:
         key = side, source
         if key not in self._found:
-            if importlib.util.find_spec("fastavro") is None:
-                raise NotInstalled(
-                    f"{name}: avro needs a package that is not installed: fastavro",
-                    unchanged=_NOTHING,
-                    hint=f"Install it with: {install_command('spark,transform,avro')}",
-                )
-            found = (
-                _Found(AvroSchema((self._read_file(source.file, name),)))
-                if source.file
-                else self._read_version(side, source, name)
-            )
+            _require("fastavro", "avro", name)
+            found = None if source.file else self._read_version(side, source, name)
             try:
+                if found is None:
+                    text = self._read_file(source.file, name).decode()
+                    found = _Found(AvroSchema((text,)))
                 make_type(found.schema)
             except ValueError as error:
-                raise ConfigError(
-                    f"{name}: the schema ({safe_text(str(source))}) cannot be used: "
-                    f"{safe_text(str(error), 300)}",
-                    unchanged=_NOTHING,
-                    hint="Use another schema; docs/transforms.md lists the types.",
-                ) from None
+                raise _unusable(name, source, error) from None
             self._found[key] = found
         return self._found[key]
 
-    def _read_file(self, file: str, name: str) -> str:
+    def _read_file(self, file: str, name: str) -> bytes:
         try:
             with Path(file).open("rb") as opened:
                 text = opened.read(_LARGEST_FILE + 1)
             if len(text) > _LARGEST_FILE:
                 raise ValueError(f"it is larger than {_LARGEST_FILE} bytes")
-            return text.decode()
+            return text
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigError(
@@ -186,15 +221,7 @@ class TransformSchemas:
             ) from None
 
     def _read_version(self, side: Side, source: SchemaSource, name: str) -> _Found:
-        client = self._client(side)
-        number = source.version or next(reversed(client.versions(source.subject)), 0)
-        version = client.version(source.subject, number) if number else None
-        if version is None:
-            raise Refused(
-                f"{name}: {client.address} does not have {safe_text(str(source))}",
-                unchanged=_NOTHING,
-                hint="Register the schema, or name another subject or a schemaFile.",
-            )
+        client, version = self._client(side), self._find_version(side, source, name)
         schema = read_avro_schema(client, version.schema)
         if schema is None:
             raise Refused(
@@ -205,6 +232,18 @@ class TransformSchemas:
             )
         return _Found(schema, version)
 
+    def _find_version(self, side: Side, source: SchemaSource, name: str) -> SchemaVersion:
+        client = self._client(side)
+        number = source.version or next(reversed(client.versions(source.subject)), 0)
+        version = client.version(source.subject, number) if number else None
+        if version is None:
+            raise Refused(
+                f"{name}: {client.address} does not have {safe_text(str(source))}",
+                unchanged=_NOTHING,
+                hint="Register the schema, or name another subject or a schemaFile.",
+            )
+        return version
+
     def _settings(self, side: Side) -> RegistrySettings:
         cluster = self._config.source if side == "source" else self._config.target
         return read_registry_settings(cluster, side)
@@ -213,3 +252,25 @@ class TransformSchemas:
         if side not in self._clients:
             self._clients[side] = RegistryClient(self._settings(side))
         return self._clients[side]
+
+
+def _require(package: str, extra: str, name: str) -> None:
+    try:
+        missing = importlib.util.find_spec(package) is None
+    except ModuleNotFoundError:  # its parent package
+        missing = True
+    if missing:
+        raise NotInstalled(
+            f"{name}: {extra} needs a package that is not installed: {package}",
+            unchanged=_NOTHING,
+            hint=f"Install it with: {install_command(f'spark,transform,{extra}')}",
+        )
+
+
+def _unusable(name: str, source: SchemaSource, error: ValueError) -> ConfigError:
+    return ConfigError(
+        f"{name}: the schema ({safe_text(str(source))}) cannot be used: "
+        f"{safe_text(str(error), 300)}",
+        unchanged=_NOTHING,
+        hint="Use another schema; docs/transforms.md lists the types.",
+    )
