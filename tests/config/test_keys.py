@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.config.transform_formats import AVRO_KEYS
+from k2ktui.config.transform_formats import AVRO_KEYS, PROTOBUF_KEYS
 from k2ktui.config.validate import known_paths
 from k2ktui.kafka.property_table import ALL
 
@@ -38,7 +38,8 @@ def test_every_key_of_the_model_is_listed_once() -> None:
 
 def test_every_key_of_a_format_is_listed_once() -> None:
     listed = [key for key, _, _ in _ROW.findall(FORMATS)]
-    assert sorted(listed) == sorted(["json.schema", *(f"avro.{key}" for key in AVRO_KEYS)])
+    named = [*(f"avro.{key}" for key in AVRO_KEYS), *(f"protobuf.{key}" for key in PROTOBUF_KEYS)]
+    assert sorted(listed) == sorted(["json.schema", *named])
 
 
 def test_every_listed_property_is_one_of_java() -> None:

@@ -115,10 +115,12 @@ def test_ids_are_those_of_the_target(protobuf_pipeline: Pipeline, registries: Re
 
     pipeline, (topic,) = protobuf_pipeline, protobuf_pipeline.topics
     number = register(registries.target, f"{topic}-value", PROTO, "PROTOBUF")
+    newer = PROTO.replace("count = 4;", "count = 4; string more = 5;")
+    assert register(registries.target, f"{topic}-value", newer, "PROTOBUF") != number
     rule = {
         "decode": {"value": {"protobuf": {**SOURCE, "schemaId": "enabled"}}},
         "set": {"value.id": "value.id + 1"},
-        "encode": {"value": {"protobuf": {"subject": f"{topic}-value"}}},
+        "encode": {"value": {"protobuf": {"subject": f"{topic}-value", "version": 1}}},
     }
     pipeline.settings = {
         "replication.transform": [rule],

@@ -94,6 +94,10 @@ class TransformSchemas:
         """Raise what ``codecs`` would raise for writing, and register nothing."""
         if not self._config.schema_mapping.auto_register:
             self.codecs(transform, name, writes=True)
+            return
+        for part in _PARTS:  # a message is never registered
+            if transform.encoding_of(part) == "protobuf":
+                self._encoder(transform, part, f"{name}.encode.{part}", writes=True)
 
     def _decoder(self, how: Format, name: str) -> ValueDecoder:
         assert how.source is not None
