@@ -109,10 +109,10 @@ def _kinds(draw: st.DrawFn, name: Callable[[], str], depth: int) -> Kind:
         return Kind(schema, values, f"STRUCT<{ddl}>")
     inner = draw(_nullable(name, depth - 1))
     if shape == "map":
-        values = st.dictionaries(st.text(max_size=3), inner.values, max_size=3)
-        return Kind({"type": "map", "values": inner.schema}, values, f"MAP<STRING, {inner.ddl}>")
-    values = st.lists(inner.values, max_size=3)
-    return Kind({"type": "array", "items": inner.schema}, values, f"ARRAY<{inner.ddl}>")
+        entries = st.dictionaries(st.text(max_size=3), inner.values, max_size=3)
+        return Kind({"type": "map", "values": inner.schema}, entries, f"MAP<STRING, {inner.ddl}>")
+    array = {"type": "array", "items": inner.schema}
+    return Kind(array, st.lists(inner.values, max_size=3), f"ARRAY<{inner.ddl}>")
 
 
 @st.composite
@@ -303,7 +303,8 @@ def test_what_does_not_fit_the_schema_is_not_encoded() -> None:
         }
     )
     good = {"e": "A", "f": b"ab", "d": Decimal("-12.8"), "n": None}
-    bad = [{"e": "B"}, {"f": b"a"}, {"d": Decimal("100.0")}, {"e": None}, {"d": None}]
+    bad: list[dict[str, object]] = [{"e": "B"}, {"f": b"a"}, {"e": None}, {"d": None}]
+    bad.append({"d": Decimal("100.0")})
     column = pa.array([good, None, *(good | each for each in bad)])
     encoded, failed = AvroEncoder(schema, b"prefix").encode(column)
     assert failed == [2, 3, 4, 5, 6]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.replication.conftest import MakePipeline
 from tests.support.cli import k2ktui
 from tests.support.kafka import Out, create_topic, eventually, produce, read_all
+from tests.support.pipeline import Pipeline
 from tests.support.registries import Registries, avro_record, call, register
 from tests.support.schemas import AvroWriter, avro_reader, objects, order_schema
 
@@ -26,6 +28,10 @@ def registry_settings(registries: Registries, rule: dict[str, Any], **more: Any)
         "source.registry.config": {"schema.registry.url": registries.source.url},
         "target.registry.config": {"schema.registry.url": registries.target.url},
     }
+
+
+def has_copies(pipeline: Pipeline, topic: str, count: int) -> bool:
+    return len(read_all(pipeline.target, topic)) == count
 
 
 def test_schemas_of_a_registry(make_pipeline: MakePipeline, registries: Registries) -> None:
@@ -85,9 +91,7 @@ def test_an_unknown_id_stops_or_is_skipped_and_new_schemas_are_found(
         for number, more in enumerate(((), ("note",), ("note", "remark"))):
             write = AvroWriter(registries.source, order_schema(*more))
             produce(pipeline.source, topic, [Out(write(topic, {"id": number, "item": "i"}))])
-            eventually(
-                lambda least=number + 1: len(read_all(pipeline.target, topic)) == least, "copied"
-            )
+            eventually(partial(has_copies, pipeline, topic, number + 1), "copied")
         assert run.stop() == 0
     values = [json.loads(got.value or b"") for got in read_all(pipeline.target, topic)]
     assert values == [{"id": n + 1, "item": "i"} for n in range(3)]

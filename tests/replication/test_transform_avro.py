@@ -90,10 +90,17 @@ def avro_pipeline(make_pipeline: MakePipeline, tmp_path: Path) -> Pipeline:
     return pipeline
 
 
+def topic_of(pipeline: Pipeline) -> str:
+    """Return the one topic of a pipeline."""
+    assert not isinstance(pipeline.topics, str)
+    (topic,) = pipeline.topics
+    return topic
+
+
 def test_groups_of_an_avro_topic_move_exactly(avro_pipeline: Pipeline) -> None:
-    pipeline, (topic,) = avro_pipeline, avro_pipeline.topics
+    pipeline, topic = avro_pipeline, topic_of(avro_pipeline)
     group = f"{pipeline.name}-group"
-    pipeline.settings |= {"groups.consumerGroups": [group]}
+    pipeline.settings = {**pipeline.settings, "groups.consumerGroups": [group]}
     produce(pipeline.source, topic, [*payments(200), Out(None, b"deleted", 1)])
     file = pipeline.write()
     (row,) = k2ktui_json("explain", "-f", file)["topics"]
@@ -121,7 +128,7 @@ def test_groups_of_an_avro_topic_move_exactly(avro_pipeline: Pipeline) -> None:
 def test_a_record_that_is_not_avro_stops_its_partition_with_its_offset(
     avro_pipeline: Pipeline,
 ) -> None:
-    pipeline, (topic,) = avro_pipeline, avro_pipeline.topics
+    pipeline, topic = avro_pipeline, topic_of(avro_pipeline)
     records = payments(20)
     records[11] = Out(b"\x02", b"k11", 1)
     produce(pipeline.source, topic, records)
@@ -133,7 +140,7 @@ def test_a_record_that_is_not_avro_stops_its_partition_with_its_offset(
 
 def test_dead_letters_are_the_original_bytes(avro_pipeline: Pipeline) -> None:
     """Of records that cannot be decoded, and of one that cannot be encoded."""
-    pipeline, (topic,) = avro_pipeline, avro_pipeline.topics
+    pipeline, topic = avro_pipeline, topic_of(avro_pipeline)
     rule = {
         "decode": {"key": "string", **RULE["decode"]},
         "set": {"key": "upper(key)", "value.state": "if(value.id = 7, 'OLD', value.state)"},
@@ -160,7 +167,7 @@ def test_dead_letters_are_the_original_bytes(avro_pipeline: Pipeline) -> None:
 
 
 def test_a_preview_shows_fields_and_masks_them(avro_pipeline: Pipeline) -> None:
-    pipeline, (topic,) = avro_pipeline, avro_pipeline.topics
+    pipeline, topic = avro_pipeline, topic_of(avro_pipeline)
     produce(pipeline.source, topic, [payments(9)[8], Out(b"\x02", b"bad", 0)])
     options = ("-f", pipeline.write(), "--topic", topic)
     shown = k2ktui_json("transform", "preview", *options)["records"]
@@ -238,7 +245,7 @@ def check(spark: SparkRuntime, directory: Path, schema: Any, steps: dict[str, An
 
 
 def test_every_type_passes_through_spark(avro_pipeline: Pipeline, tmp_path: Path) -> None:
-    pipeline, (topic,) = avro_pipeline, avro_pipeline.topics
+    pipeline, topic = avro_pipeline, topic_of(avro_pipeline)
     wide = {**RECORD, "fields": [*RECORD["fields"], *PAYMENT["fields"][3:], *_MORE]}
     (tmp_path / "payment.avsc").write_text(json.dumps(wide))
     value = written(wide, VALUE | _MORE_VALUES)
@@ -300,7 +307,8 @@ def test_workers_killed_with_avro(
         "onError": "deadLetter",
     }
     pipeline.settings = {"replication.transform": [rule]}
-    sent = copy_despite_kills(pipeline, topics, seed, [b"\x04", b"\x06", b"\x08"])
+    pipeline.prefixes = (b"\x04", b"\x06", b"\x08")
+    sent = copy_despite_kills(pipeline, topics, seed)
 
     def is_copied(got: Got) -> bool:
         return got.value is None or (got.value != b"" and got.value[0] == 2 * (len(got.value) - 1))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_protobuf_codec import FIELD, add, add_optional, schema
+from tests.replication.test_transform_avro import topic_of
 from tests.replication.test_transform_faults import origin_of
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.kafka import Got, Out, create_topic, produce, read_all
@@ -67,7 +68,7 @@ def protobuf_pipeline(make_pipeline: MakePipeline, tmp_path: Path) -> Pipeline:
 
 def test_messages_are_filtered_and_changed(protobuf_pipeline: Pipeline) -> None:
     """Each record has its one copy, and those that cannot be decoded are dead letters."""
-    pipeline, (topic,) = protobuf_pipeline, protobuf_pipeline.topics
+    pipeline, topic = protobuf_pipeline, topic_of(protobuf_pipeline)
     rule = {
         "decode": {"value": {"protobuf": SOURCE}},
         "filter": "value.id > 3",
@@ -113,7 +114,7 @@ def test_ids_are_those_of_the_target(protobuf_pipeline: Pipeline, registries: Re
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    pipeline, (topic,) = protobuf_pipeline, protobuf_pipeline.topics
+    pipeline, topic = protobuf_pipeline, topic_of(protobuf_pipeline)
     number = register(registries.target, f"{topic}-value", PROTO, "PROTOBUF")
     newer = PROTO.replace("count = 4;", "count = 4; string more = 5;")
     assert register(registries.target, f"{topic}-value", newer, "PROTOBUF") != number
