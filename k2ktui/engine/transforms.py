@@ -134,6 +134,8 @@ class Transform:
         paths = [*self._assigned, *self.drop]
         if any(path.partition(".")[0] == part for path in paths):
             return True
+        if part != "headers" and self.encoding_of(part) in WITH_SCHEMA:
+            return True
         # JSON that is decoded and encoded again may differ in blanks, nulls and the order of keys.
         return {"key": self.decode_key, "value": self.decode_value}.get(part, BYTES) != BYTES
 

@@ -199,6 +199,7 @@ def test_a_rule_changes_what_its_steps_change() -> None:
     assert changed(filter="true") == set()
     assert changed(set={"headers.a": "topic"}) == {"headers"}
     assert changed(decode={"key": "string"}) == {"key"}
+    assert changed(encode={"value": {"avro": {"schemaFile": "a"}}}) == {"value"}
     assert changed(set={"value": "key"}) == {"value"}
     assert TransformRule().transform is None
     assert TransformRule.model_validate({"onError": "skip"}).transform is None
