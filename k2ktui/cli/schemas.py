@@ -76,7 +76,7 @@ def plan(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
     return int(ExitCode.FINDINGS if found.conflicts else ExitCode.OK)
 
 
-@command.command("apply", help="Register the schemas of the plan on the target's registry.")
+@command.command("apply", help="Register the schemas of the plan in the target's registry.")
 @file_option
 @deleted_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")

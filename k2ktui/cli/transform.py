@@ -40,7 +40,9 @@ def command() -> None:
 @file_option
 @topic_option
 @limit_option
-@click.option("--mask", is_flag=True, help="Replace letters and digits of keys and values.")
+@click.option(
+    "--mask", is_flag=True, help="Replace letters and digits of keys, values and headers."
+)
 @json_option
 def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json: bool) -> None:
     """Read the source, transform on this host, and print."""
@@ -64,7 +66,7 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
     click.echo(f"{counted(len(found.rows), 'record')}: {', '.join(counts)}. Nothing was written.")
 
 
-@command.command("schema", help="Print a JSON schema for decode, inferred from newest values.")
+@command.command("schema", help="Print a JSON schema for decode, inferred from the newest values.")
 @file_option
 @topic_option
 @limit_option
