@@ -58,6 +58,12 @@ def command(
     """Run the pipeline, and return the exit code."""
     config = load_pipeline(files)
     require(access_to(config, unlock=unlock), "starting the pipeline")
+    if take_over and config.coordination.mode == "exclusive":
+        click.echo(
+            "note: --take-over changes nothing: with coordination.mode: exclusive, every start "
+            "fences the run that copies",
+            err=True,
+        )
     return run_pipeline(
         config,
         _print_json if log_format == "json" else _print_text,

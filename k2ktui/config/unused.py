@@ -37,7 +37,7 @@ OF_SCHEMAS: tuple[Path, ...] = (
     ("target", "registry"),
 )
 # Keys that have no effect on schemas of transforms.
-_ONLY_MAPPING = ("supportedTypes", "topics", "onUnknownSchema")
+_ONLY_MAPPING = ("supportedTypes", "topics", "onUnknownSchema", "deadLetter")
 _TYPES: Path = ("schemaMapping", "supportedTypes")
 _YANG = "YANG applies only where both registries know this type; Apicurio and Confluent's do not"
 _PARALLELISM = (
@@ -134,7 +134,7 @@ def missing_registries(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
             continue
         if not cluster.registry.config.get("schema.registry.url", "").strip():
             path: Path = (side, "registry", "config", "schema.registry.url")
-            user = "features.schemaMapping" if mapped else "avro in replication.transform"
+            user = "features.schemaMapping" if mapped else "a schema in replication.transform"
             yield Problem(tree.nearest(path).mark, format_path(path), f"missing; {user} needs it")
 
 

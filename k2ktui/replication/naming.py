@@ -81,8 +81,8 @@ def _check_transform_of_ids(config: PipelineConfig, topic: str) -> None:
             topic,
             f"schemaMapping and replication.transform both apply to it: its {parts} may have "
             "schema ids, and the transform decodes or changes them",
-            "Disable what has no schema ids (key, value) for this topic in schemaMapping.topics, "
-            "or leave it out of the topics of replication.transform.",
+            "In schemaMapping.topics, disable the part that the transform decodes or changes (key, "
+            "value) for this topic, or leave the topic out of the topics of replication.transform.",
         )
     if schemas.on_unknown == "deadLetter":
         raise _refuse(

@@ -39,6 +39,20 @@ def test_nothing_is_suggested_for_what_is_like_nothing() -> None:
     assert said.code == 2 and "Did you mean" not in said.err
 
 
+@pytest.mark.parametrize("mode", ["exclusive", "standby"])
+def test_taking_over_is_noted_where_every_start_does_it(tmp_path: Path, mode: str) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(
+        f"name: orders\ncoordination: {{mode: {mode}}}\n"
+        'source: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}\n'
+        'target: {kafka: {common: {bootstrap.servers: "127.0.0.1:2"}}}\n'
+        "replication: [source: {topic: orders}]\n"
+    )
+    said = k2ktui("start", "-f", file, "--take-over")
+    assert said.code == 3
+    assert ("note: --take-over changes nothing" in said.err) is (mode == "exclusive")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_is_for_its_shell(shell: str) -> None:
     said = k2ktui("completion", shell)

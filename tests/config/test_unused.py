@@ -105,13 +105,17 @@ def test_avro_needs_the_registries_that_it_names(
     rules = AVRO % encode
     errors = files.errors(MINIMAL, rules)
     assert [error.partition(".registry")[0].rpartition(" ")[2] for error in errors] == sides
-    assert all("missing; avro in replication.transform needs it" in error for error in errors)
+    assert all("missing; a schema in replication.transform needs it" in error for error in errors)
     both = "\n".join(REGISTRIES.splitlines()[1:])
     notes = files.over_minimal(rules, both, "schemaMapping: {autoRegister: enabled}").notes
     paths = [note.split(": ")[1] for note in notes]
     assert paths == ([] if encode == "avro" else ["schemaMapping", "target.registry"])
     (note, *_) = files.over_minimal(rules, both, "schemaMapping: {supportedTypes: [AVRO]}").notes
     assert "schemaMapping" in note and "features.schemaMapping is disabled" in note
+    letters = "schemaMapping: {onUnknownSchema: deadLetter, deadLetter: {topic: letters}}"
+    notes = files.over_minimal(AVRO % "avro", both, letters).notes
+    keys = {"schemaMapping.onUnknownSchema", "schemaMapping.deadLetter"}
+    assert {note.split(": ")[1] for note in notes} == keys
 
 
 def test_parallelism_beside_slots_is_noted(files: Files) -> None:

@@ -57,6 +57,7 @@ def test_schemas_of_a_registry(make_pipeline: MakePipeline, registries: Registri
     pipeline.settings["schemaMapping"]["autoRegister"] = "disabled"
     refused = k2ktui("start", "-f", pipeline.write(), "--until-caught-up", code=None)
     assert "is not registered as" in refused.stderr
+    assert "Fix: Register it there, or set schemaMapping.autoRegister" in refused.stderr
     assert f"{topic}.copy-value" not in call(registries.target, "/subjects")
 
     pipeline.settings["schemaMapping"]["autoRegister"] = "enabled"

@@ -167,7 +167,15 @@ class TransformSchemas:
             registrar = SchemaRegistrar(
                 self._client("source"), self._client("target"), self._rename, registers=registers
             )
-            return registrar.require(found.version, self._rename(found.version)).id
+            try:
+                return registrar.require(found.version, self._rename(found.version)).id
+            except SchemaNotRegistered as missing:
+                # ``schemas apply`` leaves out the parts of topics that a transform decodes.
+                raise SchemaNotRegistered(
+                    missing.message,
+                    unchanged=missing.unchanged,
+                    hint="Register it there, or set schemaMapping.autoRegister: enabled.",
+                ) from missing
         if found.version is not None:
             return found.version.id
         target, schema = self._client("target"), Schema(AVRO, found.schema.text)
