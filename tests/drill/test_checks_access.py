@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -30,6 +28,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from tests.support.brokers import Kind, ZooKeeperNode
 from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_check
+from tests.support.http_server import Handler, http_server
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, unique_name
 from tests.support.preflight import pipeline, plain
 from tests.support.registries import Registries, avro_record, register
@@ -179,25 +178,14 @@ def test_d30_quotas(drilled: Drilled) -> None:
 def registry() -> Iterator[str]:
     """A schema registry with the ids 7 and 8."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Registry(Handler):
         def do_GET(self) -> None:
             known = self.path in ("/schemas/ids/7", "/schemas/ids/8")
             body = json.dumps({"schema": "{}"} if known else {"error_code": 40403}).encode()
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(200 if known else 404, body)
 
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with http_server(Registry) as url:
+        yield f"{url}/"
 
 
 def test_d31_schema_ids(drilled: Drilled, registry: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import http.client
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from tests.support.http_server import Handler, http_server
 
 
 @dataclass
@@ -31,45 +31,25 @@ class Gate:
 def gate_before(registry: str, tls: ssl.SSLContext | None = None) -> Iterator[Gate]:
     """Run a gate before the registry with a URL."""
     state, there = Gate(), urlsplit(registry)
+    as_json = {"Content_Type": "application/json"}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Front(Handler):
         def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.read_body()
             given = {name.lower(): text for name, text in self.headers.items()}
             if any(given.get(name) != text for name, text in state.needed.items()):
-                self._answer(401, b'{"error_code":401,"message":"Unauthorized"}')
+                self.reply(401, b'{"error_code":401,"message":"Unauthorized"}', **as_json)
                 return
             state.asked.append((self.path, given))
             connection = http.client.HTTPConnection(there.netloc, timeout=30)
             headers = {"Content-Type": given.get("content-type", "application/json")}
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()
-            self._answer(answer.status, answer.read())
+            self.reply(answer.status, answer.read(), **as_json)
             connection.close()
 
         do_PUT = do_POST = do_DELETE = do_GET
 
-        def _answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    scheme = "https" if tls else "http"
-    state.url = f"{scheme}://localhost:{server.server_address[1]}{there.path}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with http_server(Front, tls) as url:
+        state.url = f"{url}{there.path}"
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)

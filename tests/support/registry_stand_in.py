@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tests.support.http_server import Handler, http_server
 
 Answer = tuple[int, Any]
 _NO_VERSION = 404, {"error_code": 40402, "message": "Version not found."}
@@ -157,31 +158,16 @@ def registry_stand_in(first_id: int = 1) -> Iterator[RegistryStandIn]:
     """Run a stand-in on loopback, whose new schemas get ids from ``first_id`` on."""
     state = RegistryStandIn(next_id=first_id)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Registry(Handler):
         def do_GET(self) -> None:
-            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             path = urlsplit(self.path)
-            status, found = state.answer(self.command, path.path, json.loads(data or b"{}"))
+            status, found = state.answer(
+                self.command, path.path, json.loads(self.read_body() or b"{}")
+            )
             body = json.dumps(found).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(status, body, Content_Type="application/vnd.schemaregistry.v1+json")
 
         do_PUT = do_POST = do_GET
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with http_server(Registry) as state.url:
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.support.http_server import Handler, http_server
 
 Answer = tuple[int, bytes]
 
@@ -31,39 +32,22 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     """Run one on a port of its own."""
     state = Server()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Planned(Handler):
         def do_GET(self) -> None:
             name = f"{self.command} {self.path}"
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.read_body()
             state.asked.append((name, self.headers.get("Authorization", "")))
             if name in state.hang:
                 state.released.wait(30)
                 return
             planned = state.answers.get(name, [(404, b'{"error_code":404,"message":"none"}')])
             status, body = planned.pop(0) if len(planned) > 1 else planned[0]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Location", "http://elsewhere/")
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(status, body, Location="http://elsewhere/")
 
         do_PUT = do_POST = do_PATCH = do_GET
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    scheme = "https" if tls else "http"
-    state.url = f"{scheme}://localhost:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield state
-    finally:
-        state.released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Planned, tls) as state.url:
+        try:
+            yield state
+        finally:
+            state.released.set()
