@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from k2ktui.console.session import DemoStep, Session
 from k2ktui.errors import Refused
@@ -55,6 +56,41 @@ def test_the_demo_offers_what_a_phase_waits_for() -> None:
         DemoStep("stop-producers", "stop the producers", "A switchover waits for this.", stop),
         DemoStep("start-source", "start the source again", "With its data.", refuse),
     )
+
+
+def test_a_step_can_be_chosen_as_soon_as_the_last_one_has_reported() -> None:
+    """The report is on the screen, and the thread of the step has not ended yet."""
+    reported, go = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def stop() -> str:
+        threads.append(threading.current_thread())
+        return "The producers are stopped."
+
+    async def steps(console: ConsoleDriver) -> None:
+        report = console.app.call_from_thread
+
+        def report_and_stay(call: Callable[[], None]) -> None:
+            report(call)
+            if threading.current_thread() in threads:
+                threads.clear()
+                reported.set()
+                assert go.wait(90)
+
+        console.app.call_from_thread = report_and_stay  # type: ignore[method-assign,assignment]
+        try:
+            await console.press("enter", "C")
+            await console.sees("stop the producers")
+            await console.press("enter")
+            await console.until(reported.is_set, "the step has reported")
+            await console.sees("The producers are stopped.")
+            await console.press("C")
+            await console.sees("A switchover waits for this.")
+        finally:
+            go.set()
+
+    effect = "A switchover waits for this."
+    demo(steps, DemoStep("stop-producers", "stop the producers", effect, stop))
 
 
 def test_outside_the_demo_there_is_no_such_key() -> None:

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
-from textual.worker import WorkerState
+from textual.worker import Worker, WorkerState
 
 from k2ktui.console import header
 from k2ktui.console.banner import banner
@@ -103,6 +103,11 @@ class ConsoleScreen(Screen[None]):
     ENTRY: ClassVar[str] = ""
     DETAILS: ClassVar[tuple[type[ConsoleScreen], ...]] = ()
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Background jobs whose result is not yet reported, by group.
+        self._unreported: dict[str, Worker[None]] = {}
+
     @property
     def console(self) -> Console:
         """The app."""
@@ -173,14 +178,20 @@ class ConsoleScreen(Screen[None]):
         Returns:
             Whether it was started; it is not while another job of the group runs.
         """
-        running = (WorkerState.PENDING, WorkerState.RUNNING)
-        if any(w.group == group and w.node is self and w.state in running for w in self.workers):
+        earlier = self._unreported.get(group)
+        if earlier is not None and earlier.state in (WorkerState.PENDING, WorkerState.RUNNING):
             return False
 
         def here(call: Callable[[], None]) -> None:
+            def over() -> None:
+                # From here the result is visible, so the next job may start; the worker itself
+                # ends a moment later.
+                self._unreported.pop(group, None)
+                call()
+
             # The console may have been closed while the job ran.
             if self.is_attached and self.app.is_running:
-                self.app.call_from_thread(call)
+                self.app.call_from_thread(over)
 
         def run() -> None:
             try:
@@ -194,7 +205,9 @@ class ConsoleScreen(Screen[None]):
             else:
                 here(lambda: done(result))
 
-        self.run_worker(run, group=group, thread=True, exit_on_error=False)
+        self._unreported[group] = self.run_worker(
+            run, group=group, thread=True, exit_on_error=False
+        )
         return True
 
     def inform(self, text: str, how: Literal["information", "warning", "error"]) -> None:

@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.worker import Worker, WorkerState
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_checklist import DrillChecklist
-from k2ktui.console.screens.operation import ACT
 from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
@@ -179,6 +177,7 @@ class DrillScreen(DrillChecklist):
                 self._following = None
                 calm = drill.status is DrillStatus.DONE and not has_findings(drill)
                 self.inform(summarize(drill)[0], "information" if calm else "warning")
+            self._run_following()
 
         def failed(error: K2kError) -> None:
             self._over()
@@ -186,18 +185,13 @@ class DrillScreen(DrillChecklist):
                 self.error = None
                 if self._following is None:
                     self.inform(str(error), "information")
+            self._run_following()
 
         self.act(run.doing, lambda: run.job(operator), done, failed=failed, command=run.command)
-        if not self.busy:
-            # The thread of the one before has reported its end, and is still ending.
-            self.operator, self._following = None, run
 
-    @on(Worker.StateChanged)
-    def _thread_changed(self, event: Worker.StateChanged) -> None:
-        ended = event.state not in (WorkerState.PENDING, WorkerState.RUNNING)
-        following = self._following
-        if ended and event.worker.group == ACT and following is not None and self.operator is None:
-            self._following = None
+    def _run_following(self) -> None:
+        following, self._following = self._following, None
+        if following is not None:
             self.run_drill(following)
 
     def _over(self) -> None:
