@@ -28,7 +28,7 @@ from tests.support.secure import SecureNode, start_secure_node
 settings.register_profile("k2ktui", deadline=None, max_examples=examples(100))
 settings.load_profile("k2ktui")
 
-pytest_plugins = ["tests.parallel", "tests.second_try"]
+pytest_plugins = ["tests.parallel"]
 
 SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
 

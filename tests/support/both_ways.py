@@ -10,7 +10,7 @@ from typing import Any
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Got, read_all, unique_name
-from tests.support.oracle import Expected, NotExactlyOnce, prove
+from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import NUMBER, ORIGIN
 
@@ -92,11 +92,9 @@ class BothWays:
     def _prove_content(self, topic: str) -> None:
         one, other = (count_records(node, topic) for node in (self.a, self.b))
         doubled = [each for each, times in (one | other).items() if times > 1]
-        if doubled:
-            raise NotExactlyOnce(f"{topic}: {len(doubled)} came back, as {doubled[:3]}")
+        assert not doubled, f"{topic}: {len(doubled)} came back, as {doubled[:3]}"
         missing = [*(one - other), *(other - one)]
-        if missing:
-            raise NotExactlyOnce(f"{topic}: {len(missing)} on one side only, as {missing[:3]}")
+        assert not missing, f"{topic}: {len(missing)} on one side only, as {missing[:3]}"
 
     def close(self) -> None:
         """End what still runs."""
