@@ -63,7 +63,7 @@ def test_table_of_faults_gives_the_seeds_of_the_tests() -> None:
     for _, old, new, tests in rows:
         files = re.findall(r"`(\S+\.py)`", tests)
         assert files and all((ROOT / "tests" / file).exists() for file in files), tests
-        for count, each in re.findall(r"(\d+) seeds( each)?", old + new):
+        for count, each in re.findall(r"(\d+) seeds?( each)?", old + new):
             tested = 2 if each else 1  # "lost or late" are two tests
             given.setdefault(files[-1], []).extend([int(count)] * tested)
     marks = {

@@ -243,7 +243,7 @@ def disturb(both: BothWays, seed: int, rounds: int) -> None:
 # Each driver that is killed is started again, with Spark.
 @pytest.mark.timeout(8 * START_TIMEOUT)
 @pytest.mark.proof
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_any_kills_bring_nothing_back(
     make_both_ways: MakeBothWays,
     topics: dict[str, int],

@@ -25,7 +25,7 @@ DRIVER_STEPS = ("fenced", "recorded", "begun", "token", "recovering")
 pytestmark = pytest.mark.proof
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(2)
 def test_workers_killed_at_every_step(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str
 
 # Four starts of Spark, each within the time that `expect` and `wait` allow for one.
 @pytest.mark.timeout(4 * START_TIMEOUT + 180)
-@pytest.mark.seeds(5)
+@pytest.mark.seeds(3)
 def test_any_process_killed_at_any_time(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:

@@ -43,7 +43,7 @@ def test_task_suspended_past_the_transaction_timeout(
     pipeline.prove()
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_two_drivers(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """The second takes over; the first ends, says why, and writes nothing any more."""
     with Traffic(pipeline.source, topics, seed):
@@ -91,7 +91,7 @@ def tell_all(run: Run, number: int) -> None:
             process.send_signal(number)
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(2)
 def test_many_drivers_at_once(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """However they interleave, at most one is left, and nothing is doubled."""
     with Traffic(pipeline.source, topics, seed):

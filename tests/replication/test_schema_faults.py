@@ -59,7 +59,7 @@ def make(
 
 
 @pytest.mark.parametrize("on_unknown", ["passthrough", "deadLetter"])
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_workers_killed_at_every_step_with_schema_mapping(
     make: Make, topics: dict[str, int], on_unknown: str, seed: int
 ) -> None:

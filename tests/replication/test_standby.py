@@ -92,7 +92,7 @@ def test_take_over_fences_the_run_that_works(standby: Pipeline, topics: dict[str
 
 
 @pytest.mark.proof
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(1)
 def test_a_standby_takes_over_from_what_dies_or_hangs(
     standby: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
@@ -129,7 +129,7 @@ BLOWS = [(number, whole) for number in (signal.SIGKILL, signal.SIGSTOP) for whol
 
 
 @pytest.mark.proof
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_of_many_that_start_at_once_one_works(
     standby: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
@@ -181,7 +181,7 @@ def shaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedNode]:
 
 
 @pytest.mark.proof
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_a_run_that_is_cut_off_from_the_target_loses_the_pipeline(
     source: KafkaNode, shaky: ProxiedNode, topics: dict[str, int], tmp_path: Path, seed: int
 ) -> None:

@@ -295,7 +295,7 @@ _MORE_VALUES = {
 
 
 @pytest.mark.proof
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_workers_killed_with_avro(
     pipeline: Pipeline, topics: dict[str, int], seed: int, tmp_path: Path
 ) -> None:

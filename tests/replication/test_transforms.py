@@ -216,7 +216,7 @@ def test_keys_headers_and_formats(make_pipeline: MakePipeline) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_workers_killed_at_every_step_of_a_transform(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
