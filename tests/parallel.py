@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.durations import group_durations, longest_first
 from tests.support.long import LONG, is_long
 
 # Of the fast suite: one process with the clusters, two for the rest.
@@ -100,8 +101,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run first what must not be missing where time is limited: the matrix, then the proofs."""
+    """Run first what must not be missing where time is limited: the matrix, then the proofs.
+
+    Among these, and among the slow tests, what takes longest begins first where there are several
+    processes: a long test that begins last would run alone.
+    """
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
     def rank(item: pytest.Item) -> int:
@@ -109,6 +115,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             (order[mark.name] for mark in item.iter_markers() if mark.name in order), default=-1
         )
 
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        durations = group_durations(filter(is_long, items))
+        items.sort(key=lambda item: longest_first(item, durations))
     items.sort(key=rank)
 
 

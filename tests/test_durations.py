@@ -1,0 +1,69 @@
+"""The longest tests begin first, and the table of durations names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.durations import (
+    TABLE,
+    group_durations,
+    known_durations,
+    longest_first,
+    write_table,
+)
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass
+class Collected:
+    """What the order looks at of a collected test."""
+
+    nodeid: str
+    group: str = ""
+
+    def get_closest_marker(self, _: str) -> pytest.Mark | None:
+        return pytest.mark.xdist_group(self.group).mark if self.group else None
+
+
+def test_each_listed_test_exists() -> None:
+    functions: dict[str, set[str]] = {}
+    for name in known_durations():
+        path, _, function = name.partition("::")
+        functions.setdefault(path, set()).add(function)
+    assert functions
+    for path, names in functions.items():
+        tree = ast.parse((ROOT / path).read_text())
+        found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert names <= found, f"{TABLE.name} lists tests that {path} does not have"
+
+
+def test_the_longest_group_begins_first_and_stays_together() -> None:
+    long = max(known_durations(), key=lambda name: known_durations()[name])
+    items: Any = [
+        Collected("tests/fast.py::test_1"),
+        Collected("tests/short.py::test_1"),
+        Collected("tests/one.py::test_1", "one"),
+        Collected(f"{long}[a]"),
+        Collected(f"{long}[b]@one", "one"),
+        Collected("tests/fast.py::test_0"),
+    ]
+    fast = (items[0], items[-1])
+    durations = group_durations(items[1:-1])
+    ordered = sorted(items, key=lambda item: longest_first(item, durations))
+    assert ordered == [items[2], items[4], items[3], items[1], *fast]
+
+
+def test_the_table_has_the_means_of_reports(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(
+        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[1]" time="30"/>'
+        '<testcase classname="tests.a.test_b" name="test_c[2]@group" time="10.4"/>'
+        '<testcase classname="tests.a.test_b" name="test_d" time="1"/></testsuite></testsuites>'
+    )
+    write_table([tmp_path / "report.xml"], tmp_path / "table.txt")
+    assert (tmp_path / "table.txt").read_text() == "20 tests/a/test_b.py::test_c\n"
