@@ -51,6 +51,11 @@ from k2ktui.errors import ConfigError, ExitCode
     help="Fail over and back, with new data: planned (default, after a rehearsal), or disaster, "
     "which kills the source; pauses to read on a terminal.",
 )
+@click.option(
+    "--pause",
+    type=click.FloatRange(min=0, max=600),
+    help="Pause between two phases of --drill in seconds (default: 4 on a terminal, else none).",
+)
 def command(
     fresh: bool,
     keep: bool,
@@ -62,6 +67,7 @@ def command(
     with_mirrormaker: bool,
     with_schemas: bool,
     drill: str | None,
+    pause: float | None,
 ) -> int:
     """Start, resume or stop the demo or act on it, and return the exit code."""
     if stop:
@@ -75,6 +81,12 @@ def command(
             unchanged="Nothing was started.",
             hint="The drill always has new data of its own, and deletes it at the end.",
         )
+    if pause is not None and not drill:
+        raise ConfigError(
+            "--pause is only for the phases of --drill",
+            unchanged="Nothing was started.",
+            hint="Add --drill, or leave out --pause.",
+        )
     options = DemoOptions(
         fresh=fresh,
         keep=keep,
@@ -84,5 +96,6 @@ def command(
         with_mirrormaker=with_mirrormaker,
         with_schemas=with_schemas,
         drill=Tour(drill) if drill else None,
+        pause=pause,
     )
     return run(options)

@@ -74,6 +74,7 @@ class DemoOptions:
         with_schemas: start two schema registries, and copy a topic of Avro records between them.
         drill: fail over and back, with new data of its own; ``seconds`` are then counted from the
             end.
+        pause: seconds between two phases of ``drill``; None pauses at a terminal only.
     """
 
     fresh: bool = False
@@ -85,6 +86,7 @@ class DemoOptions:
     with_mirrormaker: bool = False
     with_schemas: bool = False
     drill: Tour | None = None
+    pause: float | None = None
 
 
 def run(options: DemoOptions) -> ExitCode:
@@ -247,7 +249,9 @@ def _run_tour(
     applications.start()
     reads = _has_console(options)
 
-    reading_s = READING_SECONDS if reads else 0.0
+    reading_s = options.pause
+    if reading_s is None:
+        reading_s = READING_SECONDS if reads else 0.0
     stage = Stage(config, nodes, applications, screen, job, pipeline.start, reading_s)
     code = run_disaster(stage) if options.drill is Tour.DISASTER else run_planned(stage)
     if reads:
