@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep
 
@@ -185,11 +185,22 @@ def consume_batch(consumer: Consumer, most: int, wait_s: float) -> list[Message]
     return found + consumer.consume(most - 1, _FURTHER_S) if found else found
 
 
-def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) -> None:
+class ReadInterrupted(Exception):
+    """A reading has more urgent work to let pass; the same again is safe."""
+
+
+def await_stable(
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    timeout: float,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> None:
     """Wait until every record written to a topic so far is committed or aborted.
 
     Raises:
         TimedOut: a transaction stayed open longer than ``timeout`` seconds.
+        ReadInterrupted: ``interrupted`` returned true while one was open.
     """
     until = monotonic() + timeout
     written = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
@@ -198,6 +209,8 @@ def await_stable(cluster: Cluster, topic: str, partitions: int, timeout: float) 
         behind = [p for p, end in written.items() if stable[p] < end]
         if not behind:
             return
+        if interrupted():
+            raise ReadInterrupted
         if monotonic() > until:
             raise TimedOut(
                 f"a transaction on {safe_text(topic)}-{behind[0]} has stayed open for more "

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.control_reader import ReadInterrupted
 from k2ktui.replication.commit_state import CommitState, adopt_positions
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
@@ -235,7 +237,7 @@ class Driver:
                 self._restore_from_target(slot)
                 return
             task = self._laps.make_task(slot, *slot.take_turn(assignments))
-        except Contested:
+        except (Contested, ReadInterrupted):
             slot.broken = True  # read its positions before its next lap
             return
         except (ConnectionFailed, TimedOut) as error:
@@ -321,7 +323,8 @@ class Driver:
         always = lost and slot.failures < _LOST_IN_A_ROW
         outage: K2kError | None = None
         try:
-            self._restore_from_target(slot)
+            with suppress(ReadInterrupted):  # it is still broken, and read before its next lap
+                self._restore_from_target(slot)
         except (ConnectionFailed, TimedOut) as error:
             outage = error
         if slot.offsets(self._positions) != before:
@@ -337,7 +340,8 @@ class Driver:
         self._fencer.recover(slot.identity)
         slot.lost = False
         failpoint("recovering")
-        adopt_positions(self._positions, slot.sources, self._fencer.read())
+        state = self._fencer.read(lambda: any(each.lap_failed for each in self._slots))
+        adopt_positions(self._positions, slot.sources, state)
         slot.broken = False
         slot.back_off()
 
@@ -390,8 +394,7 @@ class Driver:
             self._progress()
         faults = self._stopped.faults
         caught_up = self._until_caught_up and self._all_reached() and not faults
-        finished = Finished(
-            caught_up, self._progress_reporter.records, time() - self._began_at, faults
-        )
+        records = self._progress_reporter.records
+        finished = Finished(caught_up, records, time() - self._began_at, faults)
         self._report(finished)
         return finished

@@ -199,12 +199,12 @@ class TransactionFencer:
     def _written_runs(self) -> Iterator[Run]:
         return commit_state.read_written_runs(self._target, self.topic, self._sync_timeout)
 
-    def read(self) -> CommitState:
+    def read(self, interrupted: Callable[[], bool] = lambda: False) -> CommitState:
         """Wait until no transaction is open on the commit topic, then read the state."""
-        topic = self.topic
+        topic, seconds = self.topic, self._sync_timeout
         if self._transactional:
-            await_stable(self._target, topic.name, topic.partitions, self._sync_timeout)
-        return commit_state.read_commit_state(self._target, topic, self._sync_timeout)
+            await_stable(self._target, topic.name, topic.partitions, seconds, interrupted)
+        return commit_state.read_commit_state(self._target, topic, seconds)
 
     def begin_term(self, slots: int) -> None:
         """Begin a new term, whose positions supersede all earlier ones, even larger offsets."""

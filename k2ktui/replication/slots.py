@@ -10,7 +10,7 @@ from time import monotonic
 
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.transforms import Transform
-from k2ktui.replication.slot_task import Assignment, CopyPath, Route, SlotResult
+from k2ktui.replication.slot_task import Assignment, CopyPath, LapOutcome, Route, SlotResult
 
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # A produce request holds one batch of each partition, and its cost to the broker and the worker is
@@ -51,6 +51,18 @@ class SlotState:
     def name(self) -> str:
         """The slot's name in messages."""
         return f"slot {self.number}"
+
+    @property
+    def lap_failed(self) -> bool:
+        """Whether the current lap has failed.
+
+        Until the slot is fenced, the transaction of its lost task may stay open, and no slot's
+        positions can be read.
+        """
+        lap = self.running
+        if lap is None or not lap.done():
+            return False
+        return lap.exception() is not None or lap.result()[0].outcome is not LapOutcome.DONE
 
     def offsets(self, positions: Mapping[SourcePartition, Position]) -> list[int]:
         """Return the offsets of the slot's partitions that have a position."""

@@ -78,6 +78,29 @@ def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str
     pipeline.prove()
 
 
+def test_two_workers_killed_with_their_transactions_open(
+    pipeline: Pipeline, topics: dict[str, int]
+) -> None:
+    """The recovery of a slot does not wait for the transaction of the other lost task."""
+    timeout = {"transaction.timeout.ms": 600_000}  # longer than anyone waits here
+    pipeline.settings = {
+        "target.kafka.producer": timeout,
+        "coordination.commit.syncTimeout": "10 minutes",
+    }
+    with Traffic(pipeline.source, topics, 5):
+        run = pipeline.start()
+        run.expect("firstrecord")
+        pipeline.arm("before-commit", signal.SIGSTOP)
+        (suspended,) = eventually(run.suspended, "a worker is suspended", START_TIMEOUT)
+        pipeline.arm("before-commit")
+        pipeline.await_hit("before-commit")
+        suspended.kill()
+        pipeline.await_copying()
+    assert run.stop() == 0
+    pipeline.catch_up()
+    pipeline.prove()
+
+
 # Four starts of Spark, each within the time that `expect` and `wait` allow for one.
 @pytest.mark.timeout(4 * START_TIMEOUT + 180)
 @pytest.mark.seeds(3)
