@@ -32,6 +32,9 @@ pytest_plugins = ["tests.parallel"]
 
 SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
 
+# Seconds until a long test counts as hanging, unless it says otherwise; others have the default.
+_LONG_TEST_S = 900
+
 # Objects, and younger collections, before a collection of each age.
 _GARBAGE = (20_000, 10, 20)
 
@@ -77,6 +80,12 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
         gc.set_threshold(*_GARBAGE)
         gc.freeze()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let long tests take their time where other things run, too."""
+    if is_long(item) and item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(_LONG_TEST_S))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

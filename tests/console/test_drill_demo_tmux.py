@@ -65,9 +65,9 @@ def agree(tmux: Tmux, typed: str) -> None:
 def begin(tmux: Tmux, downs: int, title: str, name: str) -> None:
     """Start a drill of the dialog."""
     tmux.press("N")
-    tmux.sees("New drill", "rehearsal")
+    tmux.sees("up, down choose; tab goes to the groups", timeout=PATIENCE)
     tmux.press(*["Down"] * downs, "Enter")
-    tmux.sees(title)
+    tmux.sees(title, timeout=PATIENCE)
     agree(tmux, name)
 
 
@@ -92,7 +92,7 @@ def demo(server: None, mark: str, tmp_path: Path) -> Iterator[tuple[Tmux, Path]]
         eventually(lambda: copied(file), "the pipeline has caught up", PATIENCE)
         yield tmux, file
         k2ktui("demo", "--stop")
-    eventually(lambda: not marked(mark), "everything is gone", 60)
+    eventually(lambda: not marked(mark), "everything is gone")
 
 
 def switch_over(tmux: Tmux, side: str) -> None:

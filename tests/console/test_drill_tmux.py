@@ -69,7 +69,7 @@ def begin(tmux: Tmux, pair: Pair) -> None:
     name = pair.copied.name
     tmux.sees("No drill yet. N starts one; a rehearsal touches no application.")
     tmux.press("N")
-    tmux.sees("New drill", "rehearsal")
+    tmux.sees("up, down choose; tab goes to the groups")
     tmux.press("Down", "Enter")
     tmux.sees("12 phases: preflight", "You confirm each of these", "k2ktui drill planned")
     agree(tmux, name)

@@ -121,7 +121,7 @@ def test_ctrl_c_ends_everything(feed: FailingFeed, tmp_path: Path) -> None:
     done = threading.Event()
 
     def interrupt() -> None:
-        eventually(lambda: feed.taken > 1 or done.is_set(), "the table is shown", 90)
+        eventually(lambda: feed.taken > 1 or done.is_set(), "the table is shown")
         if not done.is_set():
             os.kill(os.getpid(), signal.SIGINT)
 

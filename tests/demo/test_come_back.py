@@ -37,11 +37,11 @@ def home(mark: str, tmp_path: Path) -> Iterator[Path]:
         # to start and to copy 25,000 records.
         eventually(flowing, "records flow", 2 * FLOWING_SECONDS)
         terminal.hang_up()
-        eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits", 30)
+        eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits")
         yield home
     finally:
         terminal.process.kill()
-        terminal.process.wait(30)
+        terminal.process.wait(120)
 
 
 def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> None:
@@ -54,13 +54,13 @@ def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> 
         terminal.send("q")
         terminal.await_text("End (e)")
         terminal.send("e")
-        assert terminal.wait(60) == 0
+        assert terminal.wait(120) == 0
     assert not host.identity.alive
-    eventually(lambda: not marked(mark), "everything is gone", 30)
+    eventually(lambda: not marked(mark), "everything is gone")
     assert not (home / "data").exists()
 
 
 def test_it_is_ended_from_a_script(home: Path, mark: str) -> None:
     k2ktui("demo", "--stop")
-    eventually(lambda: not marked(mark), "everything is gone", 30)
+    eventually(lambda: not marked(mark), "everything is gone")
     assert "No demo is running" in k2ktui("demo", "--stop").stdout

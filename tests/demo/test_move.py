@@ -64,7 +64,7 @@ class Demo:
     def end(self) -> None:
         """End it in order; its data stays."""
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(120)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def demo(mark: str, tmp_path: Path) -> Iterator[Demo]:
         yield Demo(process, data, mark)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(120)
 
 
 def config_of(file: Path) -> PipelineConfig:
@@ -116,7 +116,7 @@ def contents(records: list[Got], partition: int) -> list[tuple[Any, ...]]:
 
 
 def test_every_group_continues_with_exactly_what_it_had_not_read(demo: Demo) -> None:
-    eventually(lambda: kept_groups(demo.file) >= GROUPS | {POLL}, "all commits are kept", 60)
+    eventually(lambda: kept_groups(demo.file) >= GROUPS | {POLL}, "all commits are kept")
     demo.kill_source()
     eventually(lambda: "bounded" not in k2ktui("plan", "-f", demo.file).stdout, "all is decided")
 

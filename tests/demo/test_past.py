@@ -81,7 +81,7 @@ def test_traffic_makes_the_cleaner_leave_holes(pair: Pair) -> None:
         return few and traffic.delivered > 0
 
     try:
-        eventually(holes, "compaction removed most records", 60)
+        eventually(holes, "compaction removed most records")
     finally:
         traffic.stop()
     assert end_offsets(source, "customers") != before

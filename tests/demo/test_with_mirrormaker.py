@@ -67,7 +67,7 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
     terminal.await_text("End (e)")
     terminal.send("e")
     assert terminal.wait(90) == 0
-    eventually(lambda: not marked(mark), "everything is gone", 30)
+    eventually(lambda: not marked(mark), "everything is gone")
     assert not data.exists()
 
 
@@ -84,7 +84,7 @@ def test_nothing_of_it_is_left_however_it_ends(
         terminal.send("\x03")
     else:
         terminal.hang_up()
-        eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits", 60)
+        eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits")
         with Terminal(COMMAND, size=(120, 30), env=dict(os.environ)) as back:
             back.await_text("Re-reads")
             back.send("q")
@@ -92,4 +92,4 @@ def test_nothing_of_it_is_left_however_it_ends(
             back.send("e")
             assert back.wait(90) == 0
     terminal.wait(90)
-    eventually(lambda: not marked(mark), "everything is gone", 60)
+    eventually(lambda: not marked(mark), "everything is gone")

@@ -67,8 +67,8 @@ def test_consumers_of_both_clusters_read_the_same_orders(mark: str, tmp_path: Pa
         assert source == target
     finally:
         demo.send_signal(signal.SIGINT)
-        demo.wait(60)
-    eventually(lambda: not marked(mark), "everything is gone", 30)
+        demo.wait(120)
+    eventually(lambda: not marked(mark), "everything is gone")
 
 
 def read_orders(cluster: dict[str, Any]) -> list[object]:

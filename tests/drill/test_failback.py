@@ -141,7 +141,7 @@ def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost
         eventually(
             lambda: "not copied yet" in lost.failbacks()[0].record(DrillPhase.TAIL).live,
             "the drill waits for the forward pipeline",
-            120,
+            180,
         )
         lost.forward.catch_up()
         for group in lost.groups:
@@ -236,7 +236,7 @@ def test_an_abort_after_a_replay_says_what_stays_and_the_way_back_begins_again(
                 "not copied yet" in each.record(DrillPhase.TAIL).live for each in work.failbacks()
             ),
             "the drill waits for the forward pipeline",
-            120,
+            180,
         )
         work.forward.catch_up()
         work.copy_back()

@@ -77,7 +77,7 @@ def all_ended() -> Iterator[None]:
 
 
 def _await_end(identity: ProcessIdentity) -> None:
-    eventually(lambda: not identity.alive, "the job is gone", 10)
+    eventually(lambda: not identity.alive, "the job is gone")
 
 
 def _family(pid: int) -> list[psutil.Process]:

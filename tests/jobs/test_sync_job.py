@@ -54,7 +54,7 @@ def test_from_start_to_stop(copied: Copied, topic: str) -> None:
     assert (job.record.kind, job.state) == (RunKind.SYNC, "running")
     assert committed(copied.target, group, [where]) == {where: 10 + PRIOR}
     commit(copied.source, group, {where: 20})
-    eventually(lambda: committed(copied.target, group, [where])[where] == 20 + PRIOR, "follows", 30)
+    eventually(lambda: committed(copied.target, group, [where])[where] == 20 + PRIOR, "follows")
 
     def seen() -> bool:
         (row,) = k2ktui_json("jobs", "list", "-f", file)
@@ -90,7 +90,7 @@ def test_the_mapping_applications_file(copied: Copied, topic: str) -> None:
     k2ktui("jobs", "restart", "--sync", "-f", file)
     assert (only_job().record.rewind, only_job().record.starts) == ("follow", 2)
     commit(copied.source, group, {where: 5})
-    eventually(lambda: committed(copied.target, group, [where])[where] == 5 + PRIOR, "rewinds", 30)
+    eventually(lambda: committed(copied.target, group, [where])[where] == 5 + PRIOR, "rewinds")
     k2ktui("jobs", "stop", "--sync", "-f", file)
     copied.mappings = copied.mappings + "_gone"
     said = k2ktui("jobs", "start", "--sync", "-f", Mapper(copied).file, code=1)

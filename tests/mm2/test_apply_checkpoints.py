@@ -82,7 +82,7 @@ def moving(
         moving.produce(1, RECORDS)
         moving.commit(moving.caught, RECORDS, RECORDS)
         moving.commit(moving.lagging, 240, 100)
-        eventually(lambda: translated(4), "both groups have checkpoints", 120)
+        eventually(lambda: translated(4), "both groups have checkpoints")
         ends = {0: RECORDS, 1: RECORDS}
         eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "all is copied")
         yield moving
@@ -108,7 +108,7 @@ def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
     assert found["applied"] is None
     assert moving.on_target(moving.lagging) == [None, None]
     ends = end_offsets(moving.source, moving.topic)
-    eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "the rest is copied", 60)
+    eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "the rest is copied")
     moving.commit(moving.caught, ends[0], ends[1])
 
 
@@ -121,7 +121,7 @@ def test_checkpoints_are_applied_verified_and_undone(moving: Moving) -> None:
             and "the checkpoint is of" not in found.stdout
         )
 
-    eventually(settled, "positions and checkpoints are up to date", 90)
+    eventually(settled, "positions and checkpoints are up to date")
     refused = k2ktui("mm2", "apply-checkpoints", *moving.args, "--watch", "1", code=5)
     assert "confirmation is required" in refused.stderr
     assert moving.on_target(moving.caught) == [None, None]

@@ -64,7 +64,7 @@ def test_exact_where_neighbours_are_left(
         produce(source, topic, [Out(b"end", unique_name("end").encode())])
         return len(read_all(source, topic)) < RECORDS * 0.6
 
-    eventually(compacted, "the source is compacted", 120)
+    eventually(compacted, "the source is compacted")
 
     found = k2ktui_json("groups", "-f", maker.file)["groups"]
 

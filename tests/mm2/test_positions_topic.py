@@ -52,7 +52,7 @@ class Mirror:
         )
 
     def await_stored(self) -> None:
-        eventually(lambda: self.positions() == ENDS, "positions are stored", 60)
+        eventually(lambda: self.positions() == ENDS, "positions are stored")
 
     def positions(self) -> dict[int, int]:
         found = self.known.positions()
@@ -75,7 +75,7 @@ def mirror(
     with mirror.maker:
         eventually(lambda: mirror.copy in _topics(mirror.target), "it copies", 200)
         mirror.await_copied(ENDS)
-        eventually(lambda: mirror.maker.log() and mirror.stored(), "positions are stored", 60)
+        eventually(lambda: mirror.maker.log() and mirror.stored(), "positions are stored")
         mirror.await_stored()
         yield mirror
 
@@ -108,7 +108,7 @@ def test_one_that_was_killed_counts_as_running_for_a_while(mirror: Mirror) -> No
 
 
 def test_what_is_written_is_what_it_reads_at_its_next_start(mirror: Mirror) -> None:
-    eventually(lambda: mirror.known.read().state == "STOPPED", "its session has ended", 60)
+    eventually(lambda: mirror.known.read().state == "STOPPED", "its session has ended")
     before = mirror.stored()
     wanted = (f"{mirror.topic}:0:4", f"{mirror.topic}:1:9")
     done = k2ktui_json("mm2", "offsets", "set", *mirror.args, *wanted, "--yes")
@@ -129,7 +129,7 @@ def test_what_is_written_is_what_it_reads_at_its_next_start(mirror: Mirror) -> N
 
 def test_what_was_there_can_be_put_back(mirror: Mirror) -> None:
     mirror.maker.stop()
-    eventually(lambda: mirror.known.read().state == "STOPPED", "its workers have left", 60)
+    eventually(lambda: mirror.known.read().state == "STOPPED", "its workers have left")
     done = k2ktui_json("mm2", "offsets", "set", *mirror.args, f"{mirror.topic}:0:2", "--yes")
     assert mirror.positions() == ENDS | {0: 2}
     journal = k2ktui_json("journal", *mirror.args)["journal"]

@@ -38,7 +38,7 @@ def translated(target: KafkaNode, alias: str, group: str) -> list[str]:
         [*command, target.bootstrap, alias, group],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     if "compiler" in done.stderr and done.returncode:

@@ -122,7 +122,7 @@ class Site:
         }
         with self.maker:
             eventually(self._copied, "everything is copied, and checkpoints are written", 300)
-        eventually(self._left, "its workers have left", 120)
+        eventually(self._left, "its workers have left")
 
     def _copied(self) -> bool:
         topics = admin(self.target.node).list_topics(timeout=30).topics

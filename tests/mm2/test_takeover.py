@@ -141,7 +141,7 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
             return min(end_offsets(taking.target, taking.copy).values()) > FIRST
 
         eventually(copies, "MirrorMaker 2 copies what comes", 300)
-        eventually(lambda: len(stored_positions(taking)) == PARTITIONS, "positions are stored", 120)
+        eventually(lambda: len(stored_positions(taking)) == PARTITIONS, "positions are stored")
         refused = k2ktui("mm2", "takeover", *taking.args, "--yes", code=5)
         assert "MirrorMaker 2 still copies" in refused.stderr
         if taking.exactly_once:
@@ -149,7 +149,7 @@ def test_nothing_is_copied_twice_nothing_is_left_out(taking: Taking) -> None:
         else:
             taking.maker.kill()
         code = 5 if taking.exactly_once else 0
-        dry = eventually(lambda: _planned(taking, code), "its session has ended", 120)
+        dry = eventually(lambda: _planned(taking, code), "its session has ended")
         if taking.exactly_once:
             assert any("transaction is open" in row["doubt"] for row in dry["partitions"])
             still = k2ktui("mm2", "takeover", *taking.args, "--yes", code=5)
@@ -207,7 +207,7 @@ def kill_in_a_transaction(taking: Taking) -> None:
         taking.maker.pause(resume=True)
         return False
 
-    eventually(inside, "it has a transaction open", 120)
+    eventually(inside, "it has a transaction open")
     taking.maker.kill()
 
 

@@ -200,11 +200,11 @@ def test_compaction_keeps_who_wrote_a_batch(
         own = [got for got in read_all(node, topic) if header(got, ORIGIN) == origin.encode()]
         return len(own) < last
 
-    eventually(lambda: cleaned(target, "a", 1000), "compacted on the target", 120)
+    eventually(lambda: cleaned(target, "a", 1000), "compacted on the target")
     produce(target, topic, marked("b", range(8000)))
     both.back.catch_up()
     both.there.catch_up()
-    eventually(lambda: cleaned(source, "b", 1000), "compacted on the source", 120)
+    eventually(lambda: cleaned(source, "b", 1000), "compacted on the source")
     both.there.catch_up()
     both.back.catch_up()
     for node in (source, target):
@@ -274,7 +274,7 @@ def test_new_producer_ids_bring_nothing_back(
         runs = [pipeline.start() for pipeline in both.both]
         for run, pipeline in zip(runs, both.both, strict=True):
             run.expect("firstrecord")
-            eventually(partial(new_ids, pipeline), "a new producer id", 120)
+            eventually(partial(new_ids, pipeline), "a new producer id")
             pipeline.await_copying()
     for run in runs:
         assert run.stop() == 0

@@ -138,7 +138,7 @@ def laps_with_records(run: Run, since: int) -> int:
 
 
 def await_laps(run: Run, since: int) -> None:
-    eventually(lambda: laps_with_records(run, since) > 1, "it continues", 120)
+    eventually(lambda: laps_with_records(run, since) > 1, "it continues")
 
 
 def spark_has_ended(event: Event) -> bool:
@@ -173,7 +173,7 @@ def test_spark_killed_between_two_laps(make_pipeline: MakePipeline, source: Kafk
         run = pipeline.start()
         run.expect("firstrecord")
         pipeline.arm("token", signal.SIGSTOP)  # the driver is about to submit the only slot's lap
-        (driver,) = eventually(run.suspended, "the driver is suspended", 120)
+        (driver,) = eventually(run.suspended, "the driver is suspended")
         kill(run.java())
         reported = run.reported
         driver.resume()

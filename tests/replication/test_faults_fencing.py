@@ -96,7 +96,7 @@ def test_many_drivers_at_once(pipeline: Pipeline, topics: dict[str, int], seed: 
     """However they interleave, at most one is left, and nothing is doubled."""
     with Traffic(pipeline.source, topics, seed):
         runs = [pipeline.start() for _ in range(3)]
-        eventually(lambda: sum(run.running for run in runs) <= 1, "one is left", 120)
+        eventually(lambda: sum(run.running for run in runs) <= 1, "one is left")
         left = [run for run in runs if run.running]
         ended = {run.wait() for run in runs if run not in left}
         assert ended == {SUPERSEDED}

@@ -140,8 +140,8 @@ def test_stops_in_time_while_a_cluster_is_away(
     node.stop()
     try:
         run.expect("note", lambda event: side in event["text"])
-        assert run.stop() == 0
-        run.await_gone()
+        assert run.stop(20.0) == 0
+        run.await_gone(15.0)
     finally:
         node.start()
     pipeline.catch_up()

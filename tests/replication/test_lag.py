@@ -37,7 +37,7 @@ def test_a_heartbeat_shows_no_lag_of_what_a_lap_has_copied_so_far(
         return k2ktui("status", "-f", pipe.write(), "--json").json["partitions"][0]["position"]
 
     with pipe.start():
-        eventually(lambda: (r := runner()) and r.lag_records == 0, "the run has begun", 120)
+        eventually(lambda: (r := runner()) and r.lag_records == 0, "the run has begun")
         produce(source, topic, [Out(b"%d" % n) for n in range(COUNT)])
         eventually(lambda: position() == COUNT, "all is copied")
         # Read by a discovery within 5 s, reported by the next heartbeat; the lap's end is far away.

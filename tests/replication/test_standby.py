@@ -65,7 +65,7 @@ def test_a_standby_that_is_stopped_ends_at_once(standby: Pipeline, topics: dict[
         first.expect("firstrecord")
         second = standby.start()
         expect_waiting(second)
-        assert second.stop() == 0
+        assert second.stop(20.0) == 0
         standby.await_copying()
     assert first.stop() == 0
 
@@ -137,14 +137,14 @@ def test_of_many_that_start_at_once_one_works(
         runs = [standby.start() for _ in range(4)]
         left = list(runs)
         while left:
-            eventually(lambda: any(working(each) for each in left), "one works", 120)
+            eventually(lambda: any(working(each) for each in left), "one works")
             eventually(
                 lambda: (
                     sum(working(each) for each in left) == 1
                     and all(waiting(each) for each in left if not working(each))
                 ),
                 "the others wait",
-                120,
+                180,
             )
             standby.await_copying()
             (works,) = [each for each in left if working(each)]

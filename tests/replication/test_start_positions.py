@@ -40,7 +40,7 @@ def test_from_the_latest(make_pipeline: MakePipeline, source: KafkaNode, target:
     produce(source, later, mixture(3, 100, 1))
     grow(source, topic, 3)
     produce(source, topic, [Out(b"%d" % i, partition=2) for i in range(50)])
-    eventually(lambda: pipeline.is_caught_up(later) and pipeline.is_caught_up(topic), "copied", 90)
+    eventually(lambda: pipeline.is_caught_up(later) and pipeline.is_caught_up(topic), "copied")
     assert run.stop() == 0
     prove(source, target, pipeline.name, Expected(topic, start=start), later)
 
@@ -87,7 +87,7 @@ def test_from_the_latest_with_nothing_there_yet(
     run.expect("started")
     topic = create_topic(source, f"{prefix}.a")
     produce(source, topic, mixture(1, 100, 1))
-    eventually(lambda: pipeline.is_caught_up(topic), "copied", 60)
+    eventually(lambda: pipeline.is_caught_up(topic), "copied")
     assert run.stop() == 0
     prove(source, target, pipeline.name, topic)
 
@@ -126,7 +126,7 @@ def test_new_topics_and_partitions_while_running(
     produce(source, second, mixture(2, 100, 2))
     grow(source, first, 5)
     produce(source, first, mixture(3, 200, 5))
-    eventually(lambda: pipeline.is_caught_up(first) and pipeline.is_caught_up(second), "copied", 60)
+    eventually(lambda: pipeline.is_caught_up(first) and pipeline.is_caught_up(second), "copied")
     assert run.stop() == 0
     prove(source, target, pipeline.name, first, second)
 

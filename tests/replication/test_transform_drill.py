@@ -48,7 +48,7 @@ def test_a_rehearsal_with_transformed_topics(make_pipeline: MakePipeline) -> Non
     file = pipeline.write()
     with pipeline.start() as run:
         run.expect("firstrecord")
-        eventually(lambda: all(map(pipeline.is_caught_up, pipeline.topics)), "all is copied", 120)
+        eventually(lambda: all(map(pipeline.is_caught_up, pipeline.topics)), "all is copied")
         report, checks = rehearse(file)
         assert run.stop() == 0
     assert report["status"] == "done", report["blockers"]

@@ -170,7 +170,7 @@ def test_any_records_by_key(make_pipeline: MakePipeline) -> None:
         "topicCreation.replication.common": {"partitions": 2},
     }
     with Traffic(pipeline.source, {topic: 3}, 5) as traffic:
-        eventually(lambda: traffic.sent > 1000, "some traffic", 60)
+        eventually(lambda: traffic.sent > 1000, "some traffic")
     pipeline.catch_up()
     expected = appended(topic, target, partition=by_key(2))
     prove(pipeline.source, pipeline.target, pipeline.name, expected)

@@ -264,7 +264,7 @@ def test_a_missing_archive_is_made_beside_the_run(
     parent: subprocess.Popen[bytes], cache: Path, tmp_path: Path
 ) -> None:
     classes = cache / "k2ktui" / "classes"
-    (java,) = eventually(lambda: makers(classes), "a maker runs a broker", 90)
+    (java,) = eventually(lambda: makers(classes), "a maker runs a broker")
     assert java.nice() == min(19, os.nice(0) + 19)
     assert _SECRET not in java.environ().values()
     eventually(lambda: list(classes.glob("kafka-broker-*.jsa")), "the archive is there", 180)
@@ -287,7 +287,7 @@ def test_a_maker_ends_with_the_run(
     parent: subprocess.Popen[bytes], cache: Path, tmp_path: Path, end: str
 ) -> None:
     classes = cache / "k2ktui" / "classes"
-    eventually(lambda: makers(classes), "a maker runs a broker", 90)
+    eventually(lambda: makers(classes), "a maker runs a broker")
     if end == "killed":
         parent.kill()
     else:

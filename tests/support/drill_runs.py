@@ -167,7 +167,7 @@ def kill_at(step: str, directory: Path, *arguments: str | Path) -> None:
         [sys.executable, "-m", "k2ktui", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "K2KTUI_CRASH_DIR": str(directory)},

@@ -31,7 +31,7 @@ def commit_offsets(
                 return False
             return True
 
-        eventually(done, "the coordinator of the group has loaded", 60)
+        eventually(done, "the coordinator of the group has loaded")
     finally:
         consumer.close()
 

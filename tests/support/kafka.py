@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from k2ktui.kafka.codes import LEADER_MOVED
 
 # Seconds; who waits as long as this waits for something that does not come, on a busy machine too.
-TIMEOUT = 60.0
+TIMEOUT = 180.0
 START_S = 180.0
 _counter = itertools.count()
 

@@ -116,7 +116,7 @@ def _compacted(node: KafkaNode, topic: str) -> None:
         left = [got for got in read_all(node, topic) if got.key and got.key.startswith(b"k")]
         return len(left) == len(latest)
 
-    eventually(compacted, f"{topic} is compacted", 60)
+    eventually(compacted, f"{topic} is compacted")
 
 
 def _append_time(node: KafkaNode, topic: str) -> None:

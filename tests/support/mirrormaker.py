@@ -29,7 +29,7 @@ from tests.support.kafka import (
 )
 
 _JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
-_START_S = 90.0
+_START_S = 180.0
 _STOP_S = 20.0
 # Everything that it does at intervals of minutes is done every second.
 _EAGER = {

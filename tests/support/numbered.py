@@ -69,7 +69,7 @@ def consume_numbered(
                     at[number] = offset
             return all(per[n] == most or at[n] >= end for n, end in ends.items())
 
-        eventually(finished, f"{group} reads", 60)
+        eventually(finished, f"{group} reads")
         offsets = [TopicPartition(topic, n, offset) for n, offset in at.items()]
         made.commit(offsets=offsets, asynchronous=False)
     finally:

@@ -33,8 +33,9 @@ from tests.support.oracle import Proof, prove, read_ledger
 _MARK = "K2KTUI_TEST_RUN"
 _CRASH_DIR = "K2KTUI_CRASH_DIR"
 _PDEATHSIG = 1
-START_TIMEOUT = 120.0
-RUN_TIMEOUT = 120.0
+START_TIMEOUT = 180.0
+RUN_TIMEOUT = 180.0
+STOP_TIMEOUT = 60.0
 
 Event = dict[str, Any]
 
@@ -246,7 +247,7 @@ class Run:
         """Send the driver a signal."""
         os.kill(self.pid, number)
 
-    def stop(self, timeout: float = 20.0) -> int:
+    def stop(self, timeout: float = STOP_TIMEOUT) -> int:
         """SIGTERM, and wait."""
         self.signal()
         return self.wait(timeout)
@@ -275,7 +276,7 @@ class Run:
         pids = {p.pid for p in daemons}
         return [p for p in daemons if p.ppid() in pids]
 
-    def await_gone(self, timeout: float = 15.0) -> None:
+    def await_gone(self, timeout: float = STOP_TIMEOUT) -> None:
         """Wait until nothing of this run exists any more."""
         eventually(lambda: not self.processes(), f"gone: {self.processes()}", timeout)
 
@@ -288,8 +289,8 @@ class Run:
         """Kill whatever is left of this run."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait(10.0)
-        deadline = time.monotonic() + 10.0
+        self._process.wait(STOP_TIMEOUT)
+        deadline = time.monotonic() + STOP_TIMEOUT
         while left := self.processes():
             for process in left:
                 with contextlib.suppress(psutil.NoSuchProcess):

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from tests.support.kafka import eventually
+from tests.support.kafka import TIMEOUT, eventually
 
 TMUX = shutil.which("tmux")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -53,7 +53,7 @@ class Tmux:
         """Type a text as it is."""
         self._do("send-keys", "-l", text)
 
-    def sees(self, *texts: str, timeout: float = 60.0) -> None:
+    def sees(self, *texts: str, timeout: float = TIMEOUT) -> None:
         """Wait until all texts are on the screen at once."""
         try:
             eventually(lambda: all(text in self.screen for text in texts), str(texts), timeout)

@@ -59,7 +59,7 @@ def consume(node: KafkaNode, topic: str, directory: Path) -> Sequences:
         return all(last.get(p, -1) >= end - 2 for p, end in ends.items() if end)
 
     try:
-        eventually(all_read, f"{topic} is read", 60)
+        eventually(all_read, f"{topic} is read")
     finally:
         tool.process.stop(10)
     return found

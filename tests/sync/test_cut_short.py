@@ -62,7 +62,7 @@ def offsets(copied: Copied) -> Counter[int | None]:
 
 
 def test_what_was_written_is_reported_and_undone(copied: Copied, tmp_path: Path) -> None:
-    eventually(lambda: offsets(copied) == {None: GROUPS}, "all groups are seen", 120)
+    eventually(lambda: offsets(copied) == {None: GROUPS}, "all groups are seen")
     plan = tmp_path / "plan.json"
     k2ktui("plan", "-f", copied.file, "-o", plan)
     command = [sys.executable, "-c", KILLED, str(plan), str(copied.file)]

@@ -128,7 +128,7 @@ def test_of_several_one_is_next(config: PipelineConfig, pool: ThreadPoolExecutor
     """Its turn shows in its heartbeats, so that the others wait for it."""
     several = [Waiting(config, pool) for _ in range(3)]
     try:
-        eventually(lambda: any(each.result.done() for each in several), "one is next", 60.0)
+        eventually(lambda: any(each.result.done() for each in several), "one is next")
         all_seen = lambda: len(states(config)) == 3  # noqa: E731
         eventually(all_seen, "all have sent heartbeats")
         before = [each for each in several if each.result.done()]
@@ -136,11 +136,11 @@ def test_of_several_one_is_next(config: PipelineConfig, pool: ThreadPoolExecutor
             each.heart.observe(Started("p", 1, 2, 3, 0.5))
         left = [each for each in several if each not in before]
         assert left
-        eventually(lambda: all(each.notes for each in left), "the others wait", 60.0)
+        eventually(lambda: all(each.notes for each in left), "the others wait")
         assert not any(each.result.done() for each in left)
         for each in before:
             each.heart.stop(10.0)
-        eventually(lambda: any(each.result.done() for each in left), "the next one", 60.0)
+        eventually(lambda: any(each.result.done() for each in left), "the next one")
     finally:
         for each in several:
             each.stopping.set()

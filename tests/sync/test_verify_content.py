@@ -247,7 +247,7 @@ def compact(node: KafkaNode, topic: str, gone: int) -> None:
         produce(node, topic, [Out(b"end", unique_name("end").encode())])
         return all(got.offset != gone for got in read_all(node, topic))
 
-    eventually(done, f"{topic} is compacted", 60)
+    eventually(done, f"{topic} is compacted")
 
 
 @pytest.mark.slow
