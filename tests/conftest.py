@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
 
 from k2ktui.replication.spark_archive import ARCHIVE_MAKER as SPARK_MAKER
+from k2ktui.replication.spark_archive import TRANSFORM_ARCHIVE_MAKER
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
@@ -34,6 +36,9 @@ SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copie
 
 # Seconds until a long test counts as hanging, unless it says otherwise; others have the default.
 _LONG_TEST_S = 900
+
+# Long tests in a session that is worth the archive of transforms.
+_MANY = 20
 
 # Objects, and younger collections, before a collection of each age.
 _GARBAGE = (20_000, 10, 20)
@@ -112,10 +117,16 @@ def class_archives(request: pytest.FixtureRequest) -> None:
     """The archives with which Kafka and Spark start in less CPU time, made once for a machine.
 
     The processes of a session wait for each other. Without an archive, tests take longer. The fast
-    ones start Spark too rarely: there it takes longer to make one.
+    ones start Spark too rarely: there it takes longer to make one. So do a few long ones with that
+    of transforms, which takes a minute of CPU time and saves a third of each start's.
     """
-    spark = any(map(is_long, request.session.items))
-    for module in (BROKER_MAKER, *([SPARK_MAKER] if spark else [])):
+    long = sum(map(is_long, request.session.items))
+    makers = [BROKER_MAKER]
+    if long:
+        makers.append(SPARK_MAKER)
+    if long > _MANY and find_spec("pyarrow"):  # of the extra ``transform``
+        makers.append(TRANSFORM_ARCHIVE_MAKER)
+    for module in makers:
         subprocess.run([sys.executable, "-m", module], check=False)
 
 
