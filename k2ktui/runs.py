@@ -40,7 +40,6 @@ from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
-from k2ktui.replication.stages.job import named_transforms
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
@@ -85,8 +84,8 @@ def run_pipeline(
         K2kError: the pipeline could not start, or had to stop.
     """
     require_pyspark("running a pipeline")
-    if config.replication.transform:
-        require_transform_packages("replication.transform")
+    if transforms := config.replication.transforms():
+        require_transform_packages(transforms[0][0].partition("[")[0])
     if config.features.check_kafka_connection_on_startup:
         # Fail early: starting Spark takes seconds.
         for label, side in _sides(config):
@@ -210,7 +209,7 @@ class PipelineRun:
             wire(config.target, "producer"),
         )
         name = f"k2ktui {config.name}"
-        self._transforms = named_transforms(config.replication.transform)
+        self._transforms = config.replication.transforms()
         self._spark = SparkRuntime(
             config.spark,
             name,

@@ -92,6 +92,8 @@ def _lines(found: Preview) -> Iterator[_Line]:
         after = _parts(row.after) if row.after is not None else {}
         place = f"{row.source} {row.before.offset}"
         reason = f"({row.outcome}: {row.step})" if row.step else ""
+        if row.target:
+            place = f"{place} to {row.target}"
         for part, text in before.items():
             if part == "headers" and not text and not after.get(part):
                 continue

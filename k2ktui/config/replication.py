@@ -3,71 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    PlainSerializer,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import AfterValidator, field_validator
 
 from k2ktui.config.clusters import Section
-from k2ktui.config.patterns import NamesOrPattern, Pattern, checked_pattern
-from k2ktui.config.scalars import JavaText, Name, parse_text
+from k2ktui.config.patterns import NamesOrPattern, Pattern
+from k2ktui.config.scalars import JavaText, Name
+from k2ktui.config.sink_rules import PartitionExpression, PartitionField, TopicMappingField
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.header_names import HeaderNames, check_replacement
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 from k2ktui.engine.topics import TopicMapping
-from k2ktui.engine.transforms import Transform
-
-
-def _topic_mapping(value: Any) -> TopicMapping:
-    if isinstance(value, TopicMapping):
-        return value
-    if isinstance(value, str) and value == "source":
-        return TopicMapping()
-    if isinstance(value, Mapping):
-        keys = set(value)
-        if keys and keys <= {"prefix", "suffix"}:
-            prefix, suffix = (parse_text(value.get(key) or "") for key in ("prefix", "suffix"))
-            return TopicMapping(kind="affix", prefix=prefix, suffix=suffix)
-        if keys == {"static"}:
-            return TopicMapping(kind="static", static=parse_text(value["static"]))
-        if keys == {"staticMapping"}:
-            return TopicMapping(kind="staticMapping", rules=_rules(value["staticMapping"]))
-    raise ValueError(
-        "source, {prefix: …, suffix: …}, {static: topic} or {staticMapping: {pattern: topic}}"
-    )
-
-
-def _rules(value: Any) -> tuple[tuple[str, str], ...]:
-    tables = value if isinstance(value, (list, tuple)) else [value]
-    if not tables or not all(isinstance(table, Mapping) for table in tables):
-        raise ValueError("a mapping {source pattern: target topic}, or a list of such mappings")
-    pairs = [pair for table in tables for pair in table.items()]
-    return tuple((checked_pattern(parse_text(a)), parse_text(b)) for a, b in pairs)
-
-
-def _mapping_yaml(mapping: TopicMapping) -> str | dict[str, Any]:
-    if mapping.kind == "affix":
-        affixes = {"prefix": mapping.prefix, "suffix": mapping.suffix}
-        return {key: text for key, text in affixes.items() if text}
-    if mapping.kind == "static":
-        return {"static": mapping.static}
-    if mapping.kind == "staticMapping":
-        # A list preserves the order and repeated patterns.
-        return {"staticMapping": [{pattern: target} for pattern, target in mapping.rules]}
-    return "source"
-
-
-TopicMappingField = Annotated[
-    TopicMapping,
-    BeforeValidator(_topic_mapping),
-    PlainSerializer(_mapping_yaml),
-    WithJsonSchema({"type": ["string", "object"]}),
-]
+from k2ktui.engine.transforms import Routing, Transform
 
 
 class ReplicationSource(Section):
@@ -83,11 +32,33 @@ class ReplicationSource(Section):
 
 
 class ReplicationSink(Section):
-    """Target topics and partitions: ``source`` keeps the partition, ``producer`` hashes the key."""
+    """Target topics and partitions.
+
+    ``source`` keeps the partition, ``producer`` hashes the key; an expression chooses one.
+    """
 
     name: Name | None = None
     topic: TopicMappingField = TopicMapping()
-    partition: Literal["source", "producer"] = "source"
+    partition: PartitionField = "source"
+
+    @property
+    def keeps_partitions(self) -> bool:
+        """Whether records go to the partition of their source's number."""
+        return self.partition == "source"
+
+    @property
+    def scatters(self) -> bool:
+        """Whether records of one source partition may go to several target partitions."""
+        return not self.keeps_partitions or len(self.topic.topics) > 1
+
+    @property
+    def routing(self) -> Routing | None:
+        """What expressions decide; None if there are none."""
+        chosen = self.partition
+        partition = chosen.expression if isinstance(chosen, PartitionExpression) else ""
+        if not (partition or self.topic.expression):
+            return None
+        return Routing(self.topic.expression, self.topic.topics, partition)
 
 
 def _not_empty(name: str) -> str:
@@ -163,5 +134,20 @@ class Replication(Section):
     def transform_for(self, topic: str) -> Transform | None:
         """Return what the first matching rule does to the records of a source topic, or None."""
         matching = (r for r in self.transform if compile_pattern(r.topics).fullmatch(topic))
-        rule = next(matching, None)
-        return rule.transform if rule is not None else None
+        return self._with_routing(next(matching, None))
+
+    def transforms(self) -> list[tuple[str, Transform]]:
+        """Return every transform, each with its name in error messages."""
+        found = [
+            (f"replication.transform[{number}]", self._with_routing(rule))
+            for number, rule in enumerate(self.transform)
+        ]
+        found.append(("replication.sink", self._with_routing(None)))
+        return [(name, transform) for name, transform in found if transform is not None]
+
+    def _with_routing(self, rule: TransformRule | None) -> Transform | None:
+        routing = self.sink.routing
+        if routing is None:
+            return rule.transform if rule is not None else None
+        # The rule's onError applies to expressions in the sink, even if it has no steps.
+        return replace(rule.steps if rule is not None else Transform(), routing=routing)

@@ -177,6 +177,8 @@ def _schema_rules(config: PipelineConfig, replication: list[_Table]) -> list[_Ta
 def _invert(config: PipelineConfig) -> tuple[Any, Any]:
     """Return the opposite pipeline's source topics and its topic mapping."""
     mapping = config.topic_mapping
+    if config.replication.sink.routing is not None:
+        raise _refuse("an expression chooses where records go")
     pattern, names = config.replication.source.topic_choice
     if mapping.kind == "source":
         return (pattern if pattern is not None else list(names)), "source"

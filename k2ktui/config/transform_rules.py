@@ -195,6 +195,13 @@ class TransformRule(Section):
     @property
     def transform(self) -> Transform | None:
         """The steps, or None if the rule leaves records unchanged."""
+        found = self.steps
+        plain = replace(found, on_error="fail", dead_letter_topic="")
+        return None if plain == Transform() else found
+
+    @property
+    def steps(self) -> Transform:
+        """The steps, of which there may be none."""
         exploded = self.explode or {}
         (_, encoded_key), (_, encoded_value) = self._formats("key"), self._formats("value")
         found = Transform(
@@ -211,8 +218,6 @@ class TransformRule(Section):
         )
         if self.sql is not None:
             found = _with_select(found, parse_select(self.sql))
-        if found == Transform():
-            return None
         topic = self.dead_letter.topic if self.dead_letter is not None else None
         return replace(found, on_error=self.on_error, dead_letter_topic=topic or "")
 

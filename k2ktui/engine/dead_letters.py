@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
-from k2ktui.engine.transforms import WITH_SCHEMA, Transform
+from k2ktui.engine.transforms import WITH_SCHEMA, Routing, Transform
 
 #: Name of the header with the step that failed, as the file spells it.
 STEP_HEADER = "__k2k.error.step"
@@ -46,6 +46,11 @@ def describe_cause(transform: Transform, step: str) -> str:
         if how.kind in WITH_SCHEMA:
             return f"the {part} is not {how.kind.capitalize()} of the schema ({how.source})"
         return f"the {part} is not UTF-8"
+    if verb == "sink":
+        routing = transform.routing or Routing()
+        if part == "topic":
+            return f"{routing.topic} fails, or is not one of the declared topics"
+        return f"{routing.partition} fails, or is not a partition of the target topic"
     if step in ("filter", "sql WHERE"):
         return f"Spark SQL cannot evaluate {transform.filter}"
     kind, _, name = step.partition(" ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from k2ktui.text import safe_text
@@ -64,19 +64,23 @@ class AclDifference:
 def compare_acls(
     source: Iterable[Acl],
     target: Iterable[Acl],
-    topics: Mapping[str, str],
+    topics: Mapping[str, Sequence[str]],
     is_moved: Callable[[str], bool],
 ) -> AclDifference:
     """Compare the ACLs on replicated topics, moved groups and transactional ids.
 
     Args:
         source, target: all ACLs of both clusters.
-        topics: target topic by source topic.
+        topics: target topics by source topic.
         is_moved: whether a consumer group is moved.
     """
     concerned = [acl for acl in source if _concerns(acl, topics, is_moved)]
     wanted = {each for acl in concerned for each in _rename(acl, topics)}
-    there = [acl for acl in target if _concerns(acl, set(topics.values()), is_moved)]
+    there = [
+        acl
+        for acl in target
+        if _concerns(acl, {name for names in topics.values() for name in names}, is_moved)
+    ]
     denials = [acl for acl in there if acl.permission == "DENY"]
     missing, denied = _find_uncovered(wanted, there), _find_uncovered(denials, wanted)
     return AclDifference(len(concerned), missing, denied)
@@ -113,14 +117,15 @@ def _concerns(acl: Acl, topics: Collection[str], is_moved: Callable[[str], bool]
     return acl.kind == "TRANSACTIONAL_ID"
 
 
-def _rename(acl: Acl, topics: Mapping[str, str]) -> list[Acl]:
+def _rename(acl: Acl, topics: Mapping[str, Sequence[str]]) -> list[Acl]:
     """Return the ACLs that an ACL of the source needs on the target's topics."""
     if acl.kind != "TOPIC" or acl.name == _ANY:
         return [acl]
     if acl.pattern != _PREFIXED:
-        return [replace(acl, name=topics[acl.name])]
+        return [replace(acl, name=to) for to in topics[acl.name]]
     covered = {name: to for name, to in topics.items() if name.startswith(acl.name)}
-    if all(name == to for name, to in covered.items()):
+    if all(tuple(to) == (name,) for name, to in covered.items()):
         return [acl]
     # No prefix is certain to cover the new names.
-    return [replace(acl, name=to, pattern=_LITERAL) for to in covered.values()]
+    named = sorted({name for to in covered.values() for name in to})
+    return [replace(acl, name=name, pattern=_LITERAL) for name in named]

@@ -226,12 +226,12 @@ class Route:
 
     Attributes:
         selects: whether it copies a topic.
-        target: target topic of a source topic; None if it has none.
+        targets: target topics of a source topic.
         guard: what keeps records of the opposite direction out; empty without it.
     """
 
     selects: Callable[[str], bool]
-    target: Callable[[str], str | None]
+    targets: Callable[[str], Collection[str]]
     guard: str = ""
 
 
@@ -244,16 +244,15 @@ def find_loops(topics: Iterable[str], forward: Route, reverse: Route) -> list[tu
     """
     if forward.guard and forward.guard == reverse.guard:
         return []
-    found = []
-    for topic in sorted(topics):
-        there = forward.target(topic)
-        if there is None or not reverse.selects(there):
-            continue
-        back = reverse.target(there)
+    return [
+        (topic, back)
+        for topic in sorted(topics)
+        for there in forward.targets(topic)
+        if reverse.selects(there)
+        for back in reverse.targets(there)
         # Records in a topic of another name are copied again only if that one is selected, too.
-        if back is not None and forward.selects(back):
-            found.append((topic, back))
-    return found
+        if forward.selects(back)
+    ]
 
 
 def find_unlisted(

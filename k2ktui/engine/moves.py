@@ -53,11 +53,18 @@ class TargetTopicState:
         topic: name of the topic.
         partition: target partition, None where keys choose it.
         topic_id: topic id, None if the topic does not exist, "" if it has none.
+        further: names and ids of the other target topics, if an expression chooses among several.
     """
 
     topic: str
     partition: int | None
     topic_id: str | None
+    further: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def topics(self) -> dict[str, str | None]:
+        """The ids of all target topics by name."""
+        return {self.topic: self.topic_id, **dict(self.further)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +196,11 @@ def _refusal(offset: int, log: SourceLog | None, landing: TargetTopicState) -> s
             f"offset {offset} is outside the source log: log start offset {log.start}, "
             f"last stable offset {log.end}"
         )
-    if landing.topic_id is None:
-        return (
-            f"its target topic {landing.topic} does not exist: clear the position, or "
-            "create the topic"
-        )
+    for topic, topic_id in landing.topics.items():
+        if topic_id is None:
+            return (
+                f"its target topic {topic} does not exist: clear the position, or create the topic"
+            )
     return ""
 
 
@@ -208,6 +215,7 @@ def _begin(offset: int, log: SourceLog, landing: TargetTopicState) -> Position:
         target_topic=landing.topic,
         target_partition=landing.partition,
         target_topic_id=landing.topic_id or "",
+        further_targets=tuple((topic, topic_id or "") for topic, topic_id in landing.further),
         since=_FROM_THIS_TERM,
     )
 
@@ -238,11 +246,11 @@ def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ..
 def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicState) -> str:
     if _differ(before.topic_id, log.topic_id):
         return "the topic was deleted and created again on the source"
-    if _differ(before.target_topic_id, landing.topic_id or ""):
-        return (
-            f"{landing.topic} was deleted and created again on the target, without its "
-            "earlier records"
-        )
+    for topic, topic_id in landing.topics.items():
+        if _differ(before.target_topics.get(topic, ""), topic_id or ""):
+            return (
+                f"{topic} was deleted and created again on the target, without its earlier records"
+            )
     return ""
 
 

@@ -124,6 +124,8 @@ class Position:
         since: term in which ``start`` was set; mappings of earlier terms belong to another log.
         at_ms: wall clock of the writer, epoch milliseconds.
         gaps: lost ranges that an operator chose to skip.
+        further_targets: the other target topics, each with its id, if an expression chooses among
+            several.
     """
 
     offset: int
@@ -138,6 +140,12 @@ class Position:
     since: int = 0
     at_ms: int = 0
     gaps: tuple[Gap, ...] = ()
+    further_targets: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def target_topics(self) -> dict[str, str]:
+        """The ids of the target topics by name; an id is empty if the broker has none."""
+        return {self.target_topic: self.target_topic_id, **dict(self.further_targets)}
 
     def newer_than(self, other: Position | None) -> bool:
         """Whether this is the later of two positions of one partition."""
@@ -211,6 +219,8 @@ def position_value(position: Position) -> bytes:
     }
     if position.gaps:
         value["gaps"] = [[gap.first, gap.end, gap.reason] for gap in position.gaps]
+    if position.further_targets:
+        value["furtherTargets"] = [list(each) for each in position.further_targets]
     return dump_object(value)
 
 
@@ -348,6 +358,9 @@ def _position(value: dict[str, Any]) -> Position:
         gaps=tuple(
             Gap(integer(first), integer(end), text(reason))
             for first, end, reason in rows(value.get("gaps", []), 3)
+        ),
+        further_targets=tuple(
+            (text(name), text(id_)) for name, id_ in rows(value.get("furtherTargets", []), 2)
         ),
     )
 

@@ -30,7 +30,7 @@ class GroupSelection(NameSelection):
     """The consumer groups whose offsets are translated; see ``PipelineConfig.consumer_groups``."""
 
 
-MappingKind = Literal["source", "affix", "static", "staticMapping"]
+MappingKind = Literal["source", "affix", "static", "staticMapping", "expression"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class TopicMapping:
     """Maps a source topic name to its name on the target.
 
     ``kind`` selects the fields that apply: ``source`` (same name), ``affix`` (prefix and suffix
-    around the name), ``static`` (all topics into one) or ``staticMapping`` (the first pattern
-    that matches the full name).
+    around the name), ``static`` (all topics into one), ``staticMapping`` (the first pattern
+    that matches the full name) or ``expression`` (Spark SQL chooses one of ``topics`` for each
+    record).
     """
 
     kind: MappingKind = "source"
@@ -47,16 +48,27 @@ class TopicMapping:
     suffix: str = ""
     static: str = ""
     rules: tuple[tuple[str, str], ...] = ()
+    expression: str = ""
+    topics: tuple[str, ...] = ()
 
     def target_for(self, topic: str) -> str | None:
-        """Return the target topic of ``topic``, or None when no static mapping covers it."""
+        """Return the target topic of ``topic``, or None if there is not exactly one."""
         return _TARGETS[self.kind](self, topic)
+
+    def targets_for(self, topic: str) -> tuple[str, ...]:
+        """Return the target topics of ``topic``; none if no static mapping covers it."""
+        if self.kind == "expression":
+            return self.topics
+        target = self.target_for(topic)
+        return () if target is None else (target,)
 
     def __str__(self) -> str:
         if self.kind == "affix":
             return f"{self.prefix}<topic>{self.suffix}"
         if self.kind == "static":
             return self.static
+        if self.kind == "expression":
+            return ", ".join(self.topics)
         return self.kind
 
 
@@ -70,4 +82,5 @@ _TARGETS: dict[str, Callable[[TopicMapping, str], str | None]] = {
     "affix": lambda mapping, topic: f"{mapping.prefix}{topic}{mapping.suffix}",
     "static": lambda mapping, topic: mapping.static,
     "staticMapping": _by_rule,
+    "expression": lambda mapping, topic: mapping.topics[0] if len(mapping.topics) == 1 else None,
 }

@@ -67,8 +67,31 @@ BYTES = Format()
 
 
 @dataclass(frozen=True)
+class Routing:
+    """Where Spark SQL sends the records of a topic.
+
+    Attributes:
+        topic: expression for the name of the target topic; "" if the topic mapping decides.
+        topics: the target topics that ``topic`` may name.
+        partition: expression for the number of the target partition; "" if none chooses it.
+    """
+
+    topic: str = ""
+    topics: tuple[str, ...] = ()
+    partition: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it chooses, for operators."""
+        chosen = [
+            name for name, text in (("topic", self.topic), ("partition", self.partition)) if text
+        ]
+        return f"chooses the {' and the '.join(chosen)} by expression"
+
+
+@dataclass(frozen=True)
 class Transform:
-    """The steps of one rule, in order: decode, filter, explode, set, drop, encode.
+    """The steps of one rule, in order: decode, filter, explode, set, drop, route, encode.
 
     Attributes:
         decode_key: how keys are decoded.
@@ -87,6 +110,7 @@ class Transform:
             which becomes the column; None for one record.
         is_sql: the steps are the parts of ``sql``, whose expressions all see the original columns;
             ``headers`` may be assigned as a whole.
+        routing: where the records go; None if no expression decides.
     """
 
     decode_key: Format = BYTES
@@ -102,6 +126,7 @@ class Transform:
     is_sql: bool = False
     encode_key_schema: SchemaSource | None = None
     encode_value_schema: SchemaSource | None = None
+    routing: Routing | None = None
 
     def format_of(self, part: str) -> Format:
         """Return how the key or the value is decoded."""
@@ -114,6 +139,12 @@ class Transform:
     def encode_schema_of(self, part: str) -> SchemaSource | None:
         """Return the schema that the key or the value is encoded with, if it has its own."""
         return self.encode_key_schema if part == "key" else self.encode_value_schema
+
+    def follows_target_name(self, part: str) -> bool:
+        """Return whether the schema's subject on the target has the name of the target topic."""
+        decoded = self.format_of(part).source
+        encodes = self.encoding_of(part) in WITH_SCHEMA and self.encode_schema_of(part) is None
+        return encodes and decoded is not None and bool(decoded.subject)
 
     @property
     def registries(self) -> frozenset[str]:
@@ -172,11 +203,13 @@ class Transform:
         texts = [self.filter, *(text for _, text in self.assignments)]
         if self.explode is not None:
             texts.append(self.explode[1])
+        if self.routing is not None:
+            texts += [self.routing.topic, self.routing.partition]
         return any(column in text.lower() for text in texts)
 
     @property
     def words(self) -> str:
-        """What it does, for operators."""
+        """What it does to the records, for operators; "" if it only routes them."""
         formats = (("key", self.decode_key), ("value", self.decode_value))
         words = [f"decodes {part} ({how.words})" for part, how in formats if how != BYTES]
         if self.filter:
@@ -191,4 +224,6 @@ class Transform:
             kind, schema = self.encoding_of(part), self.encode_schema_of(part)
             if schema is not None or (kind != how.kind and {kind, how.kind} & {*WITH_SCHEMA}):
                 words.append(f"encodes {part} ({Format(kind, source=schema).words})")
+        if not words and not self.is_sql and self.encode_key == self.encode_value == "bytes":
+            return ""
         return ", ".join(words) or "encodes again"

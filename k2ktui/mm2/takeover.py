@@ -24,7 +24,7 @@ from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.matching import Fingerprint, MatchResult, match_records
 from k2ktui.mm2.topics import Syncs, read_syncs
-from k2ktui.replication.naming import target_name
+from k2ktui.replication.naming import target_names
 from k2ktui.text import safe_text
 
 _CHUNK = 5_000
@@ -132,10 +132,17 @@ class TakeoverPlanner:
         self._mirror.require_stopped(NOTHING)
         if self._config.replication.sink.partition != "source":
             raise Refused(
-                "MirrorMaker 2 keeps partition numbers, and this pipeline partitions by key "
-                "(partition: producer)",
+                "MirrorMaker 2 keeps partition numbers, and this pipeline does not "
+                "(replication.sink.partition)",
                 unchanged=NOTHING,
                 hint="Set partition: source, or copy to other topics from the start.",
+            )
+        if self._config.topic_mapping.kind == "expression":
+            raise Refused(
+                "MirrorMaker 2 copies each topic to one topic, and this pipeline chooses one by an "
+                "expression (replication.sink.topic)",
+                unchanged=NOTHING,
+                hint="Make a pipeline file for the same topics with k2ktui mm2 import.",
             )
         names, notes = self._topics()
         sources = self._source.describe(sorted(names))
@@ -166,8 +173,9 @@ class TakeoverPlanner:
                 unselected.append(name)
                 continue
             names[name] = self._flow.target_topic(name)
-            if target_name(self._config, name) != names[name]:
-                conflicts.append(f"{name} to {target_name(self._config, name)}, not {names[name]}")
+            (target,) = target_names(self._config, name)
+            if target != names[name]:
+                conflicts.append(f"{name} to {target}, not {names[name]}")
         if conflicts:
             raise Refused(
                 "this pipeline would copy to other topics than MirrorMaker 2:  "

@@ -67,8 +67,12 @@ def preview_columns(glyphs: Glyphs) -> tuple[Column[PreviewRow], ...]:
             lambda row: row.outcome,
             width=21,
         ),
-        Column("step", "because of", lambda row: Cell(safe_text(row.step, 200)), widest=60),
+        Column("step", "step or target", lambda row: Cell(_reason(row)), widest=60),
     )
+
+
+def _reason(row: PreviewRow) -> str:
+    return safe_text(row.step or (f"to {row.target}" if row.target else ""), 300)
 
 
 def _time(at_ms: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.replication.slot_task import FetchSettings, ProduceSettings
+from k2ktui.replication.slot_settings import FetchSettings, ProduceSettings
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _INT_MAX = 2_147_483_647

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError
@@ -59,7 +59,7 @@ def plan_dead_letters(
     config: PipelineConfig,
     source: Cluster,
     target: Cluster,
-    copied: Mapping[str, str],
+    copied: Mapping[str, Sequence[str]],
     topics: Collection[TopicDescription],
 ) -> tuple[list[DeadLetterPlan], Refusals]:
     """Plan the dead-letter topics without changing anything.
@@ -68,7 +68,7 @@ def plan_dead_letters(
         config: the pipeline.
         source: its source cluster, only read.
         target: its target cluster, only read.
-        copied: the target topic of each source topic that is copied.
+        copied: the target topics of each source topic that is copied.
         topics: the source topics.
 
     Returns:
@@ -80,8 +80,9 @@ def plan_dead_letters(
     named, refused = _by_name(config, copied)
     if not named:
         return [], refused
-    for topic, name in copied.items():
-        if name in named and topic not in refused:
+    for topic, targets in copied.items():
+        name = next((each for each in targets if each in named), "")
+        if name and topic not in refused:
             refused[topic] = _is_dead_letter(topic, name)
     by_name = {topic.name: topic for topic in topics}
     found = target.describe(named)
@@ -114,7 +115,7 @@ def ensure_dead_letters(
     config: PipelineConfig,
     source: Cluster,
     target: Cluster,
-    copied: Mapping[str, str],
+    copied: Mapping[str, Sequence[str]],
     topics: Collection[TopicDescription],
 ) -> tuple[dict[str, DeadLetterTopic], Refusals]:
     """Create dead-letter topics where allowed, and describe them by source topic.
@@ -152,7 +153,7 @@ def ensure_dead_letters(
 
 
 def _by_name(
-    config: PipelineConfig, copied: Mapping[str, str]
+    config: PipelineConfig, copied: Collection[str]
 ) -> tuple[dict[str, list[str]], Refusals]:
     named: dict[str, list[str]] = defaultdict(list)
     refused: Refusals = {}

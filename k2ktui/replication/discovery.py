@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import IsolationLevel
@@ -80,8 +80,10 @@ class TopicSnapshot:
         )
 
     def batch_limit(self, source: SourcePartition) -> int:
-        """Return the largest batch, in bytes, that the partition's target topic accepts."""
-        limit = self.limits.get(self.routes[source].topic, 1 << 20)
+        """Return the largest batch, in bytes, that all of the partition's targets accept."""
+        route = self.routes[source]
+        names = [each.name for each in route.choices] or [route.topic]
+        limit = min(self.limits.get(name, 1 << 20) for name in names)
         return max(1024, limit - BATCH_OVERHEAD_BYTES)
 
 
@@ -128,7 +130,7 @@ class TopicDiscovery:
         for name, error in refused.items():
             faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
         routes: dict[SourcePartition, Route] = {}
-        ids: dict[SourcePartition, tuple[str, TargetTopic]] = {}
+        ids: dict[SourcePartition, tuple[str, tuple[TargetTopic, ...]]] = {}
         for topic in topics:
             if topic.name in refused:
                 continue
@@ -136,10 +138,9 @@ class TopicDiscovery:
             for number, route in enumerate(routes_for(self._config, topic, found)):
                 source = SourcePartition(topic.name, number)
                 routes[source], ids[source] = route, (topic.topic_id, found)
-            if found.short is not None:
-                faults += [
-                    _topic_fault(s, found.short) for s in _partitions(topic) if s not in routes
-                ]
+            short = next((each.short for each in found if each.short is not None), None)
+            if short is not None:
+                faults += [_topic_fault(s, short) for s in _partitions(topic) if s not in routes]
         # Read positions before ends, as external lag tools do: ends are never older than positions.
         committed = self._committed.read(positions)
         high, ends, held_back = self._ends(routes)
@@ -154,8 +155,9 @@ class TopicDiscovery:
         ]
         again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
         recreated = self._begin(again, routes, ids, first_start=False)
-        limits = {t.name: t.max_message_bytes for t in targets.values()}
-        notes = tuple(f"{t.name}: {note}" for t in targets.values() for note in t.notes)
+        known = [each for found in targets.values() for each in found]
+        limits = {t.name: t.max_message_bytes for t in known}
+        notes = tuple(f"{t.name}: {note}" for t in known for note in t.notes)
         return TopicSnapshot(
             routes=routes,
             begin=begin,
@@ -189,7 +191,7 @@ class TopicDiscovery:
         self,
         new: list[SourcePartition],
         routes: Mapping[SourcePartition, Route],
-        ids: Mapping[SourcePartition, tuple[str, TargetTopic]],
+        ids: Mapping[SourcePartition, tuple[str, tuple[TargetTopic, ...]]],
         *,
         first_start: bool,
     ) -> dict[SourcePartition, Position]:
@@ -199,7 +201,8 @@ class TopicDiscovery:
             offset = offsets.get((source.topic, source.partition))
             if offset is None:
                 continue  # the leader is moving; the next snapshot will have the offset
-            topic_id, target = ids[source]
+            topic_id, (target, *further) = ids[source]
+            route = routes[source]
             begin[source] = Position(
                 offset=offset,
                 start=offset,
@@ -207,10 +210,11 @@ class TopicDiscovery:
                 topic_id=topic_id,
                 term=0,
                 slot=-1,
-                target_topic=routes[source].topic,
-                target_partition=routes[source].partition,
+                target_topic=route.topic,
+                target_partition=None if further else route.partition,
                 target_topic_id=target.topic_id,
                 at_ms=now_ms(),
+                further_targets=tuple((each.name, each.topic_id) for each in further),
             )
         return begin
 
@@ -251,23 +255,20 @@ def _topic_fault(source: SourcePartition, error: K2kError) -> Fault:
 
 
 def _incarnation_fault(
-    source: SourcePartition, position: Position, topic_id: str, target: TargetTopic
+    source: SourcePartition, position: Position, topic_id: str, targets: Sequence[TargetTopic]
 ) -> Fault | None:
     """Return a fault if the position belongs to another incarnation of either topic."""
     if position.topic_id and topic_id and position.topic_id != topic_id:
         return recreated_fault(source, position.offset)
-    if (
-        position.target_topic == target.name
-        and position.target_topic_id
-        and target.topic_id
-        and position.target_topic_id != target.topic_id
-    ):
-        return Fault(
-            source,
-            FaultKind.TARGET_GONE,
-            f"topic {target.name} was deleted and created again on the target: the records up "
-            f"to offset {position.offset} of {source} were in the deleted topic",
-            f"Clear the positions of {source.topic} to copy it again from its start.",
-            position.offset,
-        )
+    for target in targets:
+        before = position.target_topics.get(target.name, "")
+        if before and target.topic_id and before != target.topic_id:
+            return Fault(
+                source,
+                FaultKind.TARGET_GONE,
+                f"topic {target.name} was deleted and created again on the target: the records up "
+                f"to offset {position.offset} of {source} were in the deleted topic",
+                f"Clear the positions of {source.topic} to copy it again from its start.",
+                position.offset,
+            )
     return None

@@ -87,7 +87,7 @@ class Driver:
         self._reported_notes: set[str] = set()
         self._slots: list[SlotState] = []
         self._progress_reporter = ProgressReporter(
-            report, self._began_at, _PROGRESS_S if config.replication.transform else 0.0
+            report, self._began_at, _PROGRESS_S if config.replication.transforms() else 0.0
         )
         self._notifier = ThrottledNotifier(report)
         self._loss = LossRecorder(fencer, report, self._notifier)

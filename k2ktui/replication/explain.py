@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,13 +11,13 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.dead_letters import plan_dead_letters
-from k2ktui.replication.naming import target_name
+from k2ktui.replication.naming import target_names
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.replication.preflight.topics import known_positions
 from k2ktui.replication.routing import choose_path
 from k2ktui.replication.slot_task import CopyPath
 from k2ktui.replication.target_settings import TIMESTAMP_TYPE
-from k2ktui.replication.targets import TargetPlan, plan_targets
+from k2ktui.replication.targets import TargetPlan, plan_targets, targets_by_source
 from k2ktui.text import counted, safe_text
 
 
@@ -43,7 +44,7 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
     replicated = {at.topic for at in known_positions(config, target)}
     plans, refused = plan_targets(config, source, target, topics, replicated)
     existing = topic_settings(target, [plan.name for plan in plans if plan.found])
-    names = {topic.name: plan.name for plan in plans for topic in plan.sources}
+    names = targets_by_source(plans)
     _, unfit = plan_dead_letters(config, source, target, names, topics)
     refused = {**refused, **unfit}
     types = {
@@ -81,18 +82,29 @@ def explain(
         refused: source topics that are not copied, and why.
         timestamp_types: message.timestamp.type of the target topics that exist.
     """
-    by_source = {topic.name: plan for plan in plans for topic in plan.sources}
+    by_source: dict[str, list[TargetPlan]] = defaultdict(list)
+    for each in plans:
+        for topic in each.sources:
+            by_source[topic.name].append(each)
     rows = []
     for topic in sorted(topics, key=lambda topic: topic.name):
-        error, plan = refused.get(topic.name), by_source.get(topic.name)
-        if error is not None or plan is None:
+        error, found = refused.get(topic.name), by_source.get(topic.name)
+        if error is not None or not found:
             what = error.message if error else "not selected"
             rows.append(Explanation(topic.name, _target_or_blank(config, topic.name), None, what))
             continue
-        others = [other.name for other in plan.sources if other != topic]
-        choice = choose_path(config, timestamp_types.get(plan.name, ""), others, topic=topic.name)
-        reason = "; ".join([choice.reason, *_plan_words(plan, topic)])
-        rows.append(Explanation(topic.name, plan.name, choice.path, reason))
+        others = [other.name for other in found[0].sources if other != topic]
+        stamps = timestamp_types.get(found[0].name, "")
+        choice = choose_path(config, stamps, others, topic=topic.name)
+        words = [
+            f"{safe_text(plan.name)}: {text}" if len(found) > 1 else text
+            for plan in found
+            for text in _plan_words(plan, topic)
+        ]
+        target = ", ".join(plan.name for plan in found)
+        rows.append(
+            Explanation(topic.name, target, choice.path, "; ".join([choice.reason, *words]))
+        )
     return rows
 
 
@@ -109,6 +121,6 @@ def _plan_words(plan: TargetPlan, topic: TopicDescription) -> list[str]:
 
 def _target_or_blank(config: PipelineConfig, topic: str) -> str:
     try:
-        return target_name(config, topic)
+        return ", ".join(target_names(config, topic))
     except K2kError:
         return ""

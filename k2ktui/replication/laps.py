@@ -8,13 +8,8 @@ from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.replication.client_settings import fetch_settings, produce_settings
 from k2ktui.replication.directions import opposite_pipeline, origin_header
 from k2ktui.replication.fencing import TransactionFencer
-from k2ktui.replication.slot_task import (
-    Assignment,
-    CommitPolicy,
-    Route,
-    SlotTask,
-    StateTopics,
-)
+from k2ktui.replication.slot_settings import CommitPolicy
+from k2ktui.replication.slot_task import Assignment, Route, SlotTask, StateTopics
 from k2ktui.replication.slots import SlotState
 
 # A worker first connects to both clusters, each within 15 s.

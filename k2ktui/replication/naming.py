@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.dead_letters import default_dead_letter_topic
+from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.engine.topics import KAFKA_INTERNAL_TOPICS, LEGAL_TOPIC
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.registry.mapper import read_mapper_settings
@@ -19,11 +20,43 @@ def check_supported(config: PipelineConfig) -> None:
     """
     if config.features.schema_mapping:
         read_mapper_settings(config)
+    _check_routing(config)
     if config.features.bidirectional_replication:
         _check_bidirectional(config)
 
 
+def _check_routing(config: PipelineConfig) -> None:
+    routing = config.replication.sink.routing
+    if routing is None:
+        return
+    for name, transform in config.replication.transforms():
+        for part in SchemaPart if len(routing.topics) > 1 else ():
+            if transform.follows_target_name(part):
+                raise ConfigError(
+                    f"{name}: the subject of the {part} follows the target topic's name, and "
+                    "replication.sink.topic has an expression with several topics",
+                    unchanged="Nothing was registered, and nothing was copied.",
+                    hint=f"Name the subject in encode.{part}, with a schemaFile if the target's "
+                    "registry lacks the schema; or declare one topic.",
+                )
+        if transform.explode is not None:
+            raise ConfigError(
+                f"{name} has explode, and replication.sink has an expression: the two cannot be "
+                "combined",
+                unchanged="Nothing was copied.",
+                hint="Take explode out of the rule, or the expression out of replication.sink.",
+            )
+
+
 def _check_bidirectional(config: PipelineConfig) -> None:
+    if config.replication.sink.routing is not None:
+        raise ConfigError(
+            "replication.sink has an expression and features.bidirectionalReplication is enabled: "
+            "the way back cannot tell which topic a record came from",
+            unchanged="Nothing was copied.",
+            hint="Use source, {prefix, suffix}, {static} or {staticMapping} in "
+            "replication.sink.topic, and source or producer in replication.sink.partition.",
+        )
     if config.bidirectional.mode == "provenance" and not config.features.exactly_once:
         raise ConfigError(
             "bidirectional.mode is provenance and features.exactlyOnce is disabled: without "
@@ -35,24 +68,30 @@ def _check_bidirectional(config: PipelineConfig) -> None:
         )
 
 
-def target_name(config: PipelineConfig, topic: str) -> str:
-    """Return the name of a source topic's target topic.
+def target_names(config: PipelineConfig, topic: str) -> tuple[str, ...]:
+    """Return the names of a source topic's target topics; several if an expression chooses.
 
     Raises:
-        Refused: the topic must not be copied, no static mapping covers it, or its target must not
+        Refused: the topic must not be copied, no static mapping covers it, or a target must not
             be written to or has an illegal name.
     """
     forbidden = _forbidden(config, topic)
     if forbidden:
         raise _refuse(topic, f"it is {forbidden}", "Remove it from replication.source.topic.")
     _check_transform_of_ids(config, topic)
-    name = config.topic_mapping.target_for(topic)
-    if name is None:
+    names = config.topic_mapping.targets_for(topic)
+    if not names:
         raise _refuse(
             topic,
             "no pattern of replication.sink.topic.staticMapping matches it",
             "Add a pattern that does (for example '.*' last), or select fewer topics.",
         )
+    for name in names:
+        _check_target(config, topic, name)
+    return names
+
+
+def _check_target(config: PipelineConfig, topic: str, name: str) -> None:
     forbidden = _forbidden(config, name)
     if forbidden:
         raise _refuse(
@@ -67,7 +106,6 @@ def target_name(config: PipelineConfig, topic: str) -> str:
             "digits, '.', '_' and '-')",
             "Change replication.sink.topic.",
         )
-    return name
 
 
 def _check_transform_of_ids(config: PipelineConfig, topic: str) -> None:
@@ -76,6 +114,14 @@ def _check_transform_of_ids(config: PipelineConfig, topic: str) -> None:
     if schemas is None or transform is None:
         return
     parts = " and ".join(schemas.parts)
+    if transform.routing is not None:
+        raise _refuse(
+            topic,
+            f"its {parts} may have schema ids, and replication.sink has an expression: schemas are "
+            "registered for one target topic",
+            "Disable what has no schema ids (key, value) for this topic in schemaMapping.topics, "
+            "or use a topic and a partition without expressions in replication.sink.",
+        )
     if transform.may_change_ids(schemas.parts):
         raise _refuse(
             topic,
@@ -98,13 +144,13 @@ def dead_letter_name(config: PipelineConfig, topic: str) -> str:
     """Return the name of a source topic's dead-letter topic on the target; "" if it has none.
 
     Raises:
-        Refused: as for ``target_name``; or the dead-letter topic must not be written to, or has an
+        Refused: as for ``target_names``; or the dead-letter topic must not be written to, or has an
             illegal name.
     """
     chosen = config.dead_letter_topic_for(topic)
     if chosen is None:
         return ""
-    target = target_name(config, topic)
+    target = target_names(config, topic)[0]
     name = chosen or default_dead_letter_topic(target)
     forbidden = _forbidden(config, name)
     if forbidden or not LEGAL_TOPIC.fullmatch(name):

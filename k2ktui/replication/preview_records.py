@@ -35,6 +35,7 @@ class PreviewRow:
         outcome: what happens to it.
         step: the step that decides that.
         further: the other records that are made of it.
+        target: where an expression sends it: a topic, and the partition as far as it is known.
     """
 
     source: SourcePartition
@@ -43,6 +44,7 @@ class PreviewRow:
     outcome: PreviewOutcome
     step: str = ""
     further: tuple[KafkaRecord, ...] = ()
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def preview_json(found: Preview) -> dict[str, Any]:
                 "offset": row.before.offset,
                 "outcome": str(row.outcome),
                 "step": row.step,
+                "target": row.target,
                 "before": _plain_record(row.before),
                 "after": _plain_record(row.after) if row.after is not None else None,
                 "further": [_plain_record(record) for record in row.further],
@@ -157,6 +160,7 @@ def parse_preview(text: str | bytes) -> Preview:
             PreviewOutcome(row["outcome"]),
             row["step"],
             tuple(_parse_record(row["offset"], record) for record in row["further"]),
+            row["target"],
         )
         for row in found["records"]
     )

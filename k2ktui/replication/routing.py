@@ -8,6 +8,7 @@ Batches are copied whole (verbatim) unless the records or their partition must c
 | ``replication.sink.partition: producer`` | record: the key determines the partition |
 | ``features.headerReplication: disabled`` | record: headers are dropped |
 | ``features.tracingHeaders`` | record: headers are added |
+| an expression in ``replication.sink`` | record: Spark SQL chooses the topic or the partition |
 | ``replication.transform`` | record: Spark SQL changes the records, by topic |
 | ``features.schemaMapping`` | record: schema ids are replaced in place, by topic |
 | ``replication.headers`` | record: headers are dropped, renamed or added, by topic |
@@ -21,7 +22,7 @@ order of each source partition within the shared target partition.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
@@ -29,7 +30,13 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.client_settings import compression_codec
 from k2ktui.replication.naming import dead_letter_name
-from k2ktui.replication.slot_task import CopyPath, DeadLetterTarget, HeaderRules, Route
+from k2ktui.replication.routed_topics import RoutedTopic
+from k2ktui.replication.slot_task import (
+    CopyPath,
+    DeadLetterTarget,
+    HeaderRules,
+    Route,
+)
 from k2ktui.replication.targets import TargetTopic
 from k2ktui.text import safe_text
 
@@ -47,13 +54,16 @@ class Choice:
     reason: str
 
 
-def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTopic) -> list[Route]:
+def routes_for(
+    config: PipelineConfig, topic: TopicDescription, targets: Sequence[TargetTopic]
+) -> list[Route]:
     """Return the route of each partition of a source topic, in order.
 
     With ``partition: source`` the list is cut to the target's number of partitions; the remaining
-    source partitions cannot be copied, and ``target.short`` says why.
+    source partitions cannot be copied, and ``short`` of a target says why.
     """
-    by_key = config.replication.sink.partition == "producer"
+    sink, target = config.replication.sink, targets[0]
+    keeps, partitions = sink.keeps_partitions, min(each.partitions for each in targets)
     choice = choose_path(config, target.timestamp_type, topic=topic.name)
     verbatim = choice.path is CopyPath.VERBATIM
     schemas = config.schema_rule_for(topic.name)
@@ -63,7 +73,7 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
         Route(
             path=choice.path,
             topic=target.name,
-            partition=None if by_key else number,
+            partition=number if keeps else None,
             partitions=target.partitions,
             headers=HeaderRules() if verbatim else header_rules(config, topic.name),
             codec=codec,
@@ -72,9 +82,12 @@ def routes_for(config: PipelineConfig, topic: TopicDescription, target: TargetTo
             schemas=schemas,
             keeps_batches=schemas is not None and len(reasons) == 1 and codec is None,
             now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
+            choices=()
+            if sink.routing is None
+            else tuple(RoutedTopic(each.name, each.partitions, each.topic_id) for each in targets),
         )
         for number in range(topic.partitions)
-        if by_key or number < target.partitions
+        if not keeps or number < partitions
     ]
 
 
@@ -144,7 +157,7 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
         added = ", ".join(what for what, _ in rules.added)
         why.append(f"tracingHeaders adds headers ({added})")
     transform = config.replication.transform_for(topic) if topic is not None else None
-    if transform is not None:
+    if transform is not None and transform.words:
         why.append(f"replication.transform {transform.words}{_on_error_words(config, topic)}")
     schemas = config.schema_rule_for(topic) if topic is not None else None
     if schemas is not None:
@@ -152,6 +165,9 @@ def _record_reasons(config: PipelineConfig, timestamp_type: str, topic: str | No
         if schemas.on_unknown == "deadLetter":
             words += _dead_letter_words(config, topic, "with unknown ids")
         why.append(words)
+    routing = config.replication.sink.routing
+    if routing is not None:
+        why.append(f"replication.sink {routing.words}")
     own = header_rules(config, topic)
     if own != rules:
         why.append(f"replication.headers {_header_words(own, len(rules.added))}")

@@ -13,6 +13,8 @@ from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
 from k2ktui.engine.transforms import Transform
 from k2ktui.kafka.producer_id import Producer
+from k2ktui.replication.routed_topics import RoutedTopic
+from k2ktui.replication.slot_settings import CommitPolicy, FetchSettings, ProduceSettings
 
 if TYPE_CHECKING:  # importing it takes time that workers without schema mapping would waste
     from k2ktui.registry.mapper import SchemaMapperSettings
@@ -64,8 +66,9 @@ class Route:
 
     Attributes:
         path: how records are copied.
-        topic: target topic.
-        partition: target partition, or None to choose by key as the Java producer does.
+        topic: target topic; the first of them if there are several.
+        partition: target partition, or None to choose by key as the Java producer does, or by the
+            transform's expression.
         partitions: number of partitions of the target topic.
         batch_limit: batches larger than this many bytes are rebuilt; 0 means no limit.
         headers: what the record path does to headers.
@@ -76,6 +79,8 @@ class Route:
             for nowhere.
         schemas: whose schema ids are replaced; None for no ids.
         keeps_batches: ids are all that the record path changes, and fit in place.
+        choices: the target topics if an expression chooses the topic or the partition, in the order
+            of its ``topics``; empty otherwise.
     """
 
     path: CopyPath
@@ -90,6 +95,7 @@ class Route:
     schemas: SchemaRule | None = None
     keeps_batches: bool = False
     dead_letters: DeadLetterTarget | None = None
+    choices: tuple[RoutedTopic, ...] = ()
 
     @property
     def every_target(self) -> tuple[tuple[str, int], ...]:
@@ -100,6 +106,13 @@ class Route:
     @property
     def targets(self) -> tuple[tuple[str, int], ...]:
         """The target partitions that records may go to."""
+        if self.choices:
+            return tuple(
+                (topic.name, partition)
+                for topic in self.choices
+                for partition in range(topic.partitions)
+                if self.partition is None or partition == self.partition
+            )
         if self.partition is not None:
             return ((self.topic, self.partition),)
         return tuple((self.topic, partition) for partition in range(self.partitions))
@@ -113,63 +126,6 @@ class Assignment:
     position: Position
     route: Route
     until: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommitPolicy:
-    """When a slot commits and when its lap ends.
-
-    Attributes:
-        lap_s: seconds from the start of the lap to its last commit.
-        idle_commit_s: minimum seconds between commits while caught up.
-        batch_timeout_s: maximum seconds that a transaction stays open under load.
-        batch_size: maximum number of record batches in one transaction.
-    """
-
-    lap_s: float
-    idle_commit_s: float = 0.01
-    batch_timeout_s: float = 2.0
-    batch_size: int = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    """What a slot requests from the source; see ``client_settings`` for the properties.
-
-    Attributes:
-        min_bytes: bytes that a broker waits for before it responds.
-        max_bytes: maximum size of a response.
-        partition_bytes: maximum size of a partition's part of a response.
-        max_wait_ms: maximum time that a broker waits for ``min_bytes``.
-        rack: fetch from a replica in this rack if there is one (KIP-392); "" for the leader.
-        waiting_bytes: fetch no more of a partition while so many bytes wait to be handed on; 0 for
-            twice ``partition_bytes``.
-    """
-
-    min_bytes: int = 1
-    max_bytes: int = 16 << 20
-    partition_bytes: int = 2 << 20
-    max_wait_ms: int = 250
-    rack: str = ""
-    waiting_bytes: int = 0
-
-    @property
-    def most_waiting_bytes(self) -> int:
-        """Bytes of a partition from which on no more of it is fetched."""
-        return self.waiting_bytes or 2 * self.partition_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceSettings:
-    """How a slot writes to the target; see ``client_settings`` for the properties.
-
-    Attributes:
-        request_bytes: maximum size of a produce request; a larger batch is sent alone.
-        delivery_timeout_s: maximum time until a batch is acknowledged, or the lap fails.
-    """
-
-    request_bytes: int = 4 << 20
-    delivery_timeout_s: float = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +199,8 @@ class SlotTask:
     policy: CommitPolicy
     assignments: tuple[Assignment, ...]
     continue_on_loss: bool = False
-    fetch: FetchSettings = FetchSettings()
-    produce: ProduceSettings = ProduceSettings()
+    fetch: FetchSettings = field(default_factory=FetchSettings)
+    produce: ProduceSettings = field(default_factory=ProduceSettings)
     opposite: OppositePipeline | None = None
     origin: OriginHeader | None = None
     registries: SchemaMapperSettings | None = field(default=None, repr=False)

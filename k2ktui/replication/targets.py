@@ -10,7 +10,7 @@ that would move existing keys to other partitions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import sleep
 
@@ -31,7 +31,7 @@ from k2ktui.kafka.topics import (
     topic_settings,
 )
 from k2ktui.replication.dead_letters import DeadLetterTopic, ensure_dead_letters
-from k2ktui.replication.naming import check_supported, target_name
+from k2ktui.replication.naming import check_supported, target_names
 from k2ktui.replication.target_settings import (
     DEFAULT_MAX_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
@@ -110,7 +110,7 @@ def ensure_targets(
     target: Cluster,
     topics: Collection[TopicDescription],
     replicated: Collection[str],
-) -> tuple[dict[str, TargetTopic], Refusals]:
+) -> tuple[dict[str, tuple[TargetTopic, ...]], Refusals]:
     """Create and grow target topics where allowed, and describe them.
 
     Args:
@@ -143,12 +143,12 @@ def ensure_targets(
         if kept is not None:
             settled.append(kept)
     described = _describe(target, settled)
-    names = {source: topic.name for source, topic in described.items()}
+    names = {source: [each.name for each in targets] for source, targets in described.items()}
     dead, errors = ensure_dead_letters(config, source, target, names, topics)
     refused.update(errors)
     found = {
-        name: replace(topic, dead_letters=dead.get(name))
-        for name, topic in described.items()
+        name: tuple(replace(each, dead_letters=dead.get(name)) for each in targets)
+        for name, targets in described.items()
         if name not in errors
     }
     return found, refused
@@ -179,7 +179,15 @@ def plan_targets(
             plans.append(planner.new(spec, group, notes))
         else:
             refused.update((each.name, _describe_error(each, name, topic)) for each in group)
-    return [plan for plan in plans if plan is not None], refused
+    return list(_without(refused, plans)), refused
+
+
+def _without(refused: Refusals, plans: Iterable[TargetPlan | None]) -> Iterator[TargetPlan]:
+    """Yield the plans without refused source topics: another of a topic's targets may refuse it."""
+    for plan in plans:
+        left = tuple(each for each in plan.sources if each.name not in refused) if plan else ()
+        if plan is not None and left:
+            yield replace(plan, sources=left)
 
 
 def _describe_targets(
@@ -206,7 +214,8 @@ def _by_target(
     refused: Refusals = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
         try:
-            named[target_name(config, topic.name)].append(topic)
+            for name in target_names(config, topic.name):
+                named[name].append(topic)
         except K2kError as error:
             refused[topic.name] = error
     return dict(named), refused
@@ -232,7 +241,7 @@ class _Planner:
 
     def _not_creatable(self, spec: TopicSpec, topic: TopicDescription) -> K2kError | None:
         if topic.name in self.replicated:
-            return _missing_target_error(topic, spec)
+            return _missing_target_error(self.config, topic, spec)
         if not self.config.features.auto_create_topics:
             return _missing(self.config, topic, spec)
         if self._keeps_partitions and (spec.partitions or 0) < topic.partitions:
@@ -272,7 +281,16 @@ class _Planner:
 
     @property
     def _keeps_partitions(self) -> bool:
-        return self.config.replication.sink.partition == "source"
+        return self.config.replication.sink.keeps_partitions
+
+
+def targets_by_source(plans: Iterable[TargetPlan]) -> dict[str, list[str]]:
+    """Return the names of the target topics by source topic."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for plan in plans:
+        for topic in plan.sources:
+            found[topic.name].append(plan.name)
+    return found
 
 
 def _carry_out(target: Cluster, plans: Iterable[TargetPlan]) -> dict[str, K2kError | None]:
@@ -293,9 +311,9 @@ def _without_change(
     return replace(plan, sources=left, grow_to=0, short=short) if left else None
 
 
-def _describe(target: Cluster, plans: Collection[TargetPlan]) -> dict[str, TargetTopic]:
+def _describe(target: Cluster, plans: Collection[TargetPlan]) -> dict[str, tuple[TargetTopic, ...]]:
     settings = topic_settings(target, [plan.name for plan in plans])
-    described: dict[str, TargetTopic] = {}
+    described: dict[str, tuple[TargetTopic, ...]] = {}
     for plan in plans:
         found, entries = plan.found, settings[plan.name]
         assert found is not None
@@ -309,7 +327,8 @@ def _describe(target: Cluster, plans: Collection[TargetPlan]) -> dict[str, Targe
             plan.notes,
         )
         for each in plan.sources:
-            described[each.name] = replace(topic, short=plan.short.get(each.name))
+            found_topic = replace(topic, short=plan.short.get(each.name))
+            described[each.name] = (*described.get(each.name, ()), found_topic)
     return described
 
 
@@ -326,12 +345,19 @@ def _describe_error(topic: TopicDescription, name: str, error: KafkaError) -> K2
     )
 
 
-def _missing_target_error(topic: TopicDescription, spec: TopicSpec) -> K2kError:
+def _missing_target_error(
+    config: PipelineConfig, topic: TopicDescription, spec: TopicSpec
+) -> K2kError:
+    hint = f"Clear the positions of {safe_text(topic.name)} to copy it again from its start."
+    if config.topic_mapping.kind == "expression":
+        hint += " If the topic is new in replication.sink.topic, create it: " + create_command(
+            config.target, spec
+        )
     return Refused(
         f"topic {safe_text(topic.name)} was being copied to {safe_text(spec.name)}, which does not "
         "exist on the target any more (or replication.sink.topic was changed)",
         unchanged="It was not created again: it would lack the records copied so far.",
-        hint=f"Clear the positions of {safe_text(topic.name)} to copy it again from its start.",
+        hint=hint,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from confluent_kafka import IsolationLevel
@@ -14,20 +15,21 @@ from k2ktui.config.model import PipelineConfig, SparkSettings
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import OnError, Transform
 from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import ContentReader
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import Records
 from k2ktui.replication.copying.record_headers import change_headers
-from k2ktui.replication.naming import target_name
+from k2ktui.replication.naming import target_names
 from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.headers import written_headers
-from k2ktui.replication.stages.rows import Transformed, join_record, join_records
+from k2ktui.replication.stages.rows import join_record, join_records
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.stages.show_values import show_decoded, show_encoded
 from k2ktui.replication.stages.steps import plan_steps
+from k2ktui.replication.stages.transformed import Transformed
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
@@ -44,7 +46,7 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
     Raises:
         Refused: no rule is for the topic, or it does not exist.
         ConfigError: Spark rejects an expression.
-        ConnectionFailed, TimedOut: the source did not answer.
+        ConnectionFailed, TimedOut: a cluster did not answer.
     """
     transform = config.replication.transform_for(topic)
     if transform is None:
@@ -53,15 +55,16 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
             unchanged="Nothing was read.",
             hint="Name a topic that a rule's pattern matches; k2ktui explain lists the topics.",
         )
-    target = target_name(config, topic)
+    target = ", ".join(target_names(config, topic))
     schemas = TransformSchemas(config)
     codecs = schemas.codecs(transform, "replication.transform")
     newest = read_newest(source_cluster(config), topic, limit)
     found = [(source, join_records(records)) for source, records in newest]
+    counts = _partition_counts(config, topic)
     spark = _spark_for(config, schemas)
     try:
         spark.start()
-        made = spark.transforms.preview(transform, found)
+        made = spark.transforms.preview(transform, found, counts)
     finally:
         spark.stop()
     newest = [(source, show_decoded(records, codecs)) for source, records in newest]
@@ -70,11 +73,14 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
     for number, (source, records) in enumerate(newest):
         result = show_encoded(made.get(number, Transformed()), codecs)
         after = _after(config, transform, source, result)
+        chosen = _targets(config, source, result)
         failed = {each.offset: steps[each.step] for each in result.failures}
         for record in records:
-            shown.append(_row(source, record, after.get(record.offset, ()), failed, transform))
+            row = _row(source, record, after.get(record.offset, ()), failed, transform)
+            shown.append(replace(row, target=chosen.get(record.offset, "")))
     shown.sort(key=lambda row: (row.before.timestamp_ms, row.source, row.before.offset))
-    return Preview(topic, target, transform.words, tuple(shown[-limit:]))
+    words = [transform.words, transform.routing.words if transform.routing else ""]
+    return Preview(topic, target, ", ".join(filter(None, words)), tuple(shown[-limit:]))
 
 
 def infer_schema(config: PipelineConfig, topic: str, limit: int) -> tuple[str, int]:
@@ -179,6 +185,37 @@ def _leaving_steps(transform: Transform) -> str:
     if transform.explode is not None:
         names |= {f"{kind} {transform.explode[0]}" for kind in ("explode", "sql")}
     return " or ".join(step for step in plan_steps(transform) if step in names)
+
+
+def _partition_counts(config: PipelineConfig, topic: str) -> list[int | None]:
+    """Return the numbers of partitions of the target topics if an expression chooses one.
+
+    None is that of a topic that does not exist yet.
+    """
+    routing = config.replication.sink.routing
+    if routing is None or not routing.partition:
+        return []
+    names = target_names(config, topic)
+    described = target_cluster(config).describe(names)
+    return [
+        found.partitions if isinstance(found := described[name], TopicDescription) else None
+        for name in names
+    ]
+
+
+def _targets(config: PipelineConfig, source: SourcePartition, found: Transformed) -> dict[int, str]:
+    """Return where expressions send records, by source offset."""
+    sink = config.replication.sink
+    routing = sink.routing
+    if routing is None:
+        return {}
+    names = target_names(config, source.topic)
+    where = {}
+    for offset, topic, partition in zip(found.offsets, found.topics, found.partitions, strict=True):
+        number = source.partition if sink.keeps_partitions else partition
+        name = names[topic or 0]
+        where[offset] = name if number is None else f"{name}-{number}"
+    return where
 
 
 def _after(

@@ -42,17 +42,23 @@ def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
 
 
 def leaves_records_out(config: PipelineConfig, topic: str) -> bool:
-    """Return whether some records of a source topic may have no copy."""
+    """Return whether a target partition may lack some records of a source partition.
+
+    A transform leaves them out, an expression sends them to another topic or partition, or they are
+    dead letters.
+    """
     transform, schemas = config.replication.transform_for(topic), config.schema_rule_for(topic)
     if schemas is not None and schemas.on_unknown == "deadLetter":
         return True
-    return transform is not None and transform.leaves_records_out
+    if transform is None:
+        return False
+    return transform.leaves_records_out or transform.routing is not None
 
 
 def skip_left_out(
     config: PipelineConfig, snapshot: Snapshot, rows: Sequence[GroupPosition]
 ) -> list[GroupPosition]:
-    """Return the positions, moved on the source over records that a transform leaves out.
+    """Return the positions, moved on the source over records that are not on the target partition.
 
     The first unread record on the target is the copy of the first mapped one.
     """

@@ -23,7 +23,7 @@ from k2ktui.engine.status import count_lag
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.replication.commit_state import CommitTopic, read_commit_state
-from k2ktui.replication.naming import target_name
+from k2ktui.replication.naming import target_names
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
@@ -148,7 +148,7 @@ class PositionPlanner:
                     source,
                     position,
                     view.logs.get(source),
-                    landing.topic if landing else "",
+                    ", ".join(landing.topics) if landing else "",
                     landing.partition if landing else None,
                 )
             )
@@ -226,8 +226,8 @@ class PositionPlanner:
             if isinstance(topic, TopicDescription)
             for number in range(topic.partitions)
         }
-        targets = {position.target_topic for position in positions.values()}
-        targets |= {name for topic in topics if (name := self._target_name(topic))}
+        targets = {name for position in positions.values() for name in position.target_topics}
+        targets |= {name for topic in topics for name in self._target_names(topic)}
         there = self.target.describe(sorted(targets))
         return _View(
             positions,
@@ -251,22 +251,25 @@ class PositionPlanner:
             if at in starts and at in ends
         }
 
-    def _target_name(self, topic: str) -> str:
+    def _target_names(self, topic: str) -> tuple[str, ...]:
         try:
-            return target_name(self._config, topic)
+            return target_names(self._config, topic)
         except K2kError:
-            return ""
+            return ()
 
     def _landing(self, source: SourcePartition, view: _View) -> TargetTopicState | None:
         """Return the target of a partition's records, None if there is none."""
         position = view.positions.get(source)
         if position is not None:
-            topic, partition = position.target_topic, position.target_partition
+            topics, partition = tuple(position.target_topics), position.target_partition
         else:
-            topic = self._target_name(source.topic)
-            by_key = self._config.replication.sink.partition == "producer"
-            partition = None if by_key else source.partition
-        return TargetTopicState(topic, partition, view.target_ids.get(topic)) if topic else None
+            topics = self._target_names(source.topic)
+            scatters = self._config.replication.sink.scatters
+            partition = None if scatters else source.partition
+        if not topics:
+            return None
+        first, *further = ((name, view.target_ids.get(name)) for name in topics)
+        return TargetTopicState(first[0], partition, first[1], tuple(further))
 
     def _move(
         self, source: SourcePartition, offset: int, view: _View, copied: Position | None

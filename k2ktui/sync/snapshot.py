@@ -199,7 +199,9 @@ class SnapshotReader:
         """
         # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
         # plan that rests on it is refused.
-        ids = self.target.topic_ids(position.target_topic for position in replicated.values())
+        ids = self.target.topic_ids(
+            topic for position in replicated.values() for topic in position.target_topics
+        )
         fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
         logs = self.target.logs(fixed)
         opposite = self._opposite
@@ -212,7 +214,8 @@ class SnapshotReader:
             }
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, commits, lowest_commits)
-        begun = {position.target_topic for position in positions.values()} - ids.keys()
+        named = {topic for position in positions.values() for topic in position.target_topics}
+        begun = named - ids.keys()
         ids |= self.target.topic_ids(begun)
         replicas = {
             at: _check_target_topic(self._replica(at, position, source), ids)
@@ -308,14 +311,14 @@ def _check_target_topic(replica: Replica, ids: Mapping[str, str]) -> Replica:
     position = replica.position
     if position is None or replica.unusable_reason:
         return replica
-    topic = safe_text(position.target_topic)
-    if position.target_topic not in ids:
-        return replace(replica, unusable_reason=f"{topic} does not exist on the target any more")
-    now = ids[position.target_topic]
-    if now and position.target_topic_id and now != position.target_topic_id:
-        return replace(
-            replica, unusable_reason=f"{topic} was deleted and created again on the target"
-        )
+    for name, before in position.target_topics.items():
+        topic = safe_text(name)
+        if name not in ids:
+            why = f"{topic} does not exist on the target any more"
+            return replace(replica, unusable_reason=why)
+        if ids[name] and before and ids[name] != before:
+            why = f"{topic} was deleted and created again on the target"
+            return replace(replica, unusable_reason=why)
     return replica
 
 

@@ -169,7 +169,7 @@ class Assembler:
         ages = source.ages if source is not None and lag is not None else {}
         topic, partition = self._target_of(at)
         if position is not None:
-            topic, partition = position.target_topic, position.target_partition
+            topic, partition = ", ".join(position.target_topics), position.target_partition
         status = PartitionStatus(
             topic=at.topic,
             partition=at.partition,

@@ -304,11 +304,11 @@ def make_assembler(flow: Flow) -> Assembler:
 
 def _planned_target(config: PipelineConfig, at: SourcePartition) -> tuple[str, int | None]:
     """Return where a partition will go; the name is empty if its topic is refused."""
-    from k2ktui.replication.naming import target_name
+    from k2ktui.replication.naming import target_names
 
-    by_key = config.replication.sink.partition == "producer"
+    partition = None if config.replication.sink.scatters else at.partition
     try:
-        return target_name(config, at.topic), None if by_key else at.partition
+        return ", ".join(target_names(config, at.topic)), partition
     except K2kError:
         return "", None
 

@@ -131,8 +131,10 @@ start: {from: timestamp}
         "b.yaml:15: replication[0].source.topic: expected a valid regular expression "
         '(missing ), unterminated subpattern at position 0), found "("',
         "b.yaml:16: replication[1].sink.topic: expected source, {prefix: …, suffix: …}, "
-        "{static: topic} or {staticMapping: {pattern: topic}}, found a mapping",
-        'b.yaml:16: replication[1].sink.partition: expected source or producer, found "sauce"',
+        "{static: topic}, {staticMapping: {pattern: topic}} or {expression: SQL, topics: "
+        "[topic, …]}, found a mapping",
+        "b.yaml:16: replication[1].sink.partition: expected source, producer or {expression: SQL}, "
+        'found "sauce"',
         "b.yaml:17: start: expected start.timestamp, because start.from is timestamp",
     ]
 

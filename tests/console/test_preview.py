@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -209,6 +210,19 @@ def test_a_preview_that_is_canceled_does_not_start(tmp_path: Path) -> None:
 
 def test_a_preview_survives_its_text() -> None:
     assert parse_preview(json.dumps(preview_json(FOUND))) == FOUND
+
+
+def test_where_expressions_send_records_is_shown() -> None:
+    sent = replace(ROWS[0], target="pay\x1bments-eu-3")
+    found = replace(FOUND, rows=(sent, *ROWS[1:]))
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.app.push_screen(PreviewScreen("payments", found))
+        await console.settle()
+        assert "to pay\\x1bments-eu-3" in console.line("● copied")
+
+    drive(flow, flow=FLOW, files=("p.yaml",))
+    assert parse_preview(json.dumps(preview_json(found))) == found
 
 
 @each_picture(("preview", "k2k-dark", size) for size in SIZES)

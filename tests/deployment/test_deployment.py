@@ -24,7 +24,7 @@ from k2ktui.engine.state import Gap
 from k2ktui.errors import ExitCode
 from k2ktui.replication.copying.partition_queue import IN_FLIGHT
 from k2ktui.replication.events import FirstRecord, Rehearsed
-from k2ktui.replication.slot_task import FetchSettings
+from k2ktui.replication.slot_settings import FetchSettings
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
 from k2ktui.replication.telemetry.session import exporters_for
 from k2ktui.runtime import stop_signals

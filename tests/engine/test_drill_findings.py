@@ -133,7 +133,7 @@ def test_groups_that_do_not_catch_up() -> None:
 
 
 def route(pattern: set[str], prefix: str = "", guard: str = "") -> Route:
-    return Route(pattern.__contains__, lambda topic: prefix + topic, guard)
+    return Route(pattern.__contains__, lambda topic: (prefix + topic,), guard)
 
 
 def test_loops() -> None:
@@ -158,7 +158,8 @@ READ = Acl("TOPIC", "t", "LITERAL", "User:ann", "*", "READ", "ALLOW")
 
 
 def compare(source: list[Acl], target: list[Acl], **topics: str) -> tuple[list[str], list[str]]:
-    found = compare_acls(source, target, topics or {"t": "t"}, lambda group: group == "g")
+    names = {name: (to,) for name, to in (topics or {"t": "t"}).items()}
+    found = compare_acls(source, target, names, lambda group: group == "g")
     return [str(each) for each in found.missing], [str(each) for each in found.denied]
 
 

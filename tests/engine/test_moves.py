@@ -52,6 +52,17 @@ def test_the_same_offset_changes_nothing() -> None:
     assert (move.effect, move.changes) == (MoveEffect.KEEP, False)
 
 
+def test_every_topic_that_an_expression_may_choose_counts() -> None:
+    there = replace(THERE, partition=None, further=(("u", "c"),))
+    begun = plan_move(SOURCE, None, 10, LOG, there).after
+    assert begun is not None and begun.target_topics == {"t": "b", "u": "c"}
+    gone = replace(there, further=(("u", None),))
+    assert "u does not exist" in plan_move(SOURCE, None, 10, LOG, gone).why
+    other = replace(there, further=(("u", "d"),))
+    again = plan_move(SOURCE, begun, 10, LOG, other)
+    assert "u was deleted and created again" in again.why
+
+
 def test_a_new_position_begins() -> None:
     move = plan_move(SOURCE, None, 7, replace(LOG, start=5), THERE)
     assert (move.effect, move.left_out, move.again) == (MoveEffect.BEGIN, 2, 0)

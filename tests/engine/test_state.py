@@ -49,6 +49,7 @@ offsets = st.integers(0, 2**62)
 names = st.text(min_size=1, max_size=249)
 sources = st.builds(SourcePartition, names, st.integers(0, 10_000))
 gaps = st.builds(Gap, offsets, offsets, names)
+topic_ids = st.text("0123456789abcdef", max_size=32)
 positions = st.builds(
     Position,
     offset=offsets,
@@ -63,6 +64,7 @@ positions = st.builds(
     since=st.integers(0, 2**40),
     at_ms=offsets,
     gaps=st.lists(gaps, max_size=3).map(tuple),
+    further_targets=st.lists(st.tuples(names, topic_ids), max_size=2).map(tuple),
 )
 ranges = st.builds(MappingRange, offsets, offsets, st.integers(1, 2**31))
 mappings = st.builds(

@@ -69,6 +69,37 @@ def test_a_group_reads_exactly_what_it_has_not_read(
         assert (row.basis, row.reread) == (Basis.AHEAD, committed - end)
 
 
+TOPICS = (("eu", 0), ("us", 0), ("us", 1))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(TOPICS)), max_size=40), st.data())
+def test_records_on_several_topics_are_read_once(
+    log: list[tuple[int, tuple[str, int]]], data: st.DataObject
+) -> None:
+    """An expression or a key chose where each record went; 0 re-read, 0 skipped on all together."""
+    landed: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    source = 5
+    for gap, where in log:
+        source += gap
+        pairs = landed.setdefault(where, [])
+        pairs.append((source, 100 + 2 * len(pairs)))
+        source += 1
+    at = position(
+        source, 5, target_topic="eu", target_partition=None, further_targets=(("us", ""),)
+    )
+    replica = Replica(at, {where: ranges_of(pairs) for where, pairs in landed.items()})
+    committed = data.draw(st.integers(5, source))
+
+    rows = translate({A: replica}, {A: committed}, dict.fromkeys(TOPICS, TargetLog(0, 500)))
+
+    assert {row.target for row in rows} == landed.keys()
+    for row in rows:
+        pairs = landed[row.target]
+        assert row.offset is not None and (row.reread, row.skipped) == (0, 0)
+        assert [s for s, t in pairs if t >= row.offset] == [s for s, _ in pairs if s >= committed]
+        assert row.basis in (Basis.EXACT, Basis.END)
+
+
 @given(logs, logs, st.integers(5, 120), st.integers(5, 120), st.randoms())
 def test_with_several_sources_nothing_is_skipped_and_what_is_read_again_is_counted(
     a: list[tuple[int, int]],

@@ -330,7 +330,10 @@ def test_numbers_with_another_meaning_are_a_conflict() -> None:
 
 
 def test_rows_are_decoded_and_encoded_around_the_sql() -> None:
-    """A row that fails to be encoded has its step, and the original key and value."""
+    """A row that fails to be encoded has its step, and the original key and value.
+
+    What expressions chose for the rows stays with them.
+    """
     schema = schema_of({"type": "enum", "name": "E", "symbols": ["A"]})
     codecs = Codecs({"value": AvroDecoder(schema)}, {"value": AvroEncoder(schema)}, {"value": 3})
     read = pa.RecordBatch.from_pydict(
@@ -343,16 +346,20 @@ def test_rows_are_decoded_and_encoded_around_the_sql() -> None:
     columns: dict[str, Any] = {name: pa.nulls(3) for name in rows.OUTPUT}
     columns |= {"key": pa.array([b"K"] * 3), "value": pa.array(["A", "B", None])}
     columns[rows.FAILED] = pa.array([None, None, 1], pa.int32())
+    columns |= {rows.TOPIC: pa.array([1, 0, None]), rows.PARTITION: pa.array([5, 6, None])}
     columns |= {name: pa.array([b"old"] * 3) for name in ORIGINAL.values()}
     (made,) = encode_batches(
         [pa.RecordBatch.from_pydict(columns)], replace(codecs, keeps_originals=True)
     )
     assert tuple(made.schema.names) == rows.OUTPUT
-    shown = {name: made.column(name).to_pylist() for name in ("key", "value", rows.FAILED)}
+    names = ("key", "value", rows.FAILED, rows.TOPIC, rows.PARTITION)
+    shown = {name: made.column(name).to_pylist() for name in names}
     assert shown == {
         "key": [b"K", b"old", b"old"],
         "value": [b"\0", b"old", b"old"],
         rows.FAILED: [None, 3, 1],
+        rows.TOPIC: [1, 0, None],
+        rows.PARTITION: [5, 6, None],
     }
 
 

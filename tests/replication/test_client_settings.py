@@ -200,7 +200,7 @@ def test_without_exactly_once_a_lap_may_deliver_for_the_delivery_timeout() -> No
 
 
 def codec_written(config: PipelineConfig) -> int:
-    (route,) = routes_for(config, TopicDescription("t", "", 1, 1), TargetTopic("t", "", 1))
+    (route,) = routes_for(config, TopicDescription("t", "", 1, 1), [TargetTopic("t", "", 1)])
     feed = PartitionReader(
         Assignment(SourcePartition("t", 0), Position(0, 0, -1, "", 1, 0, "t", 0), route)
     )

@@ -41,13 +41,13 @@ def target(name: str = "orders", partitions: int = 2, stamps: str = "CreateTime"
 
 
 def test_verbatim_keeps_partitions() -> None:
-    routes = routes_for(pipeline(), topic(), target("copy", 3))
+    routes = routes_for(pipeline(), topic(), [target("copy", 3)])
     assert routes == [Route(CopyPath.VERBATIM, "copy", number, 3) for number in (0, 1)]
 
 
 def test_by_key() -> None:
     config = pipeline(replication=sink(partition="producer"))
-    routes = routes_for(config, topic(partitions=4), target(partitions=2))
+    routes = routes_for(config, topic(partitions=4), [target(partitions=2)])
     assert routes == [Route(CopyPath.RECORD, "orders", None, 2)] * 4
 
 
@@ -58,7 +58,7 @@ def test_headers_dropped_and_added() -> None:
     }
     config = pipeline(features=features, tracing={"headers": {"offset": "at"}})
 
-    (route,) = routes_for(config, topic(partitions=1), target())
+    (route,) = routes_for(config, topic(partitions=1), [target()])
 
     added = (("offset", "at"), ("pipeline", "__k2k_pipeline"))
     assert route == Route(CopyPath.RECORD, "orders", 0, 2, headers=HeaderRules(True, added))
@@ -74,12 +74,12 @@ def test_headers_dropped_and_added() -> None:
 )
 def test_new_timestamps(stamps: str, path: CopyPath, now: bool) -> None:
     config = pipeline(features={"keepRecordCreationTimestamp": "disabled"})
-    (route,) = routes_for(config, topic(partitions=1), target(stamps=stamps))
+    (route,) = routes_for(config, topic(partitions=1), [target(stamps=stamps)])
     assert (route.path, route.now_timestamps) == (path, now)
 
 
 def test_partitions_without_a_place_have_no_route() -> None:
-    assert len(routes_for(pipeline(), topic(partitions=5), target(partitions=3))) == 3
+    assert len(routes_for(pipeline(), topic(partitions=5), [target(partitions=3)])) == 3
 
 
 def test_every_reason_is_named() -> None:
@@ -108,13 +108,13 @@ RULES = [
 def test_header_rules_are_for_their_topics() -> None:
     tracing = {"tracingHeaders": {"topic": "enabled"}}
     config = pipeline(replication={**sink(), "headers": RULES})
-    (plain,) = routes_for(config, topic("plain", 1), target())
+    (plain,) = routes_for(config, topic("plain", 1), [target()])
     assert plain == Route(CopyPath.VERBATIM, "orders", 0, 2)
-    (route,) = routes_for(config, topic("orders", 1), target())
+    (route,) = routes_for(config, topic("orders", 1), [target()])
     names = HeaderNames(NameSelection("t-.*"), NameSelection(None, ("t-x",)), (("t-(.*)", "u-$1"),))
     assert route == Route(CopyPath.RECORD, "orders", 0, 2, headers=HeaderRules(names=names))
     traced = pipeline(features=tracing, replication={**sink(), "headers": RULES})
-    (last,) = routes_for(traced, topic("zebra", 1), target())
+    (last,) = routes_for(traced, topic("zebra", 1), [target()])
     added = (("topic", "__k2k_topic"), ("offset", "at"))
     assert last.headers == HeaderRules(added=added, constants=(("site", "east"),))
 

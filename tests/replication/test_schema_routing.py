@@ -23,9 +23,9 @@ from k2ktui.replication.copying import schema_lookups
 from k2ktui.replication.copying.batch_router import BatchRouter, RoutedBatch
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.schema_lookups import KnownSchemas, SchemaLookups
+from k2ktui.replication.slot_settings import CommitPolicy
 from k2ktui.replication.slot_task import (
     Assignment,
-    CommitPolicy,
     CopyPath,
     DeadLetterTarget,
     FaultKind,

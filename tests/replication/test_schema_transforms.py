@@ -16,7 +16,7 @@ from k2ktui.log.record import TimestampType, record_at
 from k2ktui.log.records import Records, decode_records
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.schema_routing import RoutableRecords
-from k2ktui.replication.naming import target_name
+from k2ktui.replication.naming import target_names
 from k2ktui.replication.slot_task import FaultKind
 from k2ktui.replication.stages.schema_ids import TransformedIds
 from tests.config.files import Files
@@ -68,11 +68,26 @@ def test_ids_are_replaced_where_the_transform_leaves_them(
     }
     config = Files(tmp_path).over_minimal(REGISTRIES, json.dumps(more)).config
     if not reason:
-        assert target_name(config, "pay") == "pay"
+        assert target_names(config, "pay") == ("pay",)
         return
     with pytest.raises(K2kError, match="topic pay is not copied: ") as refused:
-        target_name(config, "pay")
+        target_names(config, "pay")
     assert reason in refused.value.message
+
+
+def test_a_topic_with_ids_has_one_target(tmp_path: Path) -> None:
+    sink = {"partition": {"expression": "offset % 2"}}
+    more = {"replication": [{"source": {"topic": ["pay"]}}, {"sink": sink}]}
+    files = Files(tmp_path)
+    config = files.over_minimal(REGISTRIES, json.dumps(more)).config
+    with pytest.raises(K2kError) as refused:
+        target_names(config, "pay")
+    assert "its key and value may have schema ids" in refused.value.message
+    assert "replication.sink has an expression" in refused.value.message
+    without = {"schemaMapping": {"topics": [{"pattern": "pay", "key": "disabled"}]}}
+    config = files.over_minimal(REGISTRIES, json.dumps(more | without)).config
+    with pytest.raises(K2kError, match="its value may have schema ids"):
+        target_names(config, "pay")
 
 
 def test_partitions_stop_before_unknown_ids_and_without_registries() -> None:

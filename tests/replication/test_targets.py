@@ -36,6 +36,12 @@ class Pair:
     def ensure(
         self, config: PipelineConfig, *names: str, replicated: Collection[str] = ()
     ) -> tuple[dict[str, TargetTopic], dict[str, K2kError]]:
+        found, refused = self.ensure_all(config, *names, replicated=replicated)
+        return {name: target for name, (target,) in found.items()}, refused
+
+    def ensure_all(
+        self, config: PipelineConfig, *names: str, replicated: Collection[str] = ()
+    ) -> tuple[dict[str, tuple[TargetTopic, ...]], dict[str, K2kError]]:
         clusters = (Cluster(config.source, "source"), Cluster(config.target, "target"))
         return ensure_targets(config, *clusters, self.describe(*names), replicated)
 
@@ -210,9 +216,8 @@ def test_more_copies_than_the_target_has_brokers(pair: Pair) -> None:
     targets, refused = ensure_targets(config, *clusters, described, ())
 
     assert refused == {}
-    assert (
-        targets[topic].notes[0].startswith("the source keeps 3 copies and the target has 1 broker")
-    )
+    (found,) = targets[topic]
+    assert found.notes[0].startswith("the source keeps 3 copies and the target has 1 broker")
 
     other = create_topic(pair.nodes[0])
     three = {"replication": {"common": {"replication": 3}}}
@@ -243,6 +248,38 @@ def test_several_sources_on_one_target(pair: Pair) -> None:
     assert {(t.name, t.partitions) for t in targets.values()} == {(name, 4)}
     assert pair.settings(name) == {}
     assert "differ in cleanup.policy, retention.ms" in targets[odd].notes[0]
+
+
+def test_each_topic_that_an_expression_may_name(pair: Pair) -> None:
+    """All are created and described in the declared order; a narrow one refuses its sources."""
+    one, other = create_topic(pair.nodes[0], partitions=2), create_topic(pair.nodes[0])
+    names = [f"z.{one}", f"a.{one}"]
+    config = pair.config(replication=sink({"expression": "topic", "topics": names}))
+
+    targets, refused = pair.ensure_all(config, one, other)
+
+    assert refused == {} and targets[one] == targets[other]
+    assert [(each.name, each.partitions) for each in targets[one]] == [(n, 2) for n in names]
+
+    more = [*names, f"new.{one}"]
+    config = pair.config(replication=sink({"expression": "topic", "topics": more}))
+    _, refused = pair.ensure_all(config, one, other, replicated={one, other})
+    assert refused.keys() == {one, other} and pair.partitions(more[-1]) == 0
+    assert "If the topic is new in replication.sink.topic, create it: " in refused[one].hint
+
+    pair.grow_source(other, 3)
+    config = pair.config(replication=sink({"expression": "topic", "topics": names}))
+    targets, refused = pair.ensure_all(config, one, other)
+    assert refused.keys() == {other} and targets.keys() == {one}
+
+
+def test_no_topic_is_created_for_a_source_that_another_target_refuses(pair: Pair) -> None:
+    topic, narrow = create_topic(pair.nodes[0], partitions=2), create_topic(pair.nodes[1])
+    declared = [f"new.{topic}", narrow, f"last.{topic}"]
+    config = pair.config(replication=sink({"expression": "topic", "topics": declared}))
+    targets, refused = pair.ensure_all(config, topic)
+    assert not targets and refused.keys() == {topic}
+    assert [pair.partitions(name) for name in declared] == [0, 1, 0]
 
 
 def test_one_of_several_sources_does_not_fit(pair: Pair) -> None:

@@ -16,7 +16,6 @@ from k2ktui.config.model import SparkSettings
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.errors import ConfigError
 from k2ktui.replication.spark import SparkRuntime
-from k2ktui.replication.stages.job import named_transforms
 from k2ktui.replication.stages.schemas import TransformSchemas
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_avro_codec import RECORD, VALUE, logical, written
@@ -241,7 +240,9 @@ def check(spark: SparkRuntime, directory: Path, schema: Any, steps: dict[str, An
     if schema is not None:
         file.write_text(json.dumps(schema))
     how = {"decode": {"value": {"avro": {"schemaFile": str(file)}}}}
-    spark.check_transforms(named_transforms([TransformRule.model_validate({**how, **steps})]))
+    transform = TransformRule.model_validate({**how, **steps}).transform
+    assert transform is not None
+    spark.check_transforms([("replication.transform[0]", transform)])
 
 
 def test_every_type_passes_through_spark(avro_pipeline: Pipeline, tmp_path: Path) -> None:

@@ -7,14 +7,8 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, Wire
-from k2ktui.replication.slot_task import (
-    Assignment,
-    CommitPolicy,
-    CopyPath,
-    Route,
-    SlotTask,
-    StateTopics,
-)
+from k2ktui.replication.slot_settings import CommitPolicy
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route, SlotTask, StateTopics
 from k2ktui.replication.stages.read import MicroBatchReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, produce

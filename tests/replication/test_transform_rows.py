@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.transforms import Format, Transform
+from k2ktui.engine.transforms import Format, Routing, Transform
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
 from k2ktui.log.records import Records, encode_varint
@@ -25,6 +25,7 @@ from k2ktui.replication.stages.rows import (
     split_records,
 )
 from k2ktui.replication.stages.steps import plan_steps
+from k2ktui.replication.stages.transformed import Failure, collect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,6 +157,8 @@ def out(*found: tuple[int, int, bool, int | None], facts: bytes | None = b"f") -
         rows.KEPT: pa.array([row[2] for row in found], pa.bool_()),
         rows.FAILED: pa.array([row[3] for row in found], pa.int32()),
         rows.ASSIGNED: pa.array([None] * count, pa.list_(pa.binary())),
+        rows.TOPIC: pa.array([0] * count, pa.int32()),
+        rows.PARTITION: pa.array([row[1] for row in found], pa.int64()),
     }
     batch = pa.RecordBatch.from_pydict(columns)
     if facts is None:
@@ -170,12 +173,12 @@ def out(*found: tuple[int, int, bool, int | None], facts: bytes | None = b"f") -
 
 
 def test_rows_are_collected_by_partition() -> None:
-    found, facts = rows.collect(
+    found, facts = collect(
         [out((0, 1, True, None), (0, 2, False, None), (0, 4, False, 1), (1, 1, True, None))]
     )
     assert facts == b"f"
     assert (found[0].offsets, found[1].offsets) == ([1], [1])
-    assert found[0].failures == [rows.Failure(4, 1, 5, b"k", None, b"\x00")]
+    assert found[0].failures == [Failure(4, 1, 5, b"k", None, b"\x00")]
     assert (found[0].keys, found[0].values, found[0].timestamps) == ([b"k"], [None], [5])
 
 
@@ -183,9 +186,9 @@ def test_rows_that_failed_change_nothing_for_the_others() -> None:
     kept: list[tuple[int, int, bool, int | None]] = [
         (number, offset, offset % 3 > 0, None) for offset in range(20) for number in (0, 1)
     ]
-    without, _ = rows.collect([out(*kept[:20], facts=None), out(*kept[20:])])
+    without, _ = collect([out(*kept[:20], facts=None), out(*kept[20:])])
     failed = [out(*kept[:20], (1, 10, True, 0), facts=None), out((0, 10, True, 0), *kept[22:])]
-    found, _ = rows.collect(failed)
+    found, _ = collect(failed)
     for number, each in found.items():
         assert [(one.offset, one.step) for one in each.failures] == [(10, 0)]
         expected = without[number]
@@ -194,31 +197,31 @@ def test_rows_that_failed_change_nothing_for_the_others() -> None:
 
 
 def test_records_are_cut_off_at_an_offset() -> None:
-    found, _ = rows.collect([out(*((0, n, True, None) for n in (1, 5, 9)))])
+    found, _ = collect([out(*((0, n, True, None) for n in (1, 5, 9)))])
     found[0].cut(5)
     assert (found[0].offsets, len(found[0].headers)) == ([1], 1)
 
 
 def test_a_record_that_fails_after_an_element_has_no_copy() -> None:
     made = [(0, 1, True, None), *[(0, 2, True, None)] * 2, (0, 2, False, 3), (0, 2, True, None)]
-    found, _ = rows.collect([out(*made, (0, 2, False, 4), (0, 3, True, None), (0, 3, True, None))])
+    found, _ = collect([out(*made, (0, 2, False, 4), (0, 3, True, None), (0, 3, True, None))])
     assert found[0].offsets == [1, 3, 3]
     assert [(each.offset, each.step) for each in found[0].failures] == [(2, 3)]
 
 
 def test_elements_after_one_that_failed_have_no_copy_in_the_next_batch_either() -> None:
     first = out((0, 5, True, None), (0, 6, True, None), (0, 6, True, 1), facts=None)
-    found, _ = rows.collect([first, out((0, 6, True, None), (0, 7, True, None))])
+    found, _ = collect([first, out((0, 6, True, None), (0, 7, True, None))])
     assert found[0].offsets == [5, 7]
 
 
 def test_another_order_and_a_missing_end_are_errors() -> None:
     with pytest.raises(ValueError, match="changed the order"):
-        rows.collect([out((0, 5, True, None), (0, 4, True, None))])
+        collect([out((0, 5, True, None), (0, 4, True, None))])
     with pytest.raises(ValueError, match="changed the order"):
-        rows.collect([out((0, 5, True, None), (0, 4, True, None), (0, 6, True, 1))])
+        collect([out((0, 5, True, None), (0, 4, True, None), (0, 6, True, 1))])
     with pytest.raises(ValueError, match="without its last row"):
-        rows.collect([out((0, 5, True, None), facts=None)])
+        collect([out((0, 5, True, None), facts=None)])
 
 
 def test_headers_are_replaced_and_removed() -> None:
@@ -238,12 +241,15 @@ def test_steps_have_the_names_of_the_file() -> None:
         ("value.b",),
         "bytes",
         "json",
+        routing=Routing("'t'", ("t",), "1"),
     )
     assert plan_steps(transform) == (
         "decode.key",
         "decode.value",
         "filter",
         "set value.a",
+        "sink.topic",
+        "sink.partition",
         "encode.value",
     )
 

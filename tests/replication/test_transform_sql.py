@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ import pytest
 from k2ktui.config.model import SparkSettings
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.transforms import OnError, Routing, Transform
 from k2ktui.errors import ConfigError
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.json_columns import make_json_parser
-from k2ktui.replication.stages.rows import Transformed, join_records
+from k2ktui.replication.stages.rows import join_records
 from k2ktui.replication.stages.steps import plan_steps
+from k2ktui.replication.stages.transformed import Transformed
 from tests.replication.test_transforms import JSON, RULE
 
 pytestmark = pytest.mark.slow
@@ -244,3 +247,56 @@ def test_many_records_keep_their_order(spark: SparkRuntime) -> None:
     values, failed, rows = made(spark, RULE, *records)
     assert rows.offsets == [n for n in range(25_000) if n % 5 > 2] and not failed
     assert len(values) == 10_000
+
+
+def routed(
+    spark: SparkRuntime,
+    routing: Routing,
+    *records: KafkaRecord,
+    counts: Sequence[int | None] = (),
+    on_error: OnError = "skip",
+) -> Transformed:
+    transform = Transform(routing=routing, on_error=on_error)
+    found = [(SourcePartition("pay", 3), join_records(records))]
+    return spark.transforms.preview(transform, found, counts).get(0, Transformed())
+
+
+def test_expressions_choose_topics_and_partitions(spark: SparkRuntime) -> None:
+    values = valued(b"a", b"b", b"c", None, b"\xff", b"aa", b"bb")
+    topic = "upper(validate_utf8(CAST(value AS STRING)))"
+    rows = routed(spark, Routing(topic, ("B", "A"), "offset - 1"), *values)
+    assert (rows.offsets, rows.topics, rows.partitions) == ([1], [0], [0])
+    assert [each.step for each in rows.failures] == [1, 0, 0, 0, 0, 0]
+    rows = routed(spark, Routing(partition="length(value)"), *values)
+    assert (rows.topics, rows.partitions) == ([None] * 6, [1, 1, 1, 1, 2, 2])
+    assert [each.offset for each in rows.failures] == [3]
+
+
+def test_a_partition_that_a_topic_does_not_have_fails(spark: SparkRuntime) -> None:
+    """Each topic has its own number of partitions; of one that does not exist it is not known."""
+    values = valued(b"a", b"a", b"b", b"b", b"c", b"c")
+    routing = Routing("CAST(value AS STRING)", ("a", "b", "c"), "offset * 4 % 7")
+    rows = routed(spark, routing, *values, counts=[3, 7, None], on_error="deadLetter")
+    assert (rows.offsets, rows.topics) == ([0, 2, 3, 4, 5], [0, 1, 1, 2, 2])
+    assert rows.partitions == [0, 1, 5, 2, 6]
+    (failure,) = rows.failures
+    # The dead letter is the record as it was.
+    assert (failure.offset, failure.step) == (1, 1)
+    assert (failure.key, failure.value, failure.timestamp) == (b"k1", b"a", 1000)
+    huge = routed(spark, Routing(partition="5000000000 + offset"), *values, counts=[3])
+    assert not huge.offsets and len(huge.failures) == 6
+
+
+BAD_ROUTES = {
+    Routing("length(value)", ("a",)): "sink.topic must be a STRING, and is INT",
+    Routing(partition="topic"): "sink.partition must be an INT, and is STRING",
+    Routing(partition="CAST(rand() * 3 AS INT)"): "rand() has another value each time",
+    Routing("first(topic)", ("a",)): "the operator Aggregate",
+}
+
+
+@pytest.mark.parametrize(("routing", "why"), BAD_ROUTES.items(), ids=list(BAD_ROUTES.values()))
+def test_routes_need_the_record_itself(spark: SparkRuntime, routing: Routing, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        spark.check_transforms([("replication.sink", Transform(routing=routing))])
+    assert refused.value.message.startswith("replication.sink: ") and why in refused.value.message

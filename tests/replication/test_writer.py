@@ -19,7 +19,7 @@ from k2ktui.replication.copying.writer import (
     SlotFailed,
     Writer,
 )
-from k2ktui.replication.slot_task import ProduceSettings
+from k2ktui.replication.slot_settings import ProduceSettings
 
 TARGET = ("t", 0)
 DEFAULTS = ProduceSettings()

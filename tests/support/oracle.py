@@ -33,6 +33,8 @@ class Expected:
     Attributes:
         topic: its name on the source.
         target: its name on the target, "" for the same.
+        targets: its names on the target, if ``routed`` chooses one of them.
+        routed: target topic of a source record; None for ``target``.
         start: partition to the first offset that is copied; 0 for those not named.
         partition: target partition of a source record; None for the same number.
         headers: headers on the target of a source record; None for the same.
@@ -57,6 +59,8 @@ class Expected:
     mapped: bool = True
     caught_up: bool = True
     copied: Callable[[Got], bool] | None = None
+    targets: tuple[str, ...] = ()
+    routed: Callable[[Got], str] | None = None
 
     @property
     def target_name(self) -> str:
@@ -69,6 +73,10 @@ class Expected:
         if self.values is not None:
             return self.values(sent)
         return (self.value(sent) if self.value else sent.value,)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        return self.targets or (self.target_name,)
 
 
 @dataclass(frozen=True)
@@ -214,7 +222,7 @@ class _Case:
         self.wrong: list[str] = []
         self.compared = 0
         self._sent = {t: _sent(source, e) for t, e in self._topics.items()}
-        names = {e.target_name for e in topics}
+        names = {name for e in topics for name in e.target_names}
         self._landed = {n: {(g.partition, g.offset): g for g in read_all(target, n)} for n in names}
 
     def judge(self) -> None:
@@ -293,8 +301,9 @@ class _Case:
             self._say(f"{claim}: no such record on the {'target' if sent else 'source'}")
             return
         wanted = each.partition(sent) if each.partition else sent.partition
-        if claim.target[:2] != (each.target_name, wanted):
-            self._say(f"{claim}: expected on {each.target_name}-{wanted}")
+        topic = each.routed(sent) if each.routed else each.target_name
+        if claim.target[:2] != (topic, wanted):
+            self._say(f"{claim}: expected on {topic}-{wanted}")
         difference = _difference(sent, got, each, claim.number)
         if difference:
             self._say(f"{claim}: {difference}")
@@ -308,7 +317,7 @@ class _Case:
         for place, got in native.items():
             if records.get(place) != got:
                 self._say(f"{name}: what was there before has changed: {got}")
-        if not all(e.mapped for e in self._topics.values() if e.target_name == name):
+        if not all(e.mapped for e in self._topics.values() if name in e.target_names):
             return self._check_contents(name, [g for p, g in records.items() if p not in native])
         for place, got in records.items():
             if place not in native and (name, *place) not in origin:

@@ -123,16 +123,19 @@ class Pipeline:
     def await_copying(self, timeout: float = START_TIMEOUT) -> None:
         """Wait until more is visible on the target than there is now."""
         before: dict[int, int] = {}
+        mapping = self.settings.get("replication.sink.topic")
+        chosen = mapping.get("topics") if isinstance(mapping, Mapping) else None
+        topic = (chosen or self.topics)[0]
 
         def grown() -> bool:
             nonlocal before
             with contextlib.suppress(KafkaException):  # a broker may be restarting
-                ends = end_offsets(self.target, self.topics[0], "read_committed")
+                ends = end_offsets(self.target, topic, "read_committed")
                 before = before or ends
                 return ends != before
             return False
 
-        eventually(grown, f"{self.topics[0]} grows on the target", timeout)
+        eventually(grown, f"{topic} grows on the target", timeout)
 
     def await_more(self, outs: Sequence[Out], timeout: float = START_TIMEOUT) -> None:
         """Write records to the first topic, and wait until some are visible on the target."""

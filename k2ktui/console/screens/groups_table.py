@@ -27,7 +27,10 @@ def row_grid(glyphs: Glyphs, *, with_group: bool = True) -> Grid[GroupRow]:
     columns = row_columns(glyphs)
     return Grid(
         columns if with_group else columns[1:],
-        key=lambda row: (row.group, row.topic, row.partition, row.target_topic),
+        key=lambda row: (
+            *(row.group, row.topic, row.partition),
+            *(row.target_topic, row.target_partition),
+        ),
         search=lambda row: (
             f"{row.group} {row.topic}-{row.partition} {judge_group_row(row).word} {row.basis}"
         ),

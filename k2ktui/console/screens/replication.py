@@ -94,8 +94,8 @@ class ReplicationScreen(ListScreen):
             return "this is a recording"
         if flow.pipeline is None:
             return "no pipeline of k2ktui copies this flow"
-        if not flow.pipeline.replication.transform:
-            return "the pipeline file has no replication.transform"
+        if not flow.pipeline.replication.transforms():
+            return "the pipeline file has no replication.transform and no expression in the sink"
         return ""
 
     def action_preview(self) -> None:

@@ -246,7 +246,7 @@ def _route(config: PipelineConfig) -> Route:
     guard = ""
     if config.features.bidirectional_replication:
         guard = f"{config.bidirectional.mode}, header {config.bidirectional.header}"
-    return Route(config.topics.matches, config.topic_mapping.target_for, guard)
+    return Route(config.topics.matches, config.topic_mapping.targets_for, guard)
 
 
 CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {

@@ -26,12 +26,23 @@ def check_key_partitions(context: CheckContext) -> CheckFinding:
     """D25: records keep their partition, and new producers choose the same one."""
     replicas = context.snapshot().replicas
     positions = {at: r.position for at, r in replicas.items() if r.position}
-    if context.config.replication.sink.partition == "producer":
+    sink = context.config.replication.sink
+    if sink.partition not in ("source", "producer"):
+        return could_not_check(
+            f"{counted(len(positions), 'partition')}; an expression chooses each record's "
+            "partition, and producers on the target choose theirs (sink partition)",
+            "Compare the expression with what the producers do.",
+        )
+    if sink.partition == "producer":
         return passes(
             f"{counted(len(positions), 'partition')}; the pipeline chooses each record's "
             "partition by its key, as the Java producer does (sink partition: producer)"
         )
-    moved = [at for at, p in positions.items() if p.target_partition != at.partition]
+    moved = [
+        at
+        for at, p in positions.items()
+        if p.target_partition != at.partition and not (p.further_targets and sink.keeps_partitions)
+    ]
     if moved:
         return fails(
             f"{len(moved):,} of {counted(len(positions), 'partition')} have another number on the "
@@ -92,9 +103,9 @@ def check_partition_counts(context: CheckContext) -> CheckFinding:
     ]
     total = sum(pair.source.partitions for pair in pairs if pair.source)
     text = f"{counted(len(pairs), 'topic')}, {counted(total, 'partition')} on the source"
-    if context.config.replication.sink.partition == "producer":
+    if not context.config.replication.sink.keeps_partitions:
         different = []
-        text += "; counts may differ (sink partition: producer)"
+        text += "; counts may differ (sink partition)"
     if not absent and not different:
         return passes(f"{text}, 0 topics with another count")
     parts = [text]
@@ -183,7 +194,8 @@ def check_retention(context: CheckContext) -> CheckFinding:
 def check_replicas(context: CheckContext) -> CheckFinding:
     """D32: leaders and replicas in sync on the target."""
     cluster = context.cluster("target")
-    names = {*read_names(context).values(), *context.config.control_topics}
+    copies = {name for names in read_names(context).values() for name in names}
+    names = copies | context.config.control_topics
 
     def read() -> list[TopicDescription]:
         found = cluster.describe(sorted(names)).values()

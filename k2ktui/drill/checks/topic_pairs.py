@@ -10,7 +10,7 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.log.content import ContentReader, KafkaRecord
-from k2ktui.replication.naming import target_name
+from k2ktui.replication.naming import target_names
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.sync.mapping_source import NothingCopied
 
@@ -30,8 +30,8 @@ class TopicPair:
     unread: str = ""
 
 
-def read_names(context: CheckContext) -> dict[str, str]:
-    """Return the target topic by source topic, of copied and of selected topics.
+def read_names(context: CheckContext) -> dict[str, tuple[str, ...]]:
+    """Return the target topics by source topic, of copied and of selected topics.
 
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
@@ -40,7 +40,7 @@ def read_names(context: CheckContext) -> dict[str, str]:
         replicas = context.snapshot().replicas
     except NothingCopied:
         replicas = {}
-    found = {at.topic: r.position.target_topic for at, r in replicas.items() if r.position}
+    found = {at.topic: tuple(r.position.target_topics) for at, r in replicas.items() if r.position}
     if context.down("source") is None and context.flow.pipeline is not None:
         selected = context.read(
             "the source's topics",
@@ -48,7 +48,7 @@ def read_names(context: CheckContext) -> dict[str, str]:
         )
         for topic in selected - found.keys():
             try:
-                found[topic] = target_name(context.config, topic)
+                found[topic] = target_names(context.config, topic)
             except Refused:
                 continue  # never copied
     return found
@@ -62,11 +62,11 @@ def read_pairs(context: CheckContext) -> list[TopicPair]:
 
     def read() -> list[TopicPair]:
         here = _describe(source, names)
-        there = _describe(target, names.values())
+        there = _describe(target, (name for each in names.values() for name in each))
         left = topic_settings(source, here) if source else {}
         right = topic_settings(target, there)
         pairs = []
-        for topic, to in sorted(names.items()):
+        for topic, to in sorted((topic, to) for topic, each in names.items() for to in each):
             settings = left.get(topic, {}), right.get(to, {})
             pairs.append(
                 TopicPair(

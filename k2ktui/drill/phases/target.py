@@ -121,7 +121,7 @@ def _read_copy_ends(session: Session) -> dict[Partition, int]:
         return {}
     finally:
         mappings.close()
-    named = {p.target_topic for p in positions}
+    named = {name for p in positions for name in p.target_topics}
     topics = session.target.describe(sorted(named)).values()
     where = [
         (topic.name, number)

@@ -194,9 +194,12 @@ def _routable(
 
 
 def spread(
-    reader: PartitionReader, found: Records, partitions: I64, codec: int
+    reader: PartitionReader, found: Records, partitions: I64, codec: int, topic: str = ""
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
-    """Route records on the record path to these target partitions, as ``route_next`` does."""
+    """Route records on the record path to these target partitions, as ``route_next`` does.
+
+    ``topic`` is the target topic if the route has several.
+    """
     rules = reader.assignment.route
     if not len(found):
         return
@@ -205,7 +208,7 @@ def spread(
     for partition in np.unique(partitions).tolist():
         share = found.take(np.nonzero(partitions == partition)[0])
         for built in build_batches(share, codec, rules.batch_limit or _REBUILT_BYTES):
-            yield (rules.topic, partition), _outgoing(built, reader), True
+            yield (topic or rules.topic, partition), _outgoing(built, reader), True
 
 
 def _outgoing(built: BuiltBatch, reader: PartitionReader) -> OutgoingBatch:

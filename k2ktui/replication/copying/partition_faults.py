@@ -27,14 +27,20 @@ class Loss:
 
 
 def transform_fault(source: SourcePartition, step: str, offset: int) -> Fault:
-    """A record cannot be transformed, and ``onError`` is ``fail``."""
+    """A record cannot be transformed or routed, and ``onError`` is ``fail``."""
+    section, what = "transform", "Correct the rule, set onError: skip or deadLetter"
+    if step.startswith("sink."):
+        section = "sink"
+        what = (
+            "Declare its topic, correct the expression, set onError: skip or deadLetter in a rule"
+        )
     return Fault(
         source,
         FaultKind.TRANSFORM,
-        f"{source} on the source: replication.transform fails at the record at offset {offset} "
+        f"{source} on the source: replication.{section} fails at the record at offset {offset} "
         f"({step}); no record from offset {offset} on is copied",
-        "See the record with k2ktui transform preview. Correct the rule, set onError: skip or "
-        "deadLetter, or skip the record with k2ktui offsets set; then start again.",
+        f"See the record with k2ktui transform preview. {what}, or skip the record with k2ktui "
+        "offsets set; then start again.",
         offset,
     )
 

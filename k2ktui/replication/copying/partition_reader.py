@@ -23,6 +23,7 @@ from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
+from k2ktui.replication.routed_topics import with_topics
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind
 
 _Span = tuple[int, int]  # source offsets [first, end)
@@ -186,8 +187,7 @@ class PartitionReader:
 
     def leave_out(self, offsets: I64) -> None:
         """Note records that were taken but are not copied, as the opposite pipeline wrote them."""
-        breaks = np.nonzero(np.diff(offsets) != 1)[0] + 1
-        for some in np.split(offsets, breaks):
+        for some in np.split(offsets, np.nonzero(np.diff(offsets) != 1)[0] + 1):
             self._left_out.append((int(some[0]), int(some[-1]) + 1))
 
     @property
@@ -270,8 +270,9 @@ class PartitionReader:
 
     def position(self, term: int, slot: int, at_ms: int) -> Position:
         """Return the position to commit now."""
+        route = self.assignment.route
         return replace(
-            self.assignment.position,
+            with_topics(self.assignment.position, route.choices, route.partition),
             offset=self.handed,
             leader_epoch=self._handed_epoch,
             term=term,

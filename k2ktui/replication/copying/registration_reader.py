@@ -98,12 +98,12 @@ class RegistrationReader:
 
     def target_topics(self, group: str) -> set[str]:
         """Return the target topics of a pipeline's positions."""
-        found = set()
+        found: set[str] = set()
         for key, value in self._positions.items():
             with suppress(MalformedRecord):
                 of, _, position = read_commit_record(key, value, group)
                 if of == group and isinstance(position, Position):
-                    found.add(position.target_topic)
+                    found.update(position.target_topics)
         return found
 
     async def read(self, wire: Wire, timeout: float) -> None:

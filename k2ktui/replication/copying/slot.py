@@ -89,7 +89,7 @@ class SlotCopier:
         )
         positions = [reader.assignment.position for reader in self._readers]
         self._writer.topic_ids = {
-            at.target_topic: at.target_topic_id for at in positions if at.target_topic_id
+            name: id_ for at in positions for name, id_ in at.target_topics.items() if id_
         }
         self._targets_in_flight: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()

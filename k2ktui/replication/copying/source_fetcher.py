@@ -26,7 +26,8 @@ from k2ktui.kafka.read_requests import (
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
-from k2ktui.replication.slot_task import FetchSettings, SourceLogBounds
+from k2ktui.replication.slot_settings import FetchSettings
+from k2ktui.replication.slot_task import SourceLogBounds
 
 _DEFAULTS = FetchSettings()
 _BUFFER_BYTES = 48 << 20

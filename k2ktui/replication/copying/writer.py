@@ -29,7 +29,7 @@ from k2ktui.log.batch import next_sequence, stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_queue import IN_FLIGHT, PartitionQueue
-from k2ktui.replication.slot_task import ProduceSettings
+from k2ktui.replication.slot_settings import ProduceSettings
 
 _DEFAULTS = ProduceSettings()
 UNAVAILABLE_AFTER_S = 20.0

@@ -20,7 +20,7 @@ from k2ktui.kafka.control import control_specs
 from k2ktui.kafka.probe import NotDisclosed, Operation
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.epochs import DRIVER, STATE, transactional_id
-from k2ktui.replication.naming import dead_letter_name, target_name
+from k2ktui.replication.naming import dead_letter_name, target_names
 from k2ktui.replication.preflight.checks import (
     NAMED,
     Check,
@@ -70,10 +70,10 @@ def selected_topics(config: PipelineConfig, source: Cluster) -> set[str]:
 
 def target_topics(config: PipelineConfig, topics: Collection[str]) -> set[str]:
     """Return the target topics of these source topics, and their dead-letter topics."""
-    targets = set()
+    targets: set[str] = set()
     for topic in topics:
         try:
-            targets.add(target_name(config, topic))
+            targets.update(target_names(config, topic))
             targets |= {dead_letter_name(config, topic)} - {""}
         except K2kError:
             continue  # reported with the target topics

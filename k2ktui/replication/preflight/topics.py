@@ -35,7 +35,7 @@ from k2ktui.replication.preflight.headroom import check_headroom
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.replication.routing import APPEND_TIME
 from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
-from k2ktui.replication.targets import TargetPlan, plan_targets
+from k2ktui.replication.targets import TargetPlan, plan_targets, targets_by_source
 from k2ktui.text import counted, safe_text
 
 _POLICY = "cleanup.policy"
@@ -162,8 +162,8 @@ def _dead_letters(
     config: PipelineConfig, source: Cluster, target: Cluster, targets: Collection[TargetPlan]
 ) -> Iterator[Check]:
     """Check the dead-letter topics of transforms; nothing if there are none."""
-    topics = [topic for plan in targets for topic in plan.sources]
-    names = {topic.name: plan.name for plan in targets for topic in plan.sources}
+    names = targets_by_source(targets)
+    topics = {topic.name: topic for plan in targets for topic in plan.sources}.values()
     plans, refused = plan_dead_letters(config, source, target, names, topics)
     specs = [plan.create for plan in plans if plan.create]
     errors = create_topics(target, specs, validate_only=True)

@@ -12,8 +12,9 @@ from k2ktui.engine.transforms import Transform
 from k2ktui.log.records import Records
 from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order
 from k2ktui.replication.slot_task import SlotTask
-from k2ktui.replication.stages.rows import Failure, join_record
+from k2ktui.replication.stages.rows import join_record
 from k2ktui.replication.stages.steps import plan_steps
+from k2ktui.replication.stages.transformed import Failure
 
 
 def make_dead_letters(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from k2ktui.engine.transforms import Transform
 from k2ktui.log.records import encode_nullable, encode_varint
 from k2ktui.replication.copying.record_headers import set_headers
-from k2ktui.replication.stages.rows import Transformed
+from k2ktui.replication.stages.transformed import Transformed
 
 
 def written_headers(transform: Transform, found: Transformed) -> Sequence[bytes]:

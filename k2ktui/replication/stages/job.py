@@ -27,6 +27,7 @@ from k2ktui.replication.stages.codec_batches import (
 )
 from k2ktui.replication.stages.json_columns import JsonParser, make_json_parser
 from k2ktui.replication.stages.plan import TransformPlan
+from k2ktui.replication.stages.transformed import Transformed, collect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,9 +168,14 @@ class TransformJobs:
         return self._schemas.codecs(transform, name, writes=writes)
 
     def preview(
-        self, transform: Transform, found: Sequence[tuple[SourcePartition, Records]]
-    ) -> dict[int, rows.Transformed]:
+        self,
+        transform: Transform,
+        found: Sequence[tuple[SourcePartition, Records]],
+        counts: Sequence[int | None] = (),
+    ) -> dict[int, Transformed]:
         """Return what a transform makes of records, by their index in ``found``; writes nothing.
+
+        ``counts`` are those of ``rows.input_batches``.
 
         Raises:
             ConfigError: as for ``check``.
@@ -179,19 +185,24 @@ class TransformJobs:
         def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
             for number, (source, records) in enumerate(found):
                 yield from rows.input_batches(
-                    number, source, records, with_headers=with_headers, parser=parser
+                    number,
+                    source,
+                    records,
+                    with_headers=with_headers,
+                    parser=parser,
+                    counts=counts,
                 )
             yield rows.facts_batch(b"-", parser)
 
-        def collect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def collect_result(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
-            result, _ = rows.collect(encode_batches(batches, codecs))
+            result, _ = collect(encode_batches(batches, codecs))
             yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
 
         codecs = self._codecs(transform)
-        (row,) = self.apply(transform, read).mapInArrow(collect, "result BINARY").collect()
-        result: dict[int, rows.Transformed] = pickle.loads(row[0])  # noqa: S301 - our own task
+        (row,) = self.apply(transform, read).mapInArrow(collect_result, "result BINARY").collect()
+        result: dict[int, Transformed] = pickle.loads(row[0])  # noqa: S301 - our own task
         return result
 
     def infer_schema(self, texts: Sequence[str]) -> str:
@@ -258,12 +269,3 @@ def _current_task() -> SlotTask:
     assert text is not None
     task: SlotTask = pickle.loads(base64.b64decode(text))  # noqa: S301 - the driver wrote it
     return task
-
-
-def named_transforms(rules: Sequence[Any]) -> list[tuple[str, Transform]]:
-    """Return the transforms of the file's rules, each with its name in error messages."""
-    return [
-        (f"replication.transform[{number}]", rule.transform)
-        for number, rule in enumerate(rules)
-        if rule.transform is not None
-    ]

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from k2ktui.engine.transforms import Encoding, Format, Transform
+from k2ktui.engine.transforms import Encoding, Format, Routing, Transform
 from k2ktui.errors import ConfigError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.stages import rows
@@ -111,6 +111,7 @@ class TransformPlan:
         for path in transform.drop:
             part, _, name = path.partition(".")
             found = found.withColumn(part, f.col(part).dropFields(_quote(name)))
+        found, topic, partition = self._route(found, transform.routing or Routing())
         for part, kind in (("key", transform.encode_key), ("value", transform.encode_value)):
             found = self._encode(found, part, kind)
         failed = f.lit(None).cast("int")
@@ -130,6 +131,8 @@ class TransformPlan:
             rows.KEPT,
             rows.FAILED,
             assigned.cast("array<binary>").alias(rows.ASSIGNED),
+            topic.cast("int").alias(rows.TOPIC),
+            partition.cast("bigint").alias(rows.PARTITION),
             *(ORIGINAL.values() if self._codecs.keeps_originals else ()),
         )
 
@@ -222,6 +225,43 @@ class TransformPlan:
             )
         return found.withColumn(part, column)
 
+    def _route(self, found: Any, routing: Routing) -> tuple[Any, Any, Any]:
+        """Add what expressions choose: the index of the target topic, and the target partition.
+
+        Null, a topic that is not declared, and a partition that is not on the topic are failures.
+        """
+        from pyspark.sql import functions as f
+
+        topic, partition, kept = f.lit(None), f.lit(None), f.col(rows.KEPT)
+        if routing.topic:
+            names = f.array(*map(f.lit, routing.topics))
+            found, column = self._try(
+                found,
+                f.when(kept, f.expr(routing.topic)),
+                also=lambda name: kept & (f.coalesce(f.array_position(names, name), f.lit(0)) < 1),
+            )
+            self._require(found, column, "string", "sink.topic must be a STRING")
+            topic = (f.array_position(names, column) - 1).cast("int")
+        if routing.partition:
+            index = f.coalesce(topic, f.lit(0)).cast("int")
+            # Null, so that nothing is compared, where the number of partitions is not known.
+            count = f.get(f.col(rows.COUNTS), index)
+            found, column = self._try(
+                found,
+                f.when(kept, f.expr(routing.partition)),
+                also=lambda number: (
+                    kept
+                    & (
+                        (f.coalesce(number, f.lit(-1)) < 0)
+                        | f.coalesce(number >= count, f.lit(False))
+                    )
+                ),
+            )
+            kinds = ("int", "bigint", "smallint", "tinyint")
+            self._require(found, column, kinds, "sink.partition must be an INT")
+            partition = column
+        return found, topic, partition
+
     def _encode(self, found: Any, part: str, kind: Encoding) -> Any:
         from pyspark.sql import functions as f
 
@@ -242,9 +282,9 @@ class TransformPlan:
         )
         return found.withColumn(part, column)
 
-    def _require(self, found: Any, column: Any, kind: str, message: str) -> None:
+    def _require(self, found: Any, column: Any, kinds: str | tuple[str, ...], message: str) -> None:
         actual = found.select(column).schema[0].dataType.simpleString()
-        if actual != kind:
+        if actual not in ((kinds,) if isinstance(kinds, str) else kinds):
             raise self._refused(f"{message}, and is {actual.upper()}")
 
     def _check(self, found: Any) -> None:

@@ -82,9 +82,14 @@ def read_rows(
     else:
         for number, found in enumerate(read.records):
             if found is not None:
-                at = task.assignments[number].source
+                assignment = task.assignments[number]
                 yield from rows.input_batches(
-                    number, at, found, with_headers=with_headers, parser=parser
+                    number,
+                    assignment.source,
+                    found,
+                    with_headers=with_headers,
+                    parser=parser,
+                    counts=[each.partitions for each in assignment.route.choices],
                 )
         spent = time.process_time() - cpu
         facts = ReadFacts(read.states, read.bounds, read.codecs, began_at, spent)

@@ -1,4 +1,4 @@
-"""Records as Arrow rows: what the SQL of a transform sees, and what comes out of it.
+"""Records as Arrow rows: what the SQL of a transform sees.
 
 Columns with the prefix ``__k2k_`` are for the task that writes. The last row of a micro-batch has
 no record: its ``__k2k_facts`` say how far each partition was read.
@@ -6,8 +6,8 @@ no record: its ``__k2k_facts`` say how far each partition was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,15 +29,21 @@ KEPT = "__k2k_kept"
 FAILED = "__k2k_failed"
 ASSIGNED = "__k2k_assigned"
 PARSED = "__k2k_parsed"
+TOPIC = "__k2k_topic"
+PARTITION = "__k2k_partition"
+COUNTS = "__k2k_counts"
 
 #: Columns of the records as they are read (Spark DDL).
 INPUT = (
     f"{FACTS} BINARY, {READER} INT, {TIME} BIGINT, {HEADERS} BINARY, `key` BINARY, `value` BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, `partition` INT, "
-    "`offset` BIGINT, timestamp TIMESTAMP"
+    f"`offset` BIGINT, timestamp TIMESTAMP, {COUNTS} ARRAY<INT>"
 )
 #: Columns of the records as they are written.
-OUTPUT = (FACTS, READER, TIME, HEADERS, "key", "value", "offset", KEPT, FAILED, ASSIGNED)
+OUTPUT = (
+    *(FACTS, READER, TIME, HEADERS, "key", "value", "offset", KEPT, FAILED, ASSIGNED),
+    *(TOPIC, PARTITION),
+)
 
 _ROWS = 10_000
 _PIECE_BYTES = 4 << 20
@@ -151,6 +157,7 @@ def input_batches(
     *,
     with_headers: bool,
     parser: JsonParser | None = None,
+    counts: Sequence[int | None] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a partition as Arrow rows.
 
@@ -160,12 +167,15 @@ def input_batches(
         found: its records.
         with_headers: fill the column ``headers``, which an expression uses.
         parser: parses the values; the rows then have the column ``PARSED``.
+        counts: number of partitions of each target topic that an expression may choose; None if it
+            is not known.
 
     Raises:
         CorruptBatch: a record is damaged.
     """
     import pyarrow as pa
 
+    limits = pa.scalar(list(counts), pa.list_(pa.int32()))
     for part in _pieces(found):
         fields = split_records(part)
         visible = [_headers(part, row) for row in range(len(part))] if with_headers else None
@@ -181,6 +191,7 @@ def input_batches(
                 "partition": np.full(len(part), source.partition),
                 "offset": part.offsets,
                 "timestamp": np.clip(part.timestamps, -_LONGEST_MS, _LONGEST_MS) * 1000,
+                COUNTS: pa.repeat(limits, len(part)),
                 PARSED: None if parser is None else parser.parse(fields.values),
             },
             len(part),
@@ -230,6 +241,7 @@ def _batch(columns: dict[str, Any], count: int, parser: JsonParser | None) -> pa
         "partition": pa.int32(),
         "offset": pa.int64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
+        COUNTS: pa.list_(pa.int32()),
     }
     if parser is not None:
         types[PARSED] = pa.struct(parser.schema)
@@ -240,151 +252,3 @@ def _batch(columns: dict[str, Any], count: int, parser: JsonParser | None) -> pa
             found = pa.nulls(count, kind) if found is None else pa.array(found, kind)
         arrays.append(found)
     return pa.RecordBatch.from_arrays(arrays, names=list(types))
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A record that failed a step.
-
-    Attributes:
-        offset: its source offset.
-        step: the step's index in the transform's plan.
-        timestamp: epoch milliseconds.
-        key: its original key, only for dead letters.
-        value: its original value, only for dead letters.
-        headers: its original headers, encoded.
-    """
-
-    offset: int
-    step: int
-    timestamp: int = -1
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: bytes = b""
-
-
-@dataclass(slots=True)
-class Transformed:
-    """What came out of the SQL for one partition, in offset order.
-
-    ``assigned`` has the values of the headers that the transform sets, if it sets any; names and
-    values in turn if it sets all of them. A source offset repeats for each record made of it.
-    """
-
-    offsets: list[int] = field(default_factory=list)
-    timestamps: list[int] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    headers: list[bytes] = field(default_factory=list)
-    assigned: list[Sequence[bytes | None]] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-    def extend(self, batch: pa.RecordBatch) -> None:
-        """Add rows with the columns of ``OUTPUT``, none of which failed.
-
-        Raises:
-            ValueError: they are not in offset order.
-        """
-        import pyarrow.compute as pc
-
-        kept = batch.filter(batch.column(OUTPUT.index(KEPT)))
-        if self.failures:  # of what was made of the last record, the rest may come now
-            offsets = kept.column(OUTPUT.index("offset"))
-            kept = kept.filter(pc.not_equal(offsets, self.failures[-1].offset))
-        column = {name: kept.column(at) for at, name in enumerate(OUTPUT)}
-        offsets = column["offset"].to_numpy()
-        if (np.diff(offsets, prepend=self.offsets[-1:]) < 0).any():
-            raise ValueError("the transform changed the order of records")
-        self.offsets += offsets.tolist()
-        self.timestamps += column[TIME].to_numpy().tolist()
-        self.keys += column["key"].to_pylist()
-        self.values += column["value"].to_pylist()
-        self.headers += column[HEADERS].to_pylist()
-        self.assigned += [each or () for each in column[ASSIGNED].to_pylist()]
-
-    def cut(self, offset: int) -> None:
-        """Drop the records from an offset on."""
-        self._cut(int(np.searchsorted(np.array(self.offsets, dtype=np.int64), offset)))
-
-    def fail(self, failure: Failure) -> None:
-        """Add a failure; what was made of the record before it failed is dropped."""
-        if self.has_failed(failure.offset):
-            return
-        self.failures.append(failure)
-        size = len(self.offsets)
-        while size and self.offsets[size - 1] == failure.offset:
-            size -= 1
-        self._cut(size)
-
-    def has_failed(self, offset: int) -> bool:
-        """Return whether the record at this offset, the last one so far, has failed."""
-        return bool(self.failures) and self.failures[-1].offset == offset
-
-    def _cut(self, size: int) -> None:
-        for column in (
-            self.offsets,
-            self.timestamps,
-            self.keys,
-            self.values,
-            self.headers,
-            self.assigned,
-        ):
-            del column[size:]
-
-
-def collect(batches: Iterable[pa.RecordBatch]) -> tuple[dict[int, Transformed], bytes]:
-    """Return the transformed records by partition index, and the facts of the micro-batch.
-
-    Raises:
-        ValueError: the row with the facts is missing, or the records are not in offset order.
-    """
-    import pyarrow.compute as pc
-
-    found: dict[int, Transformed] = {}
-    facts = b""
-    for batch in batches:
-        fact, numbers, failed = (
-            batch.column(OUTPUT.index(name)) for name in (FACTS, READER, FAILED)
-        )
-        if fact.null_count < len(fact):
-            facts = fact.drop_null()[-1].as_py()
-        if failed.null_count < len(failed):
-            _collect_rows(found, batch)
-            continue
-        for number in numbers.drop_null().unique().to_pylist():
-            part = batch.filter(pc.equal(numbers, number))
-            found.setdefault(number, Transformed()).extend(part)
-    if not facts:
-        raise ValueError("a micro-batch ended without its last row")
-    return found, facts
-
-
-def _collect_rows(found: dict[int, Transformed], batch: pa.RecordBatch) -> None:
-    """Add rows of which some failed."""
-    column = {name: batch.column(at).to_pylist() for at, name in enumerate(OUTPUT)}
-    for (
-        fact,
-        number,
-        stamp,
-        header,
-        key,
-        value,
-        offset,
-        kept,
-        failed,
-        assigned,
-    ) in zip(*(column[name] for name in OUTPUT), strict=True):
-        if fact is not None:
-            continue
-        rows = found.setdefault(number, Transformed())
-        if failed is not None:
-            rows.fail(Failure(offset, failed, stamp, key, value, header))
-        elif kept and not rows.has_failed(offset):
-            if rows.offsets and rows.offsets[-1] > offset:
-                raise ValueError("the transform changed the order of records")
-            rows.offsets.append(offset)
-            rows.timestamps.append(stamp)
-            rows.keys.append(key)
-            rows.values.append(value)
-            rows.headers.append(header)
-            rows.assigned.append(assigned or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.stages.codec_batches import Codecs
-from k2ktui.replication.stages.rows import Transformed
+from k2ktui.replication.stages.transformed import Transformed
 
 if TYPE_CHECKING:
     from k2ktui.replication.stages.columns import ValueDecoder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k2ktui.engine.transforms import Transform
+from k2ktui.engine.transforms import Routing, Transform
 
 
 def plan_steps(transform: Transform) -> tuple[str, ...]:
@@ -17,6 +17,9 @@ def plan_steps(transform: Transform) -> tuple[str, ...]:
     if transform.explode is not None:
         steps.append(f"{'sql' if sql else 'explode'} {transform.explode[0]}")
     steps += [f"{'sql' if sql else 'set'} {path}" for path, _ in transform.assignments]
+    routing = transform.routing or Routing()
+    routes = (("topic", routing.topic), ("partition", routing.partition))
+    steps += [f"sink.{what}" for what, text in routes if text]
     for part, kind in (("key", transform.encode_key), ("value", transform.encode_value)):
         if kind != "bytes":
             steps.append(f"encode.{part}")

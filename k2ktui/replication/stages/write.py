@@ -14,7 +14,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Transform
 from k2ktui.kafka.wire import Wire
 from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.records import Records
+from k2ktui.log.records import I64, Records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_routing import choose_partitions, spread
 from k2ktui.replication.copying.dead_letters import spread_letters
@@ -28,6 +28,7 @@ from k2ktui.replication.copying.worker import known_schemas, open_connections, r
 from k2ktui.replication.copying.writer import GONE_AFTER_S
 from k2ktui.replication.slot_task import (
     LapOutcome,
+    Route,
     SkippedRecords,
     SlotResult,
     SlotTask,
@@ -37,9 +38,11 @@ from k2ktui.replication.slot_task import (
 from k2ktui.replication.stages.dead_letters import make_dead_letters
 from k2ktui.replication.stages.headers import written_headers
 from k2ktui.replication.stages.read import ReadFacts
-from k2ktui.replication.stages.rows import Transformed, collect, join_record
+from k2ktui.replication.stages.routed import spread_routed
+from k2ktui.replication.stages.rows import join_record
 from k2ktui.replication.stages.schema_ids import TransformedIds
 from k2ktui.replication.stages.steps import plan_steps
+from k2ktui.replication.stages.transformed import Transformed, collect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,11 +239,16 @@ class TransformCopier(SlotCopier):
             reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
         if routable.unknown is not None:
             self.skipped = (*self.skipped, routable.unknown)
-        partitions = choose_partitions(
-            routable.data, routable.key_starts, routable.key_lengths, rules, reader.source
-        )
         chosen = codec if rules.codec is None else rules.codec
-        return list(spread(reader, records, partitions, chosen))
+
+        def by_key(route: Route) -> I64:
+            return choose_partitions(
+                routable.data, routable.key_starts, routable.key_lengths, route, reader.source
+            )
+
+        if rules.choices:
+            return list(spread_routed(reader, records, found, by_key, chosen))
+        return list(spread(reader, records, by_key(rules), chosen))
 
     async def _routable(self, reader: PartitionReader, found: Transformed) -> RoutableRecords:
         headers = written_headers(self._transform, found)

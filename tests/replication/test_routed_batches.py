@@ -1,0 +1,84 @@
+"""Records are written to the topics and partitions that expressions chose, in source order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.transforms import Routing, Transform
+from k2ktui.log.records import I64, Records, encode_nullable
+from k2ktui.replication.copying.outgoing_batch import TargetPartition
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.routed_topics import RoutedTopic
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route
+from k2ktui.replication.stages.routed import spread_routed
+from k2ktui.replication.stages.transformed import Transformed
+
+TOPICS = (RoutedTopic("eu", 2, "1"), RoutedTopic("us", 3, "2"))
+EMPTY = encode_nullable(None) * 2 + b"\0"
+
+chosen = st.sampled_from([(index, n) for index in (0, 1) for n in range(TOPICS[index].partitions)])
+
+
+def written(
+    where: list[tuple[int, int]], routing: Routing, partition: int | None = None
+) -> dict[TargetPartition, list[int]]:
+    """Return the source offsets on each target partition; each record counts from 10 by 3."""
+    topics = TOPICS if routing.topic else TOPICS[:1]
+    transform = Transform(routing=routing)
+    route = Route(
+        CopyPath.RECORD, "eu", partition, 2, batch_limit=400, transform=transform, choices=topics
+    )
+    position = Position(0, 0, -1, "", 1, 0, "eu", partition)
+    reader = PartitionReader(Assignment(SourcePartition("t", 0), position, route))
+    offsets = [10 + 3 * n for n in range(len(where))]
+    times = np.zeros(len(where), dtype=np.int64)
+    records = Records(np.array(offsets, dtype=np.int64), times, [EMPTY] * len(where))
+    found = Transformed(
+        offsets=offsets,
+        topics=[index if routing.topic else None for index, _ in where],
+        partitions=[number if routing.partition else None for _, number in where],
+    )
+
+    def by_key(rules: Route) -> I64:
+        fixed = rules.partition
+        numbers = np.arange(len(where)) % rules.partitions
+        return numbers if fixed is None else np.full(len(where), fixed)
+
+    landed: dict[TargetPartition, list[int]] = defaultdict(list)
+    for target, outgoing, _ in spread_routed(reader, records, found, by_key, 0):
+        assert outgoing.sources is not None and outgoing.count == len(outgoing.sources)
+        landed[target] += outgoing.sources.tolist()
+    return dict(landed)
+
+
+def expected(targets: list[TargetPartition]) -> dict[TargetPartition, list[int]]:
+    found: dict[TargetPartition, list[int]] = defaultdict(list)
+    for n, target in enumerate(targets):
+        found[target].append(10 + 3 * n)
+    return dict(found)
+
+
+@given(st.lists(chosen, max_size=60))
+def test_each_record_is_where_the_expressions_say(where: list[tuple[int, int]]) -> None:
+    targets = [(TOPICS[index].name, number) for index, number in where]
+    assert written(where, Routing("t", ("eu", "us"), "p")) == expected(targets)
+
+
+@given(st.lists(chosen, max_size=60))
+def test_keys_are_spread_over_the_partitions_of_each_topic(where: list[tuple[int, int]]) -> None:
+    names = [TOPICS[index] for index, _ in where]
+    targets = [(topic.name, n % topic.partitions) for n, topic in enumerate(names)]
+    assert written(where, Routing("t", ("eu", "us"))) == expected(targets)
+    kept = [(topic.name, 1) for topic in names]
+    assert written(where, Routing("t", ("eu", "us")), 1) == expected(kept)
+
+
+@given(st.lists(st.integers(0, 1), max_size=60))
+def test_one_topic_needs_no_name(partitions: list[int]) -> None:
+    where = [(0, number) for number in partitions]
+    assert written(where, Routing(partition="p")) == expected([("eu", n) for n in partitions])
