@@ -137,13 +137,26 @@ class Replication(Section):
         return self._with_routing(next(matching, None))
 
     def transforms(self) -> list[tuple[str, Transform]]:
-        """Return every transform, each with its name in error messages."""
+        """Return every transform, each with its name in error messages.
+
+        Routes of topics without a rule are among them if there may be such topics.
+        """
         found = [
             (f"replication.transform[{number}]", self._with_routing(rule))
             for number, rule in enumerate(self.transform)
         ]
-        found.append(("replication.sink", self._with_routing(None)))
+        if not self._rules_match_all:
+            found.append(("replication.sink", self._with_routing(None)))
         return [(name, transform) for name, transform in found if transform is not None]
+
+    @property
+    def _rules_match_all(self) -> bool:
+        """Whether every source topic certainly has a rule in ``transform``."""
+        pattern, names = self.source.topic_choice
+        if pattern is not None:
+            return any(rule.topics in (".*", pattern) for rule in self.transform)
+        patterns = [compile_pattern(rule.topics) for rule in self.transform]
+        return bool(names) and all(any(p.fullmatch(name) for p in patterns) for name in names)
 
     def _with_routing(self, rule: TransformRule | None) -> Transform | None:
         routing = self.sink.routing

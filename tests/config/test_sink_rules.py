@@ -38,6 +38,27 @@ def test_expressions_are_read_and_shown(files: Files) -> None:
     assert files.load(to_yaml(loaded, with_sources=True)).config.replication == replication
 
 
+@pytest.mark.parametrize(
+    ("source", "rules", "bytes_too"),
+    [
+        ('".*"', "{filter: 'offset > 1'}", False),
+        ("pay|order", "{topics: pay|order, filter: 'offset > 1'}", False),
+        ("[pay, order]", "{topics: pay}, {topics: 'o.*'}", False),
+        ("[pay, order]", "{topics: pay}", True),
+        ("pay|order", "{topics: pay}", True),
+        ('".*"', "{topics: pay}", True),
+    ],
+)
+def test_routes_without_a_rule_are_planned_only_where_a_topic_may_lack_one(
+    files: Files, source: str, rules: str, bytes_too: bool
+) -> None:
+    """An expression over decoded fields would be refused over bytes."""
+    text = with_sink(TOPIC, transform=rules).replace('{topic: ".*"}', f"{{topic: {source}}}", 1)
+    names = [name for name, _ in files.over_minimal(text).config.replication.transforms()]
+    assert ("replication.sink" in names) == bytes_too
+    assert "replication.transform[0]" in names
+
+
 def test_on_error_of_a_rule_without_steps_is_for_routes(files: Files) -> None:
     config = files.over_minimal(with_sink(TOPIC, transform="{topics: pay, onError: skip}")).config
     for topic, on_error in (("pay", "skip"), ("other", "fail")):
