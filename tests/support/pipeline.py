@@ -77,7 +77,7 @@ class Pipeline:
         order = ("source", "headers", "transform", "sink")
         tree["replication"] = [{key: entries[key]} for key in order if key in entries]
         path = self.directory / f"{self.name}.yaml"
-        path.write_text(yaml.safe_dump(tree))
+        path.write_text(yaml.safe_dump(tree, sort_keys=False))
         return path
 
     def start(self, *options: str, env: Mapping[str, str] | None = None) -> Run:
