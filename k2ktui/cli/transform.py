@@ -13,7 +13,13 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import print_table
 from k2ktui.log.record import KafkaRecord
 from k2ktui.present.columns import Column, text_column
-from k2ktui.replication.preview_records import Preview, PreviewOutcome, mask_preview, preview_json
+from k2ktui.replication.preview_records import (
+    Preview,
+    PreviewOutcome,
+    mask_preview,
+    mask_record,
+    preview_json,
+)
 from k2ktui.replication.transform_preview import infer_schema, preview_transform
 from k2ktui.runtime.spark_extra import require_transform_packages
 from k2ktui.text import counted, safe_text
@@ -30,6 +36,10 @@ limit_option = click.option(
     help="Number of records to read, the newest ones.",
 )
 
+mask_option = click.option(
+    "--mask", is_flag=True, help="Replace letters and digits of keys, values and headers."
+)
+
 
 @click.group(help="Show what transforms do to records, without writing anything.")
 def command() -> None:
@@ -40,9 +50,7 @@ def command() -> None:
 @file_option
 @topic_option
 @limit_option
-@click.option(
-    "--mask", is_flag=True, help="Replace letters and digits of keys, values and headers."
-)
+@mask_option
 @json_option
 def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json: bool) -> None:
     """Read the source, transform on this host, and print."""
@@ -66,16 +74,25 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
     click.echo(f"{counted(len(found.rows), 'record')}: {', '.join(counts)}. Nothing was written.")
 
 
-@command.command("schema", help="Print a JSON schema for decode, inferred from the newest values.")
+@command.command("schema", help="Print a JSON schema for decode, inferred from the newest records.")
 @file_option
 @topic_option
 @limit_option
-def schema(files: tuple[str, ...], topic: str, limit: int) -> None:
-    """Read the source, infer the schema on this host, and print it as YAML."""
+@click.option("--key", "keys", is_flag=True, help="Infer the schema of keys instead of values.")
+@mask_option
+def schema(files: tuple[str, ...], topic: str, limit: int, keys: bool, mask: bool) -> None:
+    """Read the source, infer the schema on this host, and print it as YAML, after its sample."""
     require_transform_packages("k2ktui transform schema")
-    ddl, count = infer_schema(load_pipeline(files), topic, limit)
-    print_notes([f"inferred from {counted(count, 'value')}; fields that none of them has are lost"])
-    click.echo(f"decode: {{value: {{json: {{schema: {json.dumps(ddl)}}}}}}}")
+    part = "key" if keys else "value"
+    found = infer_schema(load_pipeline(files), topic, limit, part=part)
+    for source, record in found.sample:
+        shown = mask_record(record) if mask else record
+        text = _text(shown.key if keys else shown.value)
+        print_notes([f"sample: {source} offset {record.offset}: {text}"])
+    print_notes(
+        [f"inferred from {counted(len(found.sample), part)}; fields that none of them has are lost"]
+    )
+    click.echo(f"decode: {{{part}: {{json: {{schema: {json.dumps(found.ddl)}}}}}}}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from confluent_kafka import IsolationLevel
@@ -83,28 +83,41 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
     return Preview(topic, target, ", ".join(filter(None, words)), tuple(shown[-limit:]))
 
 
-def infer_schema(config: PipelineConfig, topic: str, limit: int) -> tuple[str, int]:
-    """Return the schema (DDL) of the newest values of a topic, and how many were read.
+@dataclass(frozen=True, slots=True)
+class InferredSchema:
+    """The schema (DDL) of JSON keys or values, and the records that it was inferred from."""
+
+    ddl: str
+    sample: tuple[tuple[SourcePartition, KafkaRecord], ...]
+
+
+def infer_schema(
+    config: PipelineConfig, topic: str, limit: int, *, part: str = "value"
+) -> InferredSchema:
+    """Return the schema of the newest keys or values of a topic, of those that are JSON objects.
 
     Raises:
-        Refused: the topic does not exist, or has no value that is a JSON object.
+        Refused: the topic does not exist, or has no key or value that is a JSON object.
         ConnectionFailed, TimedOut: the source did not answer.
     """
     newest = read_newest(source_cluster(config), topic, limit)
-    values = [record.value for _, records in newest for record in records if record.value]
-    texts = [text for value in values if (text := _json_object(value))]
-    if not texts:
+    found = [(source, record) for source, records in newest for record in records]
+    parts = [record.key if part == "key" else record.value for _, record in found]
+    texts = [_json_object(each or b"") for each in parts]
+    if not any(texts):
         raise Refused(
-            f"none of {len(values)} values of {safe_text(topic)} is a JSON object",
+            f"none of {sum(map(bool, parts))} {part}s of {safe_text(topic)} is a JSON object",
             unchanged="Nothing was written.",
             hint="Read more with --limit, or write the schema by hand.",
         )
     spark = _spark_for(config)
     try:
         spark.start()
-        return spark.transforms.infer_schema(texts), len(texts)
+        ddl = spark.transforms.infer_schema([text for text in texts if text])
     finally:
         spark.stop()
+    sample = tuple(each for each, text in zip(found, texts, strict=True) if text)
+    return InferredSchema(ddl, sample)
 
 
 def _spark_for(config: PipelineConfig, schemas: TransformSchemas | None = None) -> SparkRuntime:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.replication.conftest import MakePipeline
 from tests.support.cli import k2ktui, k2ktui_json
@@ -213,6 +214,30 @@ def test_keys_headers_and_formats(make_pipeline: MakePipeline) -> None:
     assert [tuple(each) for each in previewed["after"]["headers"]] == [
         (name, value and value.decode()) for name, value in got.headers
     ]
+
+
+def test_a_schema_is_inferred_from_a_sample_that_is_shown(make_pipeline: MakePipeline) -> None:
+    """What the command prints is an entry of the file, and copies what it was inferred from."""
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source)
+    pipeline.topics = [topic]
+    values = [{"id": 1, "in": {"a b": [1]}}, {"id": 1 << 40, "s": "x7"}]
+    records = [Out(json.dumps(each).encode(), b'{"k": %d}' % n) for n, each in enumerate(values)]
+    produce(pipeline.source, topic, [*records, Out(b"other", None)])
+    options = ("-f", pipeline.write(), "--topic", topic)
+    done = k2ktui("transform", "schema", *options, "--mask")
+    assert f'note: sample: {topic}-0 offset 1: {{"id":"9999999999999","s":"x9"}}' in done.stderr
+    assert "inferred from 2 values" in done.stderr and "x7" not in done.stderr
+    entry = yaml.safe_load(done.stdout)["decode"]
+    assert entry["value"]["json"]["schema"] == "id BIGINT,in STRUCT<`a b`: ARRAY<BIGINT>>,s STRING"
+    keys = k2ktui("transform", "schema", *options, "--key")
+    assert f'sample: {topic}-0 offset 0: {{"k": 0}}' in keys.stderr
+    entry |= yaml.safe_load(keys.stdout)["decode"]
+    pipeline.settings = {"replication.transform": [{"decode": entry, "onError": "skip"}]}
+    pipeline.catch_up()
+    copies = sorted(read_all(pipeline.target, topic), key=lambda got: got.offset)
+    assert [json.loads(got.value or b"") for got in copies] == values
+    assert [got.key for got in copies] == [b'{"k":0}', b'{"k":1}']
 
 
 @pytest.mark.proof
