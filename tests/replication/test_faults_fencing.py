@@ -91,7 +91,7 @@ def tell_all(run: Run, number: int) -> None:
             process.send_signal(number)
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_many_drivers_at_once(pipeline: Pipeline, topics: dict[str, int], seed: int) -> None:
     """However they interleave, at most one is left, and nothing is doubled."""
     with Traffic(pipeline.source, topics, seed):

@@ -38,7 +38,7 @@ def proxied(make_pipeline: MakePipeline, shaky: ProxiedNode, topics: dict[str, i
     return make_pipeline(list(topics), {"target.kafka.common": where}, shaky)
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_requests_and_answers_lost(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
 ) -> None:

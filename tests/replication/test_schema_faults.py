@@ -66,10 +66,9 @@ def test_workers_killed_at_every_step_with_schema_mapping(
     workers_killed(make(on_unknown=on_unknown), topics, seed)
 
 
-@pytest.mark.parametrize("step", DRIVER_STEPS)
-def test_driver_killed_at_every_step_with_schema_mapping(
-    make: Make, topics: dict[str, int], step: str
-) -> None:
+# Up to its first lap, a driver looks up no schema: one of the steps before it is enough.
+@pytest.mark.parametrize("step", DRIVER_STEPS[DRIVER_STEPS.index("begun") :])
+def test_driver_killed_with_schema_mapping(make: Make, topics: dict[str, int], step: str) -> None:
     driver_killed(make(), topics, step)
 
 
