@@ -71,7 +71,7 @@ def test_a_preview_is_masked_shown_and_canceled(source: KafkaNode, target: Kafka
             eventually(lambda: not left_over(copied), "the preview's processes are gone", 30)
 
             tmux.press("x")
-            tmux.sees("1 copied, 2 left out", "step or target", "filter", timeout=PATIENCE)
+            tmux.sees("2 left out, 1 copied", "step or target", "filter", timeout=PATIENCE)
             assert "4000" not in tmux.screen
             tmux.press("Down", "Down", "m")
             tmux.sees("4000-1232", "Contents are shown; m masks them.")
