@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from bench.bare import BareSockets
 from bench.delay import Steady
 from bench.model import Codec, Contender, DataSet, Suite
 from bench.ours import variants
@@ -14,11 +15,12 @@ from bench.peer import mirror_makers
 
 MAIN = "k2ktui"
 TRANSFORM = "k2ktui-transform"
+REFERENCE = BareSockets().key
 
 
 def contenders() -> tuple[Contender, ...]:
     """Return all replicators, in the order in which they run."""
-    return (*mirror_makers(), *variants())
+    return (*mirror_makers(), BareSockets(), *variants())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ def tasks(scope: Scope, patterns: Sequence[str]) -> list[Task]:
         for contender in everyone
         if fits(contender, data)
     ]
-    found += [Task("delay", contender) for contender in everyone]
+    # The reference ends when it has caught up: it has no steady rate.
+    found += [Task("delay", one) for one in everyone if one.key != REFERENCE]
     measured = (MAIN, TRANSFORM)
     found += [Task("memory", contender) for contender in everyone if contender.key in measured]
     return [task for task in found if task.wanted(patterns)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bench.model import CopyResult, DelayResult, Results
-from bench.plan import MAIN, TRANSFORM, contenders
+from bench.plan import MAIN, REFERENCE, TRANSFORM, contenders
 
 RECORD_PATH = "k2ktui-records"
 EOS = "mm2-eos"
@@ -93,6 +93,10 @@ def verdicts(results: Results) -> list[Verdict]:
             (TUNED_TRANSFORM,),
             TRANSFORM,
         ),
+        _at_least("verbatim: records/s over bare sockets, 100 B", 0.9, small, (REFERENCE,)),
+        _at_least("verbatim: records/s over bare sockets, 1,000 B", 0.9, large, (REFERENCE,)),
+        _cpu_at_most("verbatim: CPU seconds per GB, 100 B", 2.0, small),
+        _cpu_at_most("verbatim: CPU seconds per GB, 1,000 B", 1.2, large),
         *_delays(results.delays),
         _transform_delay(results.delays),
         _start(copies.values()),
@@ -165,6 +169,21 @@ def _cpu(
     worst = max(found.values())
     cells = tuple((data, _fraction(ratio)) for data, ratio in found.items())
     return Verdict(text, needed, _fraction(worst), cells, worst <= 1 / 8, asked)
+
+
+def _cpu_at_most(text: str, bound: float, copies: dict[tuple[str, str], CopyResult]) -> Verdict:
+    needed = f"≤ {bound:g} s"
+    own = {
+        data: one.cpu_per_gb
+        for (key, data), one in copies.items()
+        if key == MAIN and not data.startswith("schemas-")
+    }
+    found = {data: seconds for data, seconds in own.items() if seconds is not None}
+    if not found:
+        return Verdict(text, needed)
+    worst = max(found.values())
+    cells = tuple((data, f"{seconds:.1f} s") for data, seconds in found.items())
+    return Verdict(text, needed, f"{worst:.1f} s", cells, worst <= bound)
 
 
 def _fraction(ratio: float) -> str:

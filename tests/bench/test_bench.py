@@ -43,7 +43,7 @@ def run(contender: str, **changes: object) -> CopyResult:
 
 
 def test_only_chooses_by_pattern_and_by_part() -> None:
-    assert len(tasks(QUICK, [])) == 7 * 2 + 3 + 10 + 2 + 1
+    assert len(tasks(QUICK, [])) == 8 * 2 + 3 + 10 + 2 + 1
     memory = [task.name for task in tasks(QUICK, ["memory"])]
     assert memory == ["memory/k2ktui", "memory/k2ktui-transform"]
     payments = {task.contender.key for task in tasks(QUICK, ["copy/*/200-json-*"])}
