@@ -13,10 +13,11 @@ import os
 import socket
 import struct
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.model import Job, Launch
@@ -26,14 +27,14 @@ from k2ktui.kafka.produce_request import ProduceBatches, decode_produce_response
 _FETCH, _FETCH_VERSION, _PRODUCE_VERSION = 1, 12, 9
 _CLIENT = b"bare"
 _MAX_BYTES, _PARTITION_BYTES, _SOCKET_BYTES = 16 << 20, 4 << 20, 4 << 20
-_WAIT_MS, _IN_FLIGHT, _TIMEOUT_S = 500, 5, 60.0
+_WAIT_MS, _IN_FLIGHT, _TIMEOUT_S, _LOOK_S = 500, 5, 60.0, 0.05
 _FRAME = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 # replica, wait, least bytes, most bytes, isolation, session, epoch of the session
 _FETCH_TOP = struct.Struct(">iiiibii")
 # partition, leader epoch, offset, last fetched epoch, log start offset, most bytes
 _FETCH_PARTITION = struct.Struct(">iiqiqi")
-_BATCH = struct.Struct(">qi")
+_BASE, _BATCH = struct.Struct(">q"), struct.Struct(">qi")
 _LAST_DELTA, _DELTA_AT = struct.Struct(">i"), 23
 
 
@@ -119,7 +120,9 @@ class _Target:
         for topic in response.responses:
             for each in topic.partition_responses:
                 if each.error_code:
-                    raise RuntimeError(f"partition {each.index}: error {each.error_code}")
+                    raise RuntimeError(
+                        f"{each.index}: error {each.error_code} {each.error_message}"
+                    )
 
 
 def _fetch_request(topic: str, offsets: Mapping[int, int]) -> list[bytes | memoryview]:
@@ -145,6 +148,7 @@ def _split(records: memoryview) -> Iterator[tuple[int, memoryview]]:
         if end > len(records):
             return
         (delta,) = _LAST_DELTA.unpack_from(records, at + _DELTA_AT)
+        _BASE.pack_into(records, at, 0)  # brokers accept no other; no checksum covers it
         yield base + delta + 1, records[at:end]
         at = end
 
@@ -183,6 +187,19 @@ def _ends(source: str, topic: str) -> dict[int, int]:
         consumer.close()
 
 
+def _await_leaders(target: str, topic: str) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            _ends(target, topic)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Copy a topic up to its present end; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.bare", description=__doc__)
@@ -194,6 +211,7 @@ def main(arguments: list[str] | None = None) -> int:
     admin = AdminClient({"bootstrap.servers": given.target})
     for created in admin.create_topics([NewTopic(given.into, len(ends), 1)]).values():
         created.result()
+    _await_leaders(given.target, given.into)
     count = min(given.processes, len(ends))
     shares = [{p: end for p, end in ends.items() if p % count == number} for number in range(count)]
     start = multiprocessing.get_context("fork").Process
