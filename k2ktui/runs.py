@@ -291,7 +291,6 @@ class PipelineRun:
                     self._rehearsals.start()
                 starting.result()
                 slots = self._slots()
-                self._spark.warm_up(slots, (transform for _, transform in self._transforms))
                 self._driver = self._make_driver(source, target, control, observe)
                 if self._stopping.is_set():
                     self._driver.stop()
@@ -309,6 +308,12 @@ class PipelineRun:
     def _start_spark(self) -> None:
         self._spark.start()
         self._spark.check_transforms(self._transforms)
+        rules = self._config.replication.transform
+        self._spark.warm_up(
+            self._slots(),
+            (transform for _, transform in self._transforms),
+            copies=not any(rule.transform and rule.topics == ".*" for rule in rules),
+        )
 
     def _make_driver(
         self,

@@ -210,12 +210,15 @@ class SparkRuntime:
         """Check the plans of transforms, each with its name in the file; raises ConfigError."""
         self.transforms.check(transforms)
 
-    def warm_up(self, tasks: int, transforms: Iterable[Transform] = ()) -> Future[None]:
+    def warm_up(
+        self, tasks: int, transforms: Iterable[Transform] = (), *, copies: bool = True
+    ) -> Future[None]:
         """Start the workers and their connections while the driver is still preparing.
 
         Args:
             tasks: number of slots.
             transforms: what the slots will run.
+            copies: they may copy records without a transform, too, which other workers do.
         """
         source, target = self._options
         different = tuple(dict.fromkeys(transforms))
@@ -228,8 +231,9 @@ class SparkRuntime:
         def job() -> None:
             for transform in different:
                 self.transforms.warm_up(transform, tasks)
-            context = self._context
-            context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+            if copies:
+                numbers = self._context.parallelize(range(tasks), tasks)
+                numbers.mapPartitions(task).collect()
 
         return self._pool().submit(job)
 

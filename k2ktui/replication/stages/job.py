@@ -12,6 +12,7 @@ import base64
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.engine.state import SourcePartition
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from k2ktui.replication.stages.schemas import TransformSchemas
 
 _TASK = "k2ktui.slot.task"
+_WARM_UP = "warm-up"
+_NAME = "replication.transform"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # An error must not become a null.
@@ -46,13 +49,18 @@ _SETTINGS = {
     # proportional to its rows. A micro-batch is limited by what it reads.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.adaptive.enabled": "false",
+    # Spark describes the plan of each job; this is the shortest form.
+    "spark.sql.ui.explainMode": "simple",
 }
 
 Options = Mapping[str, Any]
 
 
 class TransformJobs:
-    """The DataFrames of a session's transforms: one per slot, as slots run at once.
+    """The DataFrames of a session's transforms: one for each, which all laps of all slots use.
+
+    Spark analyzes, optimizes and compiles a DataFrame once, and keeps its RDD; a lap is a job of
+    that RDD. What a lap is to do is a property of its job.
 
     Args:
         context: the Spark context.
@@ -71,49 +79,26 @@ class TransformJobs:
         self._context = context
         self._schemas = schemas
         self._options = (dict(source), dict(target))
-        self._plans: dict[Transform, Any] = {}
-        self._frames: dict[tuple[int, Transform], Any] = {}
+        self._frames: dict[tuple[Transform, bool], Any] = {}
         self._lock = threading.Lock()
         self._session: Any = None
 
     def run(self, task: SlotTask) -> SlotResult:
         """Run one micro-batch of a slot; the caller has set the job group of this thread."""
         assert task.transform is not None
-        with self._lock:
-            at = (task.slot, task.transform)
-            frame = self._frames.get(at)
-            if frame is None:
-                if task.transform not in self._plans:
-                    self._plans[task.transform] = self._plan(task.transform)
-                frame = self._frames[at] = self._plans[task.transform].select("result")
         # The task has no secrets; the clusters' options, which have some, are in the closures.
         text = base64.b64encode(pickle.dumps(task)).decode()
-        self._context.setLocalProperty(_TASK, text)
-        try:
-            (row,) = frame.collect()
-        finally:
-            self._context.setLocalProperty(_TASK, None)
-        result: SlotResult = pickle.loads(row[0])  # noqa: S301 - our own task wrote it
+        result: SlotResult = pickle.loads(  # noqa: S301 - our own task wrote it
+            self._collect(self._frame(task.transform, writes=True), text)
+        )
         return result
 
     def warm_up(self, transform: Transform, tasks: int) -> None:
         """Start the workers of some tasks, and let Java load and compile what a transform needs."""
-
-        def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
-            from k2ktui.replication.stages.read import read_samples
-
-            return read_samples(*options, parser)
-
-        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow as pa
-
-            from k2ktui.replication.stages.write import warm_up_writing
-
-            warm_up_writing(batches, *options)
-            yield pa.RecordBatch.from_pydict({"result": [b""]})
-
-        options = self._options
-        self.apply(transform, read, tasks=tasks).mapInArrow(write, "result BINARY").collect()
+        frame = self._frame(transform, writes=not self._registers(transform))
+        with ThreadPoolExecutor(tasks, thread_name_prefix="warm-up") as pool:
+            for each in [pool.submit(self._collect, frame, _WARM_UP) for _ in range(tasks)]:
+                each.result()
 
     def check(self, transforms: Iterable[tuple[str, Transform]]) -> None:
         """Plan transforms without running them.
@@ -125,7 +110,7 @@ class TransformJobs:
             ConfigError: Spark rejects an expression, or it needs more than one stage.
         """
         for name, transform in transforms:
-            self.apply(transform, lambda _: iter(()), name)
+            self._frame(transform, name, writes=not self._registers(transform))
             if self._schemas is not None:
                 self._schemas.check(transform, name)
 
@@ -133,17 +118,16 @@ class TransformJobs:
         self,
         transform: Transform,
         read: Callable[[JsonParser | None], Iterator[pa.RecordBatch]],
-        name: str = "replication.transform",
-        tasks: int = 1,
+        name: str = _NAME,
     ) -> Any:
-        """Return a DataFrame with the transformed rows that ``read`` yields in each task.
+        """Return a DataFrame with the transformed rows that ``read`` yields.
 
         Raises:
             ConfigError: as for ``check``.
         """
         from pyspark.sql.types import StructType
 
-        one_each = self._open().range(0, tasks, 1, tasks)
+        one = self._open().range(0, 1, 1, 1)
         columns = StructType.fromDDL(rows.INPUT)
         parsed = _json_schema(transform)
         parser = None if parsed is None else make_json_parser(parsed)
@@ -157,12 +141,10 @@ class TransformJobs:
             for _ in batches:
                 yield from decode_batches(read(parser), codecs)
 
-        records = one_each.mapInArrow(read_task, columns)
+        records = one.mapInArrow(read_task, columns)
         return TransformPlan(transform, name, codecs).apply(records)
 
-    def _codecs(
-        self, transform: Transform, name: str = "replication.transform", *, writes: bool = False
-    ) -> Codecs:
+    def _codecs(self, transform: Transform, name: str = _NAME, *, writes: bool = False) -> Codecs:
         if self._schemas is None:
             return Codecs()
         return self._schemas.codecs(transform, name, writes=writes)
@@ -210,25 +192,58 @@ class TransformJobs:
         lines = self._context.parallelize(texts, 1)
         return str(self._open().read.json(lines).schema.toDDL())
 
-    def _plan(self, transform: Transform) -> Any:
+    def _registers(self, transform: Transform) -> bool:
+        return self._schemas is not None and self._schemas.may_register(transform)
+
+    def _frame(self, transform: Transform, name: str = _NAME, *, writes: bool) -> Any:
+        """Return the DataFrame of a transform's laps; raises ConfigError as ``check``.
+
+        Args:
+            transform: the steps.
+            name: of the transform in the file, for messages.
+            writes: False if it only warms up, so that it registers no schema.
+        """
+        with self._lock:
+            key = (transform, writes)
+            if key not in self._frames:
+                self._frames[key] = self._plan(transform, name, writes=writes)
+            return self._frames[key]
+
+    def _collect(self, frame: Any, text: str) -> bytes:
+        """Run a job with what the task is to do; return what it wrote."""
+        self._context.setLocalProperty(_TASK, text)
+        try:
+            (row,) = frame.collect()
+        finally:
+            self._context.setLocalProperty(_TASK, None)
+        return bytes(row[0])
+
+    def _plan(self, transform: Transform, name: str, *, writes: bool) -> Any:
         source, target = self._options
-        codecs = self._codecs(transform, writes=True)
+        codecs = self._codecs(transform, name, writes=writes)
 
         def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
-            from k2ktui.replication.stages.read import read_rows
+            from k2ktui.replication.stages.read import read_rows, read_samples
 
-            return read_rows(_current_task(), source, target, parser)
+            task = _current_task()
+            if task is None:
+                return read_samples(source, target, parser)
+            return read_rows(task, source, target, parser)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
-            from k2ktui.replication.stages.write import write_rows
+            from k2ktui.replication.stages.write import warm_up_writing, write_rows
 
-            encoded = encode_batches(batches, codecs)
-            result = write_rows(_current_task(), encoded, source, target)
-            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
+            task, result = _current_task(), b""
+            if task is None:
+                warm_up_writing(batches, source, target)
+            else:
+                encoded = encode_batches(batches, codecs)
+                result = pickle.dumps(write_rows(task, encoded, source, target))
+            yield pa.RecordBatch.from_pydict({"result": [result]})
 
-        return self.apply(transform, read).mapInArrow(write, "result BINARY")
+        return self.apply(transform, read, name).mapInArrow(write, "result BINARY")
 
     def _open(self) -> Any:
         if self._session is None:
@@ -253,8 +268,8 @@ def _json_schema(transform: Transform) -> Any:
         return None  # the plan reports it
 
 
-def _current_task() -> SlotTask:
-    """Return the slot's task of the running Spark task.
+def _current_task() -> SlotTask | None:
+    """Return the slot's task of the running Spark task; None if it is to warm up.
 
     Raises:
         RuntimeError: Spark repeats the task; its epoch is valid for one attempt only.
@@ -267,5 +282,7 @@ def _current_task() -> SlotTask:
         raise RuntimeError("a slot task is valid for one attempt only")
     text = running.getLocalProperty(_TASK)
     assert text is not None
+    if text == _WARM_UP:
+        return None
     task: SlotTask = pickle.loads(base64.b64decode(text))  # noqa: S301 - the driver wrote it
     return task

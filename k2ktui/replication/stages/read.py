@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # A micro-batch ends when it has so many fetched bytes, or so long after its first data: later while
-# the source has more, as each micro-batch has a price.
+# the source has more or the micro-batch has only begun, as each micro-batch has a price.
 _BYTES = 8 << 20
 _DECODED_BYTES = 32 << 20
 _GATHER_S = 0.05
+_SHORTEST_S = 0.2
 _LONGEST_GATHER_S = 0.5
 _LONGEST_WAIT_MS = 50
 _SAMPLES = 1000
@@ -125,6 +126,7 @@ class MicroBatchReader:
         source: connection to the source cluster.
         origins: what is known about the opposite pipeline's producer ids.
         longest_gather_s: seconds after the first data, while the source has more.
+        shortest_s: minimum seconds of a micro-batch, unless it is full.
     """
 
     def __init__(
@@ -133,9 +135,11 @@ class MicroBatchReader:
         source: Wire,
         origins: BatchOrigins | None,
         longest_gather_s: float = _LONGEST_GATHER_S,
+        shortest_s: float = _SHORTEST_S,
     ) -> None:
         self._task = task
         self._longest_gather_s = longest_gather_s
+        self._shortest_s = shortest_s
         self._readers = [PartitionReader(each, origins) for each in task.assignments]
         signal = Signal(source.loop)
         self._signal = signal
@@ -170,7 +174,8 @@ class MicroBatchReader:
             self._decisions.close()
 
     async def _fetch(self) -> None:
-        end = monotonic() + self._task.policy.lap_s
+        began = monotonic()
+        end = began + self._task.policy.lap_s
         first = 0.0
         active: set[PartitionReader] = set()
         while True:
@@ -182,8 +187,9 @@ class MicroBatchReader:
             first = first or (now if ready or any(reader.dirty for reader in active) else 0.0)
             until = end
             if first:
-                gather_s = self._longest_gather_s if self._is_behind(active) else _GATHER_S
-                until = min(end, first + gather_s)
+                enough = max(first + _GATHER_S, began + self._shortest_s)
+                more = first + self._longest_gather_s
+                until = min(end, more if self._is_behind(active) else enough)
             if now >= until or ready >= _BYTES or all(self._is_done(r) for r in self._readers):
                 return
             due = self._fetcher.pump(until)

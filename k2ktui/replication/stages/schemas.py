@@ -90,6 +90,12 @@ class TransformSchemas:
             keeps = bool(encoders) and transform.on_error == "deadLetter"
             return Codecs(decoders, encoders, steps, keeps)
 
+    def may_register(self, transform: Transform) -> bool:
+        """Return whether ``codecs`` may register schemas for writing."""
+        return self._config.schema_mapping.auto_register and any(
+            transform.encoding_of(part) in WITH_SCHEMA for part in _PARTS
+        )
+
     def check(self, transform: Transform, name: str) -> None:
         """Raise what ``codecs`` would raise for writing, and register nothing."""
         if not self._config.schema_mapping.auto_register:
