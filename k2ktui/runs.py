@@ -307,13 +307,10 @@ class PipelineRun:
 
     def _start_spark(self) -> None:
         self._spark.start()
+        slots = self._slots()
+        self._spark.warm_up(slots)
         self._spark.check_transforms(self._transforms)
-        rules = self._config.replication.transform
-        self._spark.warm_up(
-            self._slots(),
-            (transform for _, transform in self._transforms),
-            copies=not any(rule.transform and rule.topics == ".*" for rule in rules),
-        )
+        self._spark.warm_up_transforms(slots, (transform for _, transform in self._transforms))
 
     def _make_driver(
         self,

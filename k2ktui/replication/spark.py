@@ -34,7 +34,6 @@ from k2ktui.replication.executors import (
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.spark_archive import archive_options, make_missing_archive
 from k2ktui.replication.spark_settings import (
-    TRANSFORM_JAVA,
     is_local,
     properties_text,
     set_environment,
@@ -126,8 +125,6 @@ class SparkRuntime:
         set_environment(self._settings, sys.executable, spark_java_home())
         sweep(_DIRECTORY)
         java_options = archive_options(self._settings, transforms=self._with_transforms)
-        if self._with_transforms:
-            java_options += TRANSFORM_JAVA
         try:
             self._launch(java_options)
         except Exception as error:
@@ -156,7 +153,12 @@ class SparkRuntime:
         logging_file = directory / "log4j2.properties"
         logging_file.write_text(_LOG4J)
         properties = spark_properties(
-            self._settings, self._name, directory, logging_file, java_options
+            self._settings,
+            self._name,
+            directory,
+            logging_file,
+            java_options,
+            transforms=self._with_transforms,
         )
         path = directory / "spark.properties"
         path.touch(mode=0o600)
@@ -210,18 +212,9 @@ class SparkRuntime:
         """Check the plans of transforms, each with its name in the file; raises ConfigError."""
         self.transforms.check(transforms)
 
-    def warm_up(
-        self, tasks: int, transforms: Iterable[Transform] = (), *, copies: bool = True
-    ) -> Future[None]:
-        """Start the workers and their connections while the driver is still preparing.
-
-        Args:
-            tasks: number of slots.
-            transforms: what the slots will run.
-            copies: they may copy records without a transform, too, which other workers do.
-        """
+    def warm_up(self, tasks: int) -> Future[None]:
+        """Start the workers and connections of so many slots while the driver is preparing."""
         source, target = self._options
-        different = tuple(dict.fromkeys(transforms))
 
         def task(_: Iterator[int]) -> Iterator[int]:
             open_connections(source, target)
@@ -229,11 +222,17 @@ class SparkRuntime:
             yield 0
 
         def job() -> None:
+            self._context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
+
+        return self._pool().submit(job)
+
+    def warm_up_transforms(self, tasks: int, transforms: Iterable[Transform]) -> Future[None]:
+        """Let Java load and compile what transforms need, and start their workers."""
+        different = tuple(dict.fromkeys(transforms))
+
+        def job() -> None:
             for transform in different:
                 self.transforms.warm_up(transform, tasks)
-            if copies:
-                numbers = self._context.parallelize(range(tasks), tasks)
-                numbers.mapPartitions(task).collect()
 
         return self._pool().submit(job)
 

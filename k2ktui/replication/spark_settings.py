@@ -57,8 +57,17 @@ _LOCAL_DEFAULTS = {
 }
 # A local driver that only schedules should start quickly and stay small.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-# What transforms records runs long enough for the optimizing compiler.
-TRANSFORM_JAVA = ("-XX:TieredStopAtLevel=4",)
+# What transforms records runs long enough for the optimizing compiler: ten times the default number
+# of calls and loops, because otherwise most of the time of a start goes into it.
+TRANSFORM_JAVA = (
+    "-XX:TieredStopAtLevel=4",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+# Executors of a cluster get the code only when a worker starts.
+_LOCAL_TRANSFORM_DEFAULTS = {"spark.python.daemon.module": "k2ktui.replication.worker_daemon"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENCRYPTED_NETWORK = (
     "spark.network.crypto.enabled",
@@ -108,6 +117,8 @@ def spark_properties(
     directory: Path,
     logging_file: Path,
     java_options: Sequence[str] = (),
+    *,
+    transforms: bool = False,
 ) -> dict[str, str]:
     """Return Spark's properties for a session.
 
@@ -117,6 +128,7 @@ def spark_properties(
         directory: the session's private directory.
         logging_file: log4j configuration file.
         java_options: more options of Java; those of the pipeline file come after them.
+        transforms: the session transforms records.
     """
     allocator = {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR.items()}
     properties = {**_DEFAULTS, **allocator, **settings.config, **_FIXED}
@@ -124,9 +136,15 @@ def spark_properties(
     if is_local(settings.master):
         # Files that a killed Java process leaves behind are removed with the session's directory.
         scratch = {"spark.local.dir": str(directory)}
-        properties = {**_LOCAL_DEFAULTS, **scratch, **properties, **LOCAL_PROTECTION}
+        defaults = {**_LOCAL_DEFAULTS, **(_LOCAL_TRANSFORM_DEFAULTS if transforms else {})}
+        properties = {**defaults, **scratch, **properties, **LOCAL_PROTECTION}
         java = f"{java} {_LOCAL_JAVA}"
-    options = [java, *java_options, properties.get(JAVA_OPTIONS, "")]
+    options = [
+        java,
+        *(TRANSFORM_JAVA if transforms else ()),
+        *java_options,
+        properties.get(JAVA_OPTIONS, ""),
+    ]
     properties[JAVA_OPTIONS] = " ".join(options).strip()
     properties["spark.master"] = settings.master
     properties["spark.app.name"] = name

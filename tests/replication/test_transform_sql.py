@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import psutil
 import pytest
 
 from k2ktui.config.model import SparkSettings
@@ -27,7 +28,7 @@ pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 
 @pytest.fixture(scope="module")
 def spark() -> Any:
-    runtime = SparkRuntime(SparkSettings(master="local[1]"), "transforms", {}, {})
+    runtime = SparkRuntime(SparkSettings(master="local[1]"), "transforms", {}, {}, transforms=True)
     runtime.start()
     yield runtime
     runtime.stop()
@@ -240,6 +241,29 @@ def test_a_warm_up_needs_neither_records_nor_clusters(spark: SparkRuntime) -> No
         transform = TransformRule.model_validate(rule).transform
         assert transform is not None
         spark.transforms.warm_up(transform, 2)
+
+
+def test_one_daemon_without_threads_forks_the_workers_of_all_jobs(spark: SparkRuntime) -> None:
+    transform = TransformRule.model_validate(RULE).transform
+    assert transform is not None
+    spark.transforms.warm_up(transform, 1)
+    (daemon,) = daemons()
+    workers = {each.pid for each in daemon.children()}
+    spark.warm_up(1).result()
+    assert daemons() == [daemon] and {each.pid for each in daemon.children()} == workers
+    assert daemon.num_threads() == 1
+    loaded = [each.path for worker in daemon.children() for each in worker.memory_maps()]
+    assert any("/pyarrow/" in path for path in loaded)
+    assert not any("/pandas/" in path for path in loaded)
+
+
+def daemons() -> list[psutil.Process]:
+    found = [
+        each
+        for each in psutil.Process().children(recursive=True)
+        if "k2ktui.replication.worker_daemon" in each.cmdline()
+    ]
+    return [each for each in found if each.parent() not in found]
 
 
 def test_many_records_keep_their_order(spark: SparkRuntime) -> None:

@@ -49,6 +49,8 @@ _SETTINGS = {
     # proportional to its rows. A micro-batch is limited by what it reads.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.adaptive.enabled": "false",
+    # As for jobs without SQL: with the same variables, the same workers run both.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Spark describes the plan of each job; this is the shortest form.
     "spark.sql.ui.explainMode": "simple",
 }

@@ -1,0 +1,33 @@
+"""Spark's settings for sessions that transform records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from k2ktui.config.model import SparkSettings
+from k2ktui.replication.spark_settings import JAVA_OPTIONS, spark_properties
+
+_DAEMON = "spark.python.daemon.module"
+
+
+def properties(master: str, transforms: bool, **config: str) -> dict[str, str]:
+    settings = SparkSettings(
+        master=master, config={k.replace("_", "."): v for k, v in config.items()}
+    )
+    return spark_properties(settings, "test", Path("x"), Path("y"), transforms=transforms)
+
+
+def test_only_local_workers_of_transforms_are_forked_with_their_modules_loaded() -> None:
+    assert properties("local[2]", True)[_DAEMON] == "k2ktui.replication.worker_daemon"
+    assert _DAEMON not in properties("local[2]", False)
+    # The executors of a cluster have the code only once a worker has started.
+    assert _DAEMON not in properties("spark://host:7077", True)
+    own = properties("local[2]", True, spark_python_daemon_module="pyspark.daemon")
+    assert own[_DAEMON] == "pyspark.daemon"
+
+
+def test_java_optimizes_what_transforms_and_options_of_the_file_come_last() -> None:
+    options = properties("local[2]", True, spark_driver_extraJavaOptions="-Xss2m")[JAVA_OPTIONS]
+    assert options.index("TieredStopAtLevel=1") < options.index("TieredStopAtLevel=4")
+    assert "-XX:Tier4InvocationThreshold=" in options and options.endswith("-Xss2m")
+    assert "Tier4" not in properties("local[2]", False)[JAVA_OPTIONS]
