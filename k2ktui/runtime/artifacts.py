@@ -24,6 +24,7 @@ from typing import Any
 
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConnectionFailed
+from k2ktui.runtime.downloads import download_hint
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
 KAFKA_VERSION = "4.3.1"
@@ -166,7 +167,7 @@ def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -
         raise ConnectionFailed(
             f"Apache Kafka could not be downloaded: {error}",
             unchanged="Nothing was started; completed downloads are kept.",
-            hint="Check the network or the proxy in HTTPS_PROXY, then run the command again.",
+            hint=download_hint(error),
         ) from error
 
 

@@ -17,6 +17,7 @@ from typing import IO
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.runtime.artifacts import Progress, ProgressStep
+from k2ktui.runtime.downloads import download_hint
 from k2ktui.runtime.paths import cache_dir, locked
 
 _TIMEOUT_SECONDS = 30
@@ -86,8 +87,7 @@ def unpack_program(archive: ProgramArchive, progress: Progress | None = None) ->
             raise ConnectionFailed(
                 f"{archive.title} could not be downloaded: {error}",
                 unchanged="Nothing was started.",
-                hint="Check the network or the proxy in HTTPS_PROXY and the free space of the "
-                "cache, then run the command again.",
+                hint=download_hint(error, " and the free space of the cache"),
             ) from error
     return directory
 

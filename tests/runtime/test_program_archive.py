@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from k2ktui.errors import ConnectionFailed
+from k2ktui.runtime import artifacts
 from k2ktui.runtime.artifacts import ProgressStep
 from k2ktui.runtime.program_archive import ProgramArchive, unpack_program
 from tests.support.maven import Repository, only_repository
+from tests.support.tls import certificate_pem, make_leaf, make_root
 
 
 def _packed(name: str, content: bytes) -> bytes:
@@ -76,3 +78,24 @@ def test_an_archive_cannot_write_outside_its_directory(repository: Repository) -
     with pytest.raises(ConnectionFailed):
         unpack_program(hostile)
     assert not list(PROGRAM.directory.parent.glob("**/outside"))
+
+
+def test_an_untrusted_certificate_is_named_and_can_be_trusted(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A proxy that inspects TLS has its own certificate authority."""
+    root = make_root()
+    leaf = make_leaf(root, "repository", "127.0.0.1").pem_file(tmp_path / "server.pem")
+    with only_repository(monkeypatch, tmp_path / "other", leaf):
+        with pytest.raises(ConnectionFailed, match="could not be downloaded") as refused:
+            unpack_program(PROGRAM)
+        assert "certificate is not trusted here" in refused.value.hint
+        with pytest.raises(ConnectionFailed, match="could not be downloaded") as also:
+            artifacts.classpath("org.example:program:1.0")
+        assert "certificate is not trusted here" in also.value.hint
+        authority = tmp_path / "authority.pem"
+        authority.write_text(certificate_pem(root.certificate))
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
+        with pytest.raises(ConnectionFailed, match="could not be downloaded") as trusted:
+            unpack_program(PROGRAM)
+        assert "Check the network" in trusted.value.hint  # it has no such file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,12 @@ class Repository:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
+    def use_tls(self, key_store: Path) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(key_store)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = self.url.replace("http:", "https:")
+
     def add(self, coordinate: str, jar: bytes, needs: str = "") -> str:
         group, artifact, version = coordinate.split(":")
         stem = f"/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}"
@@ -59,12 +66,19 @@ def _pom(coordinate: str, needs: str) -> bytes:
 
 
 @contextmanager
-def only_repository(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Repository]:
-    """A repository that is the only one that is asked, and another directory for the cache."""
+def only_repository(
+    monkeypatch: pytest.MonkeyPatch, cache: Path, key_store: Path | None = None
+) -> Iterator[Repository]:
+    """A repository that is the only one that is asked, and another directory for the cache.
+
+    With a key store it is reached by TLS.
+    """
     from jgo.maven import _core
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     made = Repository()
+    if key_store is not None:
+        made.use_tls(key_store)
     monkeypatch.setattr(_core, "DEFAULT_REMOTE_REPOS", {"test": made.url})
     thread = threading.Thread(target=made.server.serve_forever, daemon=True)
     thread.start()
