@@ -92,7 +92,10 @@ def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
     two = brokers.two
     topic = create_topic(source)
     create_topic(two, topic, replicas=[[1, 2], [1, 2]])
-    flow = PipelineFlow(pipeline(source, two.first, topic))
+    # Other tests leave control topics of the default names on these brokers.
+    own = {each: {"topic": unique_name(each)} for each in ("commit", "assignment", "state")}
+    metrics = {"kafka": {"topic": unique_name("metrics")}}
+    flow = PipelineFlow(pipeline(source, two.first, topic, coordination=own, metrics=metrics))
     found = run_check(flow, "D32")
     assert found.outcome is PASS
     assert found.evidence.startswith("2 partitions: 0 without a leader, 0 under-replicated")
