@@ -285,6 +285,8 @@ def test_new_producer_ids_bring_nothing_back(
 def new_ids(pipeline: Pipeline) -> bool:
     """Whether the slot has a second producer id, and wrote with both."""
     found = registered(pipeline.target, COMMIT_TOPIC, pipeline.name).keys()
+    if len(found) < 2:
+        return False
     wrote: set[int] = set()
     for topic in pipeline.topics:
         for partition in end_offsets(pipeline.target, topic):
