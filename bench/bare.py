@@ -13,13 +13,12 @@ import os
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException
 
+from bench.clusters import admin, create_topic, end_offsets, led_partitions, wait_for
 from bench.model import Job, Launch
 from k2ktui.kafka.fetch_response import decode_fetch_response
 from k2ktui.kafka.produce_request import ProduceBatches, decode_produce_response
@@ -27,7 +26,7 @@ from k2ktui.kafka.produce_request import ProduceBatches, decode_produce_response
 _FETCH, _FETCH_VERSION, _PRODUCE_VERSION = 1, 12, 9
 _CLIENT = b"bare"
 _MAX_BYTES, _PARTITION_BYTES, _SOCKET_BYTES = 16 << 20, 4 << 20, 4 << 20
-_WAIT_MS, _IN_FLIGHT, _TIMEOUT_S, _LOOK_S = 500, 5, 60.0, 0.05
+_WAIT_MS, _IN_FLIGHT, _TIMEOUT_S = 500, 5, 60.0
 _FRAME = struct.Struct(">i")
 _HEADER = struct.Struct(">hhih")
 # replica, wait, least bytes, most bytes, isolation, session, epoch of the session
@@ -175,29 +174,13 @@ def _copy(source: str, target: str, topic: str, into: str, ends: dict[int, int])
     writer.finish()
 
 
-def _ends(source: str, topic: str) -> dict[int, int]:
-    consumer = Consumer({"bootstrap.servers": source, "group.id": "bare"})
+def _leads(target: str, topic: str, partitions: int) -> bool:
+    """Whether the broker answers as the leader; it says that it is a moment before it does."""
     try:
-        partitions = consumer.list_topics(topic, _TIMEOUT_S).topics[topic].partitions
-        return {
-            index: consumer.get_watermark_offsets(TopicPartition(topic, index), _TIMEOUT_S)[1]
-            for index in partitions
-        }
-    finally:
-        consumer.close()
-
-
-def _await_leaders(target: str, topic: str) -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            _ends(target, topic)
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_LOOK_S)
-        else:
-            return
+        end_offsets(target, topic, partitions)
+    except KafkaException:
+        return False
+    return True
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -207,11 +190,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(name)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args(arguments)
-    ends = _ends(given.source, given.topic)
-    admin = AdminClient({"bootstrap.servers": given.target})
-    for created in admin.create_topics([NewTopic(given.into, len(ends), 1)]).values():
-        created.result()
-    _await_leaders(given.target, given.into)
+    partitions = led_partitions(admin(given.source), given.topic)
+    ends = dict(enumerate(end_offsets(given.source, given.topic, partitions)))
+    create_topic(given.target, given.into, partitions)
+    wait_for(lambda: _leads(given.target, given.into, partitions), "the leaders", _TIMEOUT_S)
     count = min(given.processes, len(ends))
     shares = [{p: end for p, end in ends.items() if p % count == number} for number in range(count)]
     start = multiprocessing.get_context("fork").Process

@@ -18,6 +18,7 @@ from k2ktui.replication.copying.partition_faults import recreated_fault
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
+from k2ktui.replication.routed_topics import with_topics
 from k2ktui.replication.routing import BATCH_OVERHEAD_BYTES, routes_for
 from k2ktui.replication.selected_topics import SelectedTopics
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
@@ -201,9 +202,9 @@ class TopicDiscovery:
             offset = offsets.get((source.topic, source.partition))
             if offset is None:
                 continue  # the leader is moving; the next snapshot will have the offset
-            topic_id, (target, *further) = ids[source]
+            topic_id, (target, *_) = ids[source]
             route = routes[source]
-            begin[source] = Position(
+            position = Position(
                 offset=offset,
                 start=offset,
                 leader_epoch=-1,
@@ -211,11 +212,11 @@ class TopicDiscovery:
                 term=0,
                 slot=-1,
                 target_topic=route.topic,
-                target_partition=None if further else route.partition,
+                target_partition=route.partition,
                 target_topic_id=target.topic_id,
                 at_ms=now_ms(),
-                further_targets=tuple((each.name, each.topic_id) for each in further),
             )
+            begin[source] = with_topics(position, route.choices, route.partition)
         return begin
 
     def _start_offsets(

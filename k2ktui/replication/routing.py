@@ -31,12 +31,7 @@ from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.client_settings import compression_codec
 from k2ktui.replication.naming import dead_letter_name
 from k2ktui.replication.routed_topics import RoutedTopic
-from k2ktui.replication.slot_task import (
-    CopyPath,
-    DeadLetterTarget,
-    HeaderRules,
-    Route,
-)
+from k2ktui.replication.slot_task import CopyPath, DeadLetterTarget, HeaderRules, Route
 from k2ktui.replication.targets import TargetTopic
 from k2ktui.text import safe_text
 

@@ -85,7 +85,7 @@ def test_an_untrusted_certificate_is_named_and_can_be_trusted(
 ) -> None:
     """A proxy that inspects TLS has its own certificate authority."""
     root = make_root()
-    leaf = make_leaf(root, "repository", "127.0.0.1").pem_file(tmp_path / "server.pem")
+    leaf = make_leaf(root, "repository", "localhost").pem_file(tmp_path / "server.pem")
     with only_repository(monkeypatch, tmp_path / "other", leaf):
         with pytest.raises(ConnectionFailed, match="could not be downloaded") as refused:
             unpack_program(PROGRAM)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.http_server import Handler, http_server
 
 
 class Repository:
@@ -21,25 +21,13 @@ class Repository:
         self.asked: list[str] = []
         repository = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Files(Handler):
             def do_GET(self) -> None:
                 repository.asked.append(self.path)
                 content = repository.files.get(self.path)
-                self.send_response(404 if content is None else 200)
-                self.end_headers()
-                self.wfile.write(content or b"")
+                self.reply(404 if content is None else 200, content or b"")
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def use_tls(self, key_store: Path) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(key_store)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.url = self.url.replace("http:", "https:")
+        self.handler = Files
 
     def add(self, coordinate: str, jar: bytes, needs: str = "") -> str:
         group, artifact, version = coordinate.split(":")
@@ -76,14 +64,11 @@ def only_repository(
     from jgo.maven import _core
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    made = Repository()
+    tls = None
     if key_store is not None:
-        made.use_tls(key_store)
-    monkeypatch.setattr(_core, "DEFAULT_REMOTE_REPOS", {"test": made.url})
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
-    thread.start()
-    try:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(key_store)
+    made = Repository()
+    with http_server(made.handler, tls) as url:
+        monkeypatch.setattr(_core, "DEFAULT_REMOTE_REPOS", {"test": url})
         yield made
-    finally:
-        made.server.shutdown()
-        made.server.server_close()
