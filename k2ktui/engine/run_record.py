@@ -14,6 +14,7 @@ from k2ktui.engine.strict_json import (
     field,
     flag,
     integer,
+    mapping,
     parse_object,
     text,
 )
@@ -24,14 +25,30 @@ RUN_MARK = b'"run":true'
 # A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
 LARGEST_TERM = (1 << 53) - 1
+_LONGEST_LAYOUT_ID = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """Into how many slots the runs of a pipeline share its partitions (docs/runners.md).
+
+    ``id`` is different for every layout. It is ready once every slot of any layout before it has
+    been fenced.
+    """
+
+    id: str
+    slots: int
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of the driver: its term, its number of slots, what it copies.
 
-    ``registers`` says that it registers the producer ids that it writes with. ``bidirectional`` is
-    the mode in which it leaves out what came from its target, "" if it copies everything.
+    ``layout`` is how runs share the pipeline, None if they do not; ``most_shared`` is the largest
+    number of slots that any layout has had. ``registers`` says that it registers the producer ids
+    that it writes with. ``bidirectional`` is the mode in which it leaves out what came from the
+    target, "" if it copies everything.
     """
 
     term: int
@@ -42,6 +59,8 @@ class Run:
     pair: ClusterPair = UNKNOWN_PAIR
     registers: bool = False
     bidirectional: str = ""
+    layout: SharedLayout | None = None
+    most_shared: int = 0
 
 
 def run_key(group: str) -> bytes:
@@ -62,6 +81,11 @@ def run_value(run: Run) -> bytes:
         value["registers"] = True
     if run.bidirectional:
         value["bidirectional"] = run.bidirectional
+    if run.layout is not None:
+        layout = run.layout
+        value["layout"] = {"id": layout.id, "slots": layout.slots, "ready": layout.ready}
+    if run.most_shared:
+        value["mostShared"] = run.most_shared
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
 
 
@@ -76,6 +100,19 @@ def parse_run(value: Mapping[str, Any]) -> Run:
         pair=read_cluster_pair(value),
         registers=flag(value.get("registers", False)),
         bidirectional=text(value.get("bidirectional", "")),
+        layout=_parse_layout(value.get("layout")),
+        most_shared=integer(value.get("mostShared", 0), high=LARGEST_SLOTS),
+    )
+
+
+def _parse_layout(value: object) -> SharedLayout | None:
+    if value is None:
+        return None
+    found = mapping(value)
+    return SharedLayout(
+        text(field(found, "id"), _LONGEST_LAYOUT_ID),
+        integer(field(found, "slots"), 1, LARGEST_SLOTS),
+        flag(field(found, "ready")),
     )
 
 

@@ -13,38 +13,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from k2ktui.engine.run_record import LARGEST_SLOTS
-from k2ktui.engine.strict_json import (
-    LARGEST_INT,
-    MalformedRecord,
-    UnknownVersion,
-    dump_object,
-    integer,
-    mapping,
-    parse_object,
-    text,
-)
-from k2ktui.engine.strict_json import field as field_of
-
-_VERSION = 1
-_OWNERS = "owners"
-
 
 @dataclass(frozen=True, slots=True)
 class SlotOwners:
     """One generation of owners.
 
     Attributes:
-        generation: number of this generation; a later one replaces it.
+        generation: number of this generation, by which runs say what they have applied.
         leader: runner id of the run that wrote it.
+        layout: id of the layout that it is for.
         owners: runner id by slot; a slot that is being released has none.
         releasing: runner id of the owner before, by slot, of the slots that are being released.
     """
 
     generation: int
     leader: str
+    layout: str = ""
     owners: Mapping[int, str] = field(default_factory=dict)
     releasing: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> int:
+        """Number of slots of the layout."""
+        return len(self.owners) + len(self.releasing)
 
     def of(self, runner: str) -> frozenset[int]:
         """Return the slots that a run owns."""
@@ -94,53 +85,4 @@ def rebalance(
     owners = {slot: runner for runner, mine in shares.items() for slot in mine}
     if owners == dict(before.owners) and waits == dict(before.releasing):
         return before
-    return SlotOwners(before.generation + 1, leader, owners, waits)
-
-
-def owners_key(group: str) -> bytes:
-    """Compaction key of the owners; ``group`` is ``coordination.commit.group``."""
-    return dump_object({"group": group, "kind": _OWNERS})
-
-
-def owners_value(found: SlotOwners) -> bytes:
-    """Value of a generation of owners."""
-    return dump_object(
-        {
-            "v": _VERSION,
-            "generation": found.generation,
-            "leader": found.leader,
-            "owners": {str(slot): name for slot, name in sorted(found.owners.items())},
-            "releasing": {str(slot): name for slot, name in sorted(found.releasing.items())},
-        }
-    )
-
-
-def read_owners(key: bytes | None, value: bytes | None) -> tuple[str, SlotOwners] | None:
-    """Decode a record of the assignment topic if it holds owners, with its group.
-
-    Raises:
-        UnknownVersion: owners of another release.
-        MalformedRecord: the record cannot be read.
-    """
-    head = parse_object(key, "the key")
-    if value is None or field_of(head, "kind") != _OWNERS:
-        return None
-    group = text(field_of(head, "group"))
-    body = parse_object(value, "the value")
-    if integer(field_of(body, "v")) != _VERSION:
-        raise UnknownVersion("owners", group)
-    return group, SlotOwners(
-        generation=integer(field_of(body, "generation")),
-        leader=text(field_of(body, "leader")),
-        owners=_by_slot(field_of(body, "owners")),
-        releasing=_by_slot(field_of(body, "releasing")),
-    )
-
-
-def _by_slot(value: object) -> dict[int, str]:
-    found = {}
-    for slot, name in mapping(value).items():
-        if not (slot.isascii() and slot.isdecimal() and str(int(slot)) == slot):
-            raise MalformedRecord("the number of a slot")
-        found[integer(int(slot), high=min(LARGEST_SLOTS, LARGEST_INT))] = text(name)
-    return found
+    return SlotOwners(before.generation + 1, leader, before.layout, owners, waits)

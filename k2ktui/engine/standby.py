@@ -1,10 +1,5 @@
 """When a standby may take over: from the heartbeats of all runners, without comparing clocks.
 
-A runner is silent for as long as its heartbeat has not changed while this runner's own heartbeat
-did. What a reader cannot see changes no record of its own either: while the target does not answer,
-the topic accepts no writes, or this process is suspended, no silence adds up. Timestamps in
-heartbeats are never used.
-
 A wrong decision costs a takeover, never a record: fencing keeps two runs apart
 (docs/exactly-once.md).
 """
@@ -12,21 +7,11 @@ A wrong decision costs a takeover, never a record: fencing keeps two runs apart
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.silence import SilenceMeter
 
-# A heartbeat may be late by this share of its interval.
-_LATE = 1.2
 _WORKING = frozenset({RunnerState.STARTING, RunnerState.RUNNING, RunnerState.STOPPING})
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The last heartbeat of a runner, and for how many seconds it has not changed."""
-
-    record: Runner
-    silent_s: float = 0.0
 
 
 class StandbyTurn:
@@ -43,11 +28,10 @@ class StandbyTurn:
     """
 
     def __init__(self, own: str, grace_s: float, beat_s: float, quiet_s: float = 0.0) -> None:
-        self._own, self._grace_s, self._beat_s = own, grace_s, beat_s
+        self._own, self._grace_s = own, grace_s
         self._quiet_s = quiet_s
         self.ahead: tuple[Runner, ...] = ()
-        self._seen: dict[str, _Seen] = {}
-        self._own_changed_at: float | None = None
+        self._silence = SilenceMeter(own, beat_s)
         self._was_free = False
 
     def observe(self, runners: Iterable[Runner], now: float) -> bool:
@@ -61,40 +45,23 @@ class StandbyTurn:
             now: monotonic seconds.
         """
         found = {each.runner: each for each in runners if each.kind is RunKind.COPY}
-        passed_s = self._measure(found, now)
-        self._seen = {
-            name: self._update(self._seen.get(name), each, passed_s) for name, each in found.items()
-        }
+        passed_s = self._silence.observe(found, now)
         self._quiet_s = max(0.0, self._quiet_s - passed_s)
-        self.ahead = self._find_ahead()
+        self.ahead = self._find_ahead(found)
         was_free, self._was_free = self._was_free, self._own in found and not self.ahead
         return was_free and self._was_free and not self._quiet_s
 
-    def _measure(self, found: Mapping[str, Runner], now: float) -> float:
-        """Return the seconds that count as silence of every runner without a new heartbeat."""
-        own, before = found.get(self._own), self._seen.get(self._own)
-        if own is None or (before is not None and before.record == own):
-            return 0.0
-        changed_at, self._own_changed_at = self._own_changed_at, now
-        return 0.0 if changed_at is None else min(now - changed_at, _LATE * self._beat_s)
-
-    @staticmethod
-    def _update(before: _Seen | None, runner: Runner, passed_s: float) -> _Seen:
-        if before is None or before.record != runner:
-            return _Seen(runner)
-        return replace(before, silent_s=before.silent_s + passed_s)
-
-    def _find_ahead(self) -> tuple[Runner, ...]:
+    def _find_ahead(self, found: Mapping[str, Runner]) -> tuple[Runner, ...]:
         """Return the runners that work, or are standbys with a lower id, and are not silent."""
-        last = max((seen.record.term for seen in self._seen.values()), default=0)
+        last = max((runner.term for runner in found.values()), default=0)
         return tuple(
-            seen.record
-            for name, seen in sorted(self._seen.items())
+            runner
+            for name, runner in sorted(found.items())
             if name != self._own
-            and seen.silent_s < self._grace_s
-            and not 0 < seen.record.term < last  # a later run has fenced it
+            and self._silence.silent_s(name) < self._grace_s
+            and not 0 < runner.term < last  # a later run has fenced it
             and (
-                seen.record.state in _WORKING
-                or (seen.record.state is RunnerState.STANDBY and name < self._own)
+                runner.state in _WORKING
+                or (runner.state is RunnerState.STANDBY and name < self._own)
             )
         )

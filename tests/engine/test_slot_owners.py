@@ -1,21 +1,13 @@
-"""Owners of slots: balanced, sticky, moved in two generations; and their records."""
+"""Owners of slots: balanced, sticky, moved in two generations."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.slot_owners import (
-    SlotOwners,
-    owners_key,
-    owners_value,
-    read_owners,
-    rebalance,
-)
-from k2ktui.engine.state import MalformedRecord
+from k2ktui.engine.slot_owners import SlotOwners, rebalance
 
 RUNNERS = st.sets(st.sampled_from("abcdefghij"), min_size=1)
 SLOTS = st.integers(0, 40)
@@ -82,24 +74,3 @@ def test_slots_of_a_run_that_is_gone_move_at_once_and_no_others(
         assert after.owners[slot] in left
         assert owner not in left or after.owners[slot] == owner
     assert not after.releasing
-
-
-@given(SLOTS, RUNNERS, RUNNERS, st.text())
-def test_records(slots: int, first: set[str], second: set[str], group: str) -> None:
-    found = rebalance(settled(NONE, slots, first), slots, second | {"a"}, "läder")
-    assert read_owners(owners_key(group), owners_value(found)) == (group, found)
-
-
-def test_other_records_of_the_topic() -> None:
-    assert read_owners(owners_key("g"), None) is None
-    assert read_owners(b'{"group":"g","kind":"other"}', b"{}") is None
-    value = owners_value(SlotOwners(1, "a", {0: "a"}))
-    for damaged in (
-        value.replace(b'"v":1', b'"v":2'),
-        value.replace(b'"0"', b'"-1"'),
-        value.replace(b'"0"', b'"00"'),
-        value.replace(b'"0"', b'"10001"'),
-        b"[]",
-    ):
-        with pytest.raises(MalformedRecord):
-            read_owners(owners_key("g"), damaged)

@@ -9,6 +9,16 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
+from k2ktui.engine.assignment_records import (
+    AssignmentFold,
+    Member,
+    member_key,
+    member_value,
+    owners_key,
+    owners_value,
+    read_member,
+    read_owners,
+)
 from k2ktui.engine.drill import (
     Change,
     ChangeKind,
@@ -43,7 +53,7 @@ from k2ktui.engine.producer_registration import (
 from k2ktui.engine.range_columns import (
     decode_columns,
 )
-from k2ktui.engine.slot_owners import SlotOwners, owners_key, owners_value, read_owners
+from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.state import (
     Covers,
     Gap,
@@ -118,7 +128,13 @@ POSITION = Position(
     42, 7, 3, "0" * 32, 5, 1, "orders", 3, "1" * 32, 2, 1_795_252_312_786, (Gap(1, 7, "truncated"),)
 )
 REGISTRATION = ProducerRegistration(4711, "lQmM", "8Qh2", 1_795_252_312_786)
-OWNERS = SlotOwners(7, "a-1", {0: "a-1", 2: "b-2"}, {1: "a-1"})
+OWNERS = SlotOwners(7, "a-1", "l-1", {0: "a-1", 2: "b-2"}, {1: "a-1"})
+MEMBER = Member("a-1", 5, 7, frozenset({0, 2}), "l-0")
+ASSIGNMENT: list[tuple[bytes | None, bytes | None]] = [
+    (owners_key("g"), owners_value(OWNERS)),
+    (member_key("g", "a-1"), member_value(MEMBER)),
+    (member_key("g", "a-1"), None),
+]
 RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
@@ -176,11 +192,21 @@ def _commit(key: bytes | None, value: bytes | None) -> None:
         run_value(found)
 
 
-def _owners(key: bytes | None, value: bytes | None) -> None:
-    found = read_owners(key, value)
-    if found is not None:
-        group, owners = found
-        assert read_owners(owners_key(group), owners_value(owners)) == found
+def _assignment(key: bytes | None, value: bytes | None) -> None:
+    """A fold never fails; what it found can be written and read again."""
+    fold = AssignmentFold("g")
+    fold.take(key, value)
+    assert read_owners(owners_value(fold.owners)) == fold.owners
+    for name, member in fold.members.items():
+        assert read_member(name, member_value(member)) == member
+
+
+def _owners(_: bytes | None, value: bytes | None) -> None:
+    read_owners(value or b"")
+
+
+def _member(_: bytes | None, value: bytes | None) -> None:
+    read_member("a", value or b"")
 
 
 def _mapping(key: bytes | None, value: bytes | None) -> None:
@@ -269,7 +295,9 @@ def parsers(directory: Path) -> dict[str, Parser]:
         "mapping": Parser(_mapping, MalformedRecord, mappings),
         "mappings at once": Parser(_sorted, None, mappings),
         "state": Parser(_state, MalformedRecord, state),
-        "owners": Parser(_owners, MalformedRecord, [(owners_key("g"), owners_value(OWNERS))]),
+        "assignment": Parser(_assignment, MalformedRecord, ASSIGNMENT),
+        "owners": Parser(_owners, MalformedRecord, ASSIGNMENT[:1]),
+        "member": Parser(_member, MalformedRecord, ASSIGNMENT[1:2]),
         "view": Parser(_view, MalformedView, views),
         "plan": Parser(_plan, UnusablePlan, [(None, dump_plan(PLAN).encode())]),
         "job": Parser(_job(directory), None, [(None, JOB)]),

@@ -1,0 +1,191 @@
+"""The records of the assignment topic, for ``coordination.mode: shared`` (docs/runners.md).
+
+- *Owners*: which run owns which slot; written by the leader.
+- *Member*: that a run takes part, and which slots it holds; written by each run every few seconds,
+  and removed when it ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.engine.strict_json import (
+    MalformedRecord,
+    UnknownVersion,
+    dump_object,
+    field,
+    integer,
+    items,
+    mapping,
+    parse_object,
+    text,
+)
+
+_VERSION = 1
+_LARGEST_BYTES = 8 << 20
+_LARGEST_SLOT = LARGEST_SLOTS - 1
+_LARGEST_GENERATION = (1 << 53) - 1
+
+
+class _Kind(StrEnum):
+    OWNERS = "owners"
+    MEMBER = "member"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run that takes part.
+
+    Attributes:
+        runner: its runner id.
+        beat: number of this record; a record that does not change is a sign of silence.
+        generation: the last generation of owners that it has applied.
+        holds: the slots that it has not released.
+        outdated: id of the layout of these owners, if it found that the layout has changed.
+    """
+
+    runner: str
+    beat: int = 0
+    generation: int = 0
+    holds: frozenset[int] = frozenset()
+    outdated: str = ""
+
+
+NO_OWNERS = SlotOwners(0, "")
+
+
+class AssignmentFold:
+    """Folds the records of an assignment topic that belong to one pipeline.
+
+    The last record of a key counts, whatever its generation: compaction keeps only that one, and
+    all runs must follow the same one.
+
+    Attributes:
+        owners: who owns which slot.
+        members: the newest record of each run.
+        malformed: number of records of this pipeline that cannot be read.
+    """
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self.owners = NO_OWNERS
+        self.members: dict[str, Member] = {}
+        self.malformed = 0
+
+    def take(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record; records must arrive in the order of the topic."""
+        try:
+            kind, group, name = _read_key(key)
+        except MalformedRecord:
+            return  # of another program
+        if group != self._group:
+            return
+        if value is None:
+            if kind is _Kind.MEMBER:
+                self.members.pop(name, None)
+            return
+        try:
+            if kind is _Kind.MEMBER:
+                self.members[name] = read_member(name, value)
+            else:
+                self.owners = read_owners(value)
+        except MalformedRecord:
+            self.malformed += 1
+
+
+def owners_key(group: str) -> bytes:
+    """Compaction key of the owners; ``group`` is ``coordination.commit.group``."""
+    return dump_object({"group": group, "kind": _Kind.OWNERS})
+
+
+def owners_value(found: SlotOwners) -> bytes:
+    """Value of a generation of owners."""
+    return dump_object(
+        {
+            "v": _VERSION,
+            "generation": found.generation,
+            "leader": found.leader,
+            "layout": found.layout,
+            "owners": {str(slot): name for slot, name in sorted(found.owners.items())},
+            "releasing": {str(slot): name for slot, name in sorted(found.releasing.items())},
+        }
+    )
+
+
+def member_key(group: str, runner: str) -> bytes:
+    """Compaction key of a run that takes part."""
+    return dump_object({"group": group, "kind": _Kind.MEMBER, "runner": runner})
+
+
+def member_value(member: Member) -> bytes:
+    """Value of a run that takes part."""
+    return dump_object(
+        {
+            "v": _VERSION,
+            "beat": member.beat,
+            "generation": member.generation,
+            "holds": sorted(member.holds),
+            "outdated": member.outdated,
+        }
+    )
+
+
+def read_owners(value: bytes) -> SlotOwners:
+    """Decode a generation of owners; raises MalformedRecord."""
+    body = _body(value, "owners")
+    found = SlotOwners(
+        generation=integer(field(body, "generation"), high=_LARGEST_GENERATION),
+        leader=text(field(body, "leader")),
+        layout=text(field(body, "layout")),
+        owners=_by_slot(field(body, "owners")),
+        releasing=_by_slot(field(body, "releasing")),
+    )
+    # A slot that was left out would be copied by no run.
+    if found.owners.keys() | found.releasing.keys() != set(range(found.slots)):
+        raise MalformedRecord("a slot is missing, or appears twice")
+    return found
+
+
+def read_member(runner: str, value: bytes) -> Member:
+    """Decode the record of a run that takes part; raises MalformedRecord."""
+    body = _body(value, "a member")
+    return Member(
+        runner,
+        beat=integer(field(body, "beat")),
+        generation=integer(field(body, "generation"), high=_LARGEST_GENERATION),
+        holds=frozenset(
+            integer(slot, high=_LARGEST_SLOT)
+            for slot in items(field(body, "holds"), most=LARGEST_SLOTS)
+        ),
+        outdated=text(field(body, "outdated")),
+    )
+
+
+def _read_key(key: bytes | None) -> tuple[_Kind, str, str]:
+    """Return kind, group and runner of a key; the runner is "" for owners."""
+    head = parse_object(key, "the key", largest=_LARGEST_BYTES)
+    group, kind = text(field(head, "group")), field(head, "kind")
+    if kind == _Kind.OWNERS:
+        return _Kind.OWNERS, group, ""
+    if kind == _Kind.MEMBER:
+        return _Kind.MEMBER, group, text(field(head, "runner"))
+    raise MalformedRecord("the key of another record")
+
+
+def _body(value: bytes, what: str) -> dict[str, object]:
+    body = parse_object(value, "the value", largest=_LARGEST_BYTES)
+    if integer(field(body, "v")) != _VERSION:
+        raise UnknownVersion(what, "the assignment topic")
+    return body
+
+
+def _by_slot(value: object) -> dict[int, str]:
+    found = {}
+    for slot, name in mapping(value).items():
+        if not (slot.isascii() and slot.isdecimal() and len(slot) < 9 and str(int(slot)) == slot):
+            raise MalformedRecord("the number of a slot")
+        found[integer(int(slot), high=_LARGEST_SLOT)] = text(name)
+    return found

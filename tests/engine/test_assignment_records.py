@@ -1,0 +1,119 @@
+"""The records of the assignment topic, and what they say together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.assignment_records import (
+    NO_OWNERS,
+    AssignmentFold,
+    Member,
+    member_key,
+    member_value,
+    owners_key,
+    owners_value,
+    read_member,
+    read_owners,
+)
+from k2ktui.engine.slot_owners import SlotOwners, rebalance
+from k2ktui.engine.state import MalformedRecord
+
+RUNNERS = st.sets(st.sampled_from("abcdefghij"), min_size=1)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+SLOTS = st.integers(0, 9999)
+
+
+@given(st.integers(0, 40), RUNNERS, RUNNERS, NAMES)
+def test_owners(slots: int, first: set[str], second: set[str], layout: str) -> None:
+    found = rebalance(SlotOwners(3, "", layout), slots, first, "a")
+    found = rebalance(found, slots, second | {"a"}, "läder")
+    assert read_owners(owners_value(found)) == found and found.layout == layout
+
+
+@given(NAMES, st.integers(0, 1 << 50), st.frozensets(SLOTS), NAMES)
+def test_members(name: str, beat: int, holds: frozenset[int], outdated: str) -> None:
+    member = Member(name, beat, beat, holds, outdated)
+    assert read_member(name, member_value(member)) == member
+
+
+OWNERS = owners_value(SlotOwners(1, "a", "l", {0: "a"}, {1: "b"}))
+MEMBER = member_value(Member("a", 1, 2, frozenset({3})))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"v":1', b'"v":2'),
+        (b'"0"', b'"-1"'),
+        (b'"0"', b'"00"'),
+        (b'"0"', b'"10000"'),
+        (b'"0"', b'"\xd9\xa3"'),
+        (b'"0"', b'"2"'),
+        (b'"0"', b'"1"'),
+        (b'"generation":1', b'"generation":-1'),
+        (b'"generation":1', b'"generation":1e9'),
+    ],
+)
+def test_damaged_owners(before: bytes, after: bytes) -> None:
+    assert before in OWNERS
+    with pytest.raises(MalformedRecord):
+        read_owners(OWNERS.replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"v":1', b'"v":2'),
+        (b"[3]", b"[-3]"),
+        (b"[3]", b"[10000]"),
+        (b"[3]", b'["3"]'),
+        (b"[3]", b"3"),
+        (b'"beat":1', b'"beat":null'),
+    ],
+)
+def test_a_damaged_member(before: bytes, after: bytes) -> None:
+    assert before in MEMBER
+    with pytest.raises(MalformedRecord):
+        read_member("a", MEMBER.replace(before, after))
+
+
+def test_the_last_owners_count_whatever_their_generation() -> None:
+    """Compaction keeps only the last record: a run that joins later must not follow another one."""
+    fold = AssignmentFold("g")
+    assert fold.owners is NO_OWNERS
+    for generation in (2, 3, 2):
+        found = SlotOwners(generation, "a", "l", {0: "a"})
+        fold.take(owners_key("g"), owners_value(found))
+        assert fold.owners == found
+
+
+def test_members_come_and_go() -> None:
+    fold = AssignmentFold("g")
+    for name in "ab":
+        fold.take(member_key("g", name), member_value(Member(name)))
+    fold.take(member_key("g", "b"), member_value(Member("b", 2)))
+    fold.take(member_key("g", "a"), None)
+    assert fold.members == {"b": Member("b", 2)}
+
+
+def test_records_of_others_and_damaged_ones_change_nothing() -> None:
+    """The topic may be shared, also with positions (coordination.commit.topic)."""
+    fold = AssignmentFold("g")
+    for key, value in [
+        (owners_key("other"), OWNERS),
+        (member_key("other", "x"), MEMBER),
+        (b'{"group":"g","partition":0,"topic":"t"}', b"{}"),
+        (b'{"group":"g","kind":"other"}', b"{}"),
+        (None, OWNERS),
+        (b"x", None),
+        (owners_key("g"), None),
+    ]:
+        fold.take(key, value)
+    assert fold.malformed == 0
+    damaged = AssignmentFold("g")
+    damaged.take(owners_key("g"), b"[]")
+    damaged.take(member_key("g", "x"), b"{")
+    assert damaged.malformed == 2
+    assert fold.owners is NO_OWNERS and not fold.members

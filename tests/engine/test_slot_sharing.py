@@ -1,0 +1,164 @@
+"""Runs that share slots: whatever happens, the live ones soon own all slots, and keep them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from k2ktui.engine.assignment_records import owners_key, owners_value
+from k2ktui.engine.run_record import SharedLayout
+from k2ktui.engine.slot_owners import SlotOwners
+from tests.support.examples import examples
+from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, EpochRegister, SharingRuns
+
+KINDS = ["seconds"] * 6 + ["step"] * 6 + ["join", "join", "kill", "leave", "suspend", "compact"]
+ACTIONS = st.tuples(st.sampled_from([*KINDS, "layout"]), st.integers(0, 40), st.integers(1, 12))
+
+
+def make_runs(slots: int) -> tuple[SharingRuns, EpochRegister]:
+    register = EpochRegister(SharedLayout("layout 0", slots, ready=True))
+    return SharingRuns(register), register
+
+
+def check_settled(runs: SharingRuns, register: EpochRegister) -> None:
+    """Each slot has one owner among the live runs, evenly, and no slot moves any longer."""
+    slots = register.layout.slots
+    assert set(register.owners) == set(range(slots)), "each slot is copied"
+    names = {run.name for run in runs.live}
+    loads = Counter(register.owners.values())
+    assert loads.keys() <= names
+    assert max(loads[name] for name in names) - min(loads[name] for name in names) <= 1
+    for run in runs.live:
+        assert run.holds == {s for s, name in register.owners.items() if name == run.name}
+        assert run.fold.owners == runs.live[0].fold.owners
+        assert not run.fold.owners.releasing
+    before = register.takeovers
+    for _ in range(40):
+        runs.pass_second()
+    assert register.takeovers == before, "none takes a slot from another one"
+
+
+@settings(max_examples=examples(300))
+@given(slots=st.integers(1, 12), happening=st.lists(ACTIONS, max_size=60))
+def test_whatever_happens_the_live_runs_own_all_slots(slots: int, happening: list[Any]) -> None:
+    """Runs join, end, die and are suspended at any step; records are compacted; layouts change."""
+    runs, register = make_runs(slots)
+    runs.join(5)
+    for action in happening:
+        kind, one, other = action
+        if kind == "layout":
+            register.change_layout(SharedLayout(f"layout {register.takeovers}+{one}", other))
+        else:
+            runs.act(action)
+    runs.settle()
+    check_settled(runs, register)
+
+
+@given(number=st.integers(1, 10), slots=st.integers(1, 24))
+def test_runs_that_start_at_once_share_all_slots(number: int, slots: int) -> None:
+    """Their clocks are hours apart."""
+    runs, register = make_runs(slots)
+    for each in range(number):
+        runs.join(each)
+    runs.settle()
+    check_settled(runs, register)
+
+
+@given(st.integers(2, 5), st.integers(1, 12), st.integers(0, 4))
+def test_slots_of_a_run_that_is_gone_move_after_the_grace_window(
+    number: int, slots: int, gone: int
+) -> None:
+    runs, register = make_runs(slots)
+    for each in range(number):
+        runs.join(each)
+    runs.settle()
+    dead = runs.runs[gone % number]
+    dead.is_dead = True
+    had, before = set(dead.holds), register.takeovers
+    for second in range(int(2 * GRACE_S)):
+        runs.pass_second()
+        if second < GRACE_S - 2 * BEAT_S - 1:
+            assert register.takeovers == before, "it may be slow"
+    assert register.takeovers == before + len(had), "no other slot has moved"
+    check_settled(runs, register)
+
+
+def test_a_run_that_ends_hands_its_slots_over_at_once() -> None:
+    runs, _ = make_runs(6)
+    first, second = runs.join(1), runs.join(2)
+    runs.settle()
+    assert len(first.holds) == len(second.holds) == 3
+    first.is_leaving = True
+    for _ in range(4):
+        runs.pass_second()
+    assert first.is_dead and len(second.holds) == 6
+
+
+STEADY = st.tuples(
+    st.sampled_from(["join", *["seconds"] * 2, *["step"] * 4]), st.integers(0, 8), st.integers(1, 9)
+)
+
+
+@settings(max_examples=examples(200))
+@given(slots=st.integers(1, 12), happening=st.lists(STEADY, max_size=60))
+def test_a_slot_is_released_before_it_moves(slots: int, happening: list[Any]) -> None:
+    """Runs join and act in any order: none fences another one that works, if the leader stays."""
+    runs, register = make_runs(slots)
+    runs.join(0).look()
+    for kind, one, other in happening:
+        runs.act((kind, 1 + one, other))
+        assert not register.stolen
+    runs.settle()
+    check_settled(runs, register)
+    assert not register.stolen
+
+
+def test_a_run_that_has_not_applied_a_generation_has_released_nothing() -> None:
+    """It takes slots over of an earlier one, and has not reported them yet."""
+    runs, register = make_runs(4)
+    leader = runs.join(0)
+    runs.settle()
+    slow = runs.join(1)
+    while len(slow.holds) < 2:
+        slow.step()
+        if not slow.fold.owners.of(slow.name):
+            leader.look()
+    late = runs.join(2)
+    for _ in range(6):
+        leader.look()
+        late.look()
+        assert not register.stolen
+    assert leader.fold.owners.releasing
+    runs.settle()
+    check_settled(runs, register)
+
+
+def test_a_run_follows_the_last_owners_even_of_a_leader_that_was_suspended() -> None:
+    """Two write the same generation; compaction removes the first one before a run has read it."""
+    runs, register = make_runs(4)
+    first, second = runs.join(1), runs.join(2)
+    runs.settle()
+    owners, names = first.fold.owners, [first.name, second.name]
+    second.awake_in = 4
+    for order in (names, names[::-1]):
+        found = {slot: order[slot % 2] for slot in range(4)}
+        late = SlotOwners(owners.generation + 1, "0", owners.layout, found)
+        runs.topic.append(owners_key(GROUP), owners_value(late))
+        first.look()
+        runs.topic.compact()
+    runs.settle()
+    check_settled(runs, register)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_more_runs_than_slots(slots: int) -> None:
+    runs, register = make_runs(slots)
+    for number in range(5):
+        runs.join(number)
+    runs.settle()
+    check_settled(runs, register)
+    assert sum(bool(run.holds) for run in runs.live) == slots

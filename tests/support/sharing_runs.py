@@ -1,0 +1,251 @@
+"""Runs that share slots through an assignment topic, in simulated time.
+
+What a run does between two requests is one step, so that others can act in between. Who may write
+is decided by a ``SlotRegister``: a simple one here, the model of the coordinator in
+``tests/replication/test_sharing_model.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from k2ktui.engine.assignment_records import (
+    AssignmentFold,
+    Member,
+    member_key,
+    member_value,
+    owners_key,
+    owners_value,
+)
+from k2ktui.engine.run_record import SharedLayout
+from k2ktui.engine.slot_sharing import SlotSharing
+
+GROUP = "g"
+LOOK_S, BEAT_S, GRACE_S = 1.0, 5.0, 15.0
+STEPS_A_LOOK = 60
+RELEASE_LOOKS = 2  # until the lap of a released slot has ended
+
+
+class AssignmentTopic:
+    """A compacted topic of one partition."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes | None] | None] = []
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        self.records.append((key, value))
+
+    def compact(self) -> None:
+        """Remove each record that has a later one of its key."""
+        newest = {each[0]: at for at, each in enumerate(self.records) if each is not None}
+        self.records = [
+            each if each is not None and newest[each[0]] == at else None
+            for at, each in enumerate(self.records)
+        ]
+
+
+class SlotRegister(Protocol):
+    """Who may write each slot."""
+
+    layout: SharedLayout
+
+    def take(self, runner: str, slot: int, layout: str) -> bool:
+        """Fence the owner before; return False if the layout is not the current one."""
+
+    def is_owner(self, runner: str, slot: int) -> bool:
+        """Return whether no other run has taken the slot since this one did."""
+
+    def release(self, runner: str, slot: int) -> None:
+        """The run writes no more."""
+
+
+@dataclass
+class EpochRegister:
+    """The last run that took a slot is its owner."""
+
+    layout: SharedLayout
+    owners: dict[int, str] = field(default_factory=dict)
+    takeovers: int = 0
+    stolen: int = 0  # from a run that had not released it
+
+    def take(self, runner: str, slot: int, layout: str) -> bool:
+        if layout != self.layout.id:
+            return False
+        self.stolen += self.owners.get(slot, runner) != runner
+        self.owners[slot] = runner
+        self.takeovers += 1
+        return True
+
+    def is_owner(self, runner: str, slot: int) -> bool:
+        return self.owners.get(slot) == runner
+
+    def release(self, runner: str, slot: int) -> None:
+        if self.is_owner(runner, slot):
+            del self.owners[slot]
+
+    def change_layout(self, layout: SharedLayout) -> None:
+        self.layout, self.owners = layout, {}
+
+
+class SharingRun:
+    """One run; its clock starts at ``began``, and means nothing to the others."""
+
+    def __init__(
+        self, name: str, topic: AssignmentTopic, register: SlotRegister, began: float
+    ) -> None:
+        self.name, self.now = name, began
+        self.topic, self._register = topic, register
+        self.fold = AssignmentFold(GROUP)
+        self._next = 0
+        self._sharing = SlotSharing(name, GRACE_S, BEAT_S)
+        self._layout = register.layout
+        self._written: Member | None = None
+        self._written_at = began
+        self.holds: set[int] = set()
+        self._releasing: dict[int, int] = {}
+        self.outdated = ""
+        self.awake_in = 0  # looks until it is no longer suspended
+        self.is_dead = self.is_leaving = False
+        self._steps = self._loop()
+
+    def step(self) -> None:
+        if not self.is_dead:
+            next(self._steps, None)
+
+    def look(self) -> None:
+        """Continue until one look at the topic has been dealt with, a second later."""
+        if self.is_dead:
+            return
+        for _ in range(STEPS_A_LOOK):
+            if next(self._steps, True):
+                return
+
+    def _loop(self) -> Iterator[bool]:
+        """Yield after each step; True at the end of a look."""
+        yield from self._report()
+        while not self.is_leaving:
+            for record in self.topic.records[self._next :]:
+                if record is not None:
+                    self.fold.take(*record)
+            self._next = len(self.topic.records)
+            yield False
+            view = self._sharing.observe(self.fold, self.now)
+            if view.is_leader and (view.is_outdated or not self.fold.owners.layout):
+                self._layout = self._register.layout
+            changed = self._sharing.next_owners(self.fold, view, self._layout)
+            yield False
+            if changed is not None:
+                self.topic.append(owners_key(GROUP), owners_value(changed))
+                yield False
+            yield from self._apply()
+            yield from self._report()
+            yield True
+        for slot in sorted(self.holds):
+            self._release(slot)
+            yield False
+        self.topic.append(member_key(GROUP, self.name), None)
+        self.is_dead = True
+        yield True
+
+    def _apply(self) -> Iterator[bool]:
+        """Take over what this run owns, and release the rest."""
+        owners = self.fold.owners
+        wanted = self._sharing.owned(self.fold)
+        for slot in sorted(self.holds):
+            if not self._register.is_owner(self.name, slot):
+                self._release(slot)
+                yield False
+            elif slot not in wanted:
+                left = self._releasing.get(slot, RELEASE_LOOKS)
+                self._releasing[slot] = left - 1
+                if not left:
+                    self._release(slot)
+                yield False
+        for slot in sorted(wanted - self.holds):
+            if self.outdated == owners.layout:
+                break
+            if self._register.take(self.name, slot, owners.layout):
+                self.holds.add(slot)
+            else:
+                self.outdated = owners.layout
+            yield False
+
+    def _release(self, slot: int) -> None:
+        self._register.release(self.name, slot)
+        self.holds.discard(slot)
+        self._releasing.pop(slot, None)
+
+    def _report(self) -> Iterator[bool]:
+        before = self._written or Member(self.name)
+        generation = self.fold.owners.generation
+        member = Member(self.name, before.beat, generation, frozenset(self.holds), self.outdated)
+        if self._written == member and self.now - self._written_at < BEAT_S:
+            return
+        member = Member(
+            self.name, before.beat + 1, generation, frozenset(self.holds), self.outdated
+        )
+        self.topic.append(member_key(GROUP, self.name), member_value(member))
+        self._written, self._written_at = member, self.now
+        yield False
+
+
+@dataclass
+class SharingRuns:
+    """All runs of one pipeline."""
+
+    register: SlotRegister
+    topic: AssignmentTopic = field(default_factory=AssignmentTopic)
+    runs: list[SharingRun] = field(default_factory=list)
+
+    @property
+    def live(self) -> list[SharingRun]:
+        return [run for run in self.runs if not run.is_dead]
+
+    def join(self, number: int) -> SharingRun:
+        """Start a run; its id is higher or lower than those of the others, its clock hours off."""
+        name = f"{number % 10}-{len(self.runs)}"
+        run = SharingRun(name, self.topic, self.register, began=number * 3600.0)
+        self.runs.append(run)
+        return run
+
+    def pass_second(self) -> None:
+        for run in self.live:
+            run.now += LOOK_S
+            if run.awake_in:
+                run.awake_in -= 1
+            else:
+                run.look()
+
+    def act(self, action: tuple[str, int, int]) -> None:
+        """Let one thing happen; numbers choose among what there is."""
+        kind, one, other = action
+        run = self.live[one % len(self.live)] if self.live else None
+        if kind == "join" and len(self.live) < 5:
+            self.join(one)
+        elif kind == "seconds":
+            for _ in range(other):
+                self.pass_second()
+        elif kind == "compact":
+            self.topic.compact()
+        elif run is None:
+            return
+        elif kind == "step":
+            for _ in range(other):
+                run.step()
+        elif kind == "kill" and len(self.live) > 1:
+            run.is_dead = True
+        elif kind == "leave" and len(self.live) > 1:
+            run.is_leaving = True
+        elif kind == "suspend":
+            run.awake_in = other * 3
+
+    def settle(self) -> None:
+        """Nothing more happens: the live runs soon hold all slots, and keep them."""
+        if not any(not run.is_leaving for run in self.live):
+            self.join(0)
+        for run in self.live:
+            run.awake_in = 0
+        for _ in range(int(4 * GRACE_S)):
+            self.pass_second()
