@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from k2ktui.engine.run_record import SharedLayout
 from k2ktui.kafka.wire import CoordinatorError
 from k2ktui.replication.epochs import STATE, NotOwner, OwnershipUnknown, ProducerEpochs
 from tests.support.coordinator import Fault, Pause, Run, Version
@@ -172,6 +173,46 @@ class SharedCluster(Cluster):
             running = [driver for driver in self.drivers if driver.running]
             dice.choice(running).step(Fault.NONE)
             self.target.complete()
+
+
+class ClusterRegister:
+    """The slots of a model cluster, for runs that decide by the assignment topic what they own."""
+
+    def __init__(self, cluster: SharedCluster) -> None:
+        self._cluster = cluster
+        self._runners: dict[tuple[str, int], SlotRunner] = {}
+
+    @property
+    def layout(self) -> SharedLayout:
+        """The newest layout, of which a run knows when it has been committed."""
+        committed = [e for e in self._cluster.target.committed if isinstance(e, Layout) and e.ready]
+        return self._describe(committed[-1])
+
+    @staticmethod
+    def _describe(layout: Layout) -> SharedLayout:
+        return SharedLayout(f"{layout.driver}/{layout.attempt}", layout.slots, layout.ready)
+
+    def take(self, runner: str, slot: int, layout: str) -> bool:
+        """Begin to take a slot over; the request that fences its owner comes later."""
+        newest = newest_layout(self._cluster.target.written)
+        if newest is None or not newest.ready or self._describe(newest).id != layout:
+            return False
+        taken = SlotRunner(len(self._cluster.drivers), slot, newest, self._cluster)
+        self._cluster.drivers.append(taken)
+        self._runners[runner, slot] = taken
+        return True
+
+    def is_owner(self, runner: str, slot: int) -> bool:
+        """Return whether it has not found yet that it is fenced."""
+        return self._runners[runner, slot].running
+
+    def release(self, runner: str, slot: int) -> None:
+        """End what copies the slot; its last requests may arrive later."""
+        self._runners[runner, slot].killed = True
+
+    def copies(self, runner: str, slot: int) -> SlotRunner:
+        """Return what copies a slot for a run."""
+        return self._runners[runner, slot]
 
 
 assert PARTITIONS == 2, "slots of the model have a partition each, or both"

@@ -49,7 +49,9 @@ class AssignmentTopic:
 class SlotRegister(Protocol):
     """Who may write each slot."""
 
-    layout: SharedLayout
+    @property
+    def layout(self) -> SharedLayout:
+        """The newest layout."""
 
     def take(self, runner: str, slot: int, layout: str) -> bool:
         """Fence the owner before; return False if the layout is not the current one."""
