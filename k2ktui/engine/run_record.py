@@ -21,6 +21,7 @@ from k2ktui.engine.strict_json import (
 
 _VERSION = 1
 _LARGEST_BYTES = 1 << 20
+SLOT_RUN = "slotRun"
 RUN_MARK = b'"run":true'
 # A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
@@ -46,9 +47,10 @@ class Run:
     """One run of the driver: its term, its number of slots, what it copies.
 
     ``layout`` is how runs share the pipeline, None if they do not; ``most_shared`` is the largest
-    number of slots that any layout has had. ``registers`` says that it registers the producer ids
-    that it writes with. ``bidirectional`` is the mode in which it leaves out what came from the
-    target, "" if it copies everything.
+    number of slots that any layout has had. ``shared_slot`` is the slot that it is the run of, None
+    for the pipeline. ``registers`` says that it registers the producer ids that it writes with.
+    ``bidirectional`` is the mode in which it leaves out what came from the target, "" if it copies
+    everything.
     """
 
     term: int
@@ -61,10 +63,13 @@ class Run:
     bidirectional: str = ""
     layout: SharedLayout | None = None
     most_shared: int = 0
+    shared_slot: int | None = None
 
 
-def run_key(group: str) -> bytes:
-    """Compaction key of the run record."""
+def run_key(group: str, shared_slot: int | None = None) -> bytes:
+    """Compaction key of the run record of a pipeline, or of one of its shared slots."""
+    if shared_slot is not None:
+        return dump_object({"group": group, SLOT_RUN: shared_slot})
     return dump_object({"group": group, "run": True})
 
 
@@ -89,8 +94,9 @@ def run_value(run: Run) -> bytes:
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
 
 
-def parse_run(value: Mapping[str, Any]) -> Run:
+def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
     """Return the run in a decoded value; raises MalformedRecord."""
+    slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SLOTS - 1)
     return Run(
         term=integer(field(value, "term"), high=LARGEST_TERM),
         slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
@@ -102,6 +108,7 @@ def parse_run(value: Mapping[str, Any]) -> Run:
         bidirectional=text(value.get("bidirectional", "")),
         layout=_parse_layout(value.get("layout")),
         most_shared=integer(value.get("mostShared", 0), high=LARGEST_SLOTS),
+        shared_slot=slot,
     )
 
 

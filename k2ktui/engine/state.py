@@ -4,7 +4,8 @@ All are compact JSON with sorted keys, readable with a console consumer. The sch
 in ``docs/record-formats.md``; ``v`` is its version.
 
 - *Position* (commit topic, compacted): next source offset to copy of one source partition.
-- *Run* (commit topic, compacted): the term and the number of slots of the pipeline's latest run.
+- *Run* (commit topic, compacted): the term and the number of slots of the pipeline's latest run, or
+  of the latest run of a slot that runs share.
 - *Producer* (commit topic, compacted): a producer id that it writes with; see
   ``producer_registration``.
 - *Mapping* (mapping topic): where consecutive records of one source partition landed.
@@ -22,7 +23,7 @@ from k2ktui.engine.producer_registration import (
     ProducerRegistration,
     parse_registration,
 )
-from k2ktui.engine.run_record import LARGEST_TERM, parse_run
+from k2ktui.engine.run_record import LARGEST_TERM, SLOT_RUN, parse_run
 from k2ktui.engine.run_record import Run as Run
 from k2ktui.engine.run_record import run_key as run_key
 from k2ktui.engine.run_record import run_value as run_value
@@ -311,15 +312,16 @@ def read_commit_record(
     """
     head = parse_object(key, "the key", largest=_LARGEST_KEY)
     group = text(field(head, "group"))
-    producer = head.get(PRODUCER)
-    source = None if producer is not None or head.get("run") is True else _source(head)
+    producer, shared_slot = head.get(PRODUCER), head.get(SLOT_RUN)
+    is_run = head.get("run") is True or shared_slot is not None
+    source = None if producer is not None or is_run else _source(head)
     if value is None or only not in (None, group):
         return group, source, None
     body = parse_object(value, "the value")
     _check_version(body)
     if producer is not None:
         return group, None, parse_registration(producer, body)
-    return group, source, parse_run(body) if source is None else _position(body)
+    return group, source, parse_run(body, shared_slot) if source is None else _position(body)
 
 
 def read_commit_group(key: bytes | None) -> str:

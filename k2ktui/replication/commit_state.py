@@ -38,12 +38,20 @@ class CommitTopic:
         partitions: number of partitions.
         group: ``coordination.commit.group``, which identifies the pipeline in a shared topic.
         shared: keep all positions of the pipeline in one partition, instead of one per slot.
+        shared_slot: the slot that a run takes over, where runs share the pipeline; None for all.
     """
 
     name: str
     partitions: int
     group: str
     shared: bool = True
+    shared_slot: int | None = None
+
+    @property
+    def ids(self) -> str:
+        """The prefix of the transactional ids."""
+        slot = self.shared_slot
+        return self.group if slot is None else f"{self.group}.slot-{slot}"
 
     def partition(self, slot: int) -> int:
         """Return the partition that a slot writes its positions to."""
@@ -67,11 +75,17 @@ class CommitState:
 
 
 class CommitStateFold:
-    """Folds the records of a commit topic that belong to one pipeline into its state."""
+    """Folds the records of a commit topic that belong to one pipeline into its state.
 
-    def __init__(self, group: str) -> None:
-        self._group = group
-        self._run, self._malformed = Run(0, 0), 0
+    Args:
+        group: ``coordination.commit.group``.
+        shared_slot: the shared slot whose run is read; None for the pipeline's.
+    """
+
+    def __init__(self, group: str, shared_slot: int | None = None) -> None:
+        self._group, self._shared_slot = group, shared_slot
+        self._runs: dict[int | None, Run] = {shared_slot: Run(0, 0, shared_slot=shared_slot)}
+        self._malformed = 0
         self._damaged: set[tuple[bytes | None, int]] = set()
         # A tombstone applies only to its own commit partition; others have no order relative to it.
         self._found: dict[tuple[SourcePartition, int], Position] = {}
@@ -90,9 +104,13 @@ class CommitStateFold:
             return
         self._damaged.discard((entry.key, entry.partition))
         if isinstance(value, Run):
-            before = self._run
-            term, slots = max(before.term, value.term), max(before.slots, value.slots)
-            self._run = replace(value, term=term, slots=slots)
+            before = self._runs.get(value.shared_slot, Run(0, 0))
+            self._runs[value.shared_slot] = replace(
+                value,
+                term=max(before.term, value.term),
+                slots=max(before.slots, value.slots),
+                most_shared=max(before.most_shared, value.most_shared),
+            )
         elif isinstance(value, ProducerRegistration):
             self._producers[value.producer_id] = value
         elif source is not None and value is None:
@@ -108,9 +126,10 @@ class CommitStateFold:
         for (source, _), position in self._found.items():
             if position.newer_than(positions.get(source)):
                 positions[source] = position
-        # The term must never be lower than one already used, even if the run record was lost.
-        highest = max((p.term for p in positions.values()), default=0)
-        run = replace(self._run, term=max(self._run.term, highest))
+        # The term must never be lower than one already used, even if the run record was lost; nor
+        # than that of another slot, which may have had the same partitions in another layout.
+        terms = [run.term for run in self._runs.values()] + [p.term for p in positions.values()]
+        run = replace(self._runs[self._shared_slot], term=max(terms))
         producers = dict(self._producers)
         return CommitState(run, positions, self._malformed, len(self._damaged), producers)
 
@@ -126,14 +145,16 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
     Raises:
         ConnectionFailed, TimedOut: the topic could not be read within ``timeout`` seconds.
     """
-    fold = CommitStateFold(topic.group)
+    fold = CommitStateFold(topic.group, topic.shared_slot)
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         fold.take(entry)
     return fold.state()
 
 
 def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> Iterator[Run]:
-    """Yield a pipeline's run records, including those of open and aborted transactions.
+    """Yield the run records of a pipeline, or of its shared slot, also those not committed.
+
+    Those of open and aborted transactions are included.
 
     Raises:
         ConnectionFailed, TimedOut: as ``read_commit_state``.
@@ -141,7 +162,9 @@ def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> It
     for entry in read_written(target, topic.name, topic.partitions, timeout):
         with suppress(MalformedRecord):
             group, _, state = read_commit_record(entry.key, entry.value, topic.group)
-            if group == topic.group and isinstance(state, Run):
+            if group != topic.group or not isinstance(state, Run):
+                continue
+            if state.shared_slot == topic.shared_slot:
                 yield state
 
 

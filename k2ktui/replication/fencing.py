@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
-from k2ktui.engine.run_record import Run, run_key, run_value
+from k2ktui.engine.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -98,16 +98,17 @@ class TransactionFencer:
         self._target, self._guard = target, guard
         self._name, self._pair, self._bidirectional = name, pair, bidirectional
         self.topic = topic
-        self._transactional, self._timeout_ms = transactional, timeout_ms
-        self._sync_timeout = sync_timeout
+        self._transactional = transactional
+        self._timeout_ms, self._sync_timeout = timeout_ms, sync_timeout
         self._loop = Loop()
         self._wire = Wire(self._loop, options, "target")
-        self._epochs = ProducerEpochs(self._wire, topic.group, timeout_ms)
+        self._epochs = ProducerEpochs(self._wire, topic.ids, timeout_ms)
         self._own_runs: set[Run] = set()
         self._connected = self._owned = self._began = False
         self.run = Run(0, 0)
         self.unfinished: dict[int, TransactionState] = {}
         self.retired: frozenset[int] = frozenset()
+        self._layout: SharedLayout | None = None  # of the run records that it writes
         self._registry = ProducerRegistry(topic.group, pair if transactional else None)
 
     def take_over(self, slots: int) -> CommitState:
@@ -119,9 +120,7 @@ class TransactionFencer:
             ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
             Exception: what the guard raises.
         """
-        if not self._connected:
-            self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
-            self._connected = True
+        self._connect()
         self._owned = False
         self.unfinished = {}
         if self._transactional:
@@ -129,6 +128,7 @@ class TransactionFencer:
         state = self.read()
         self.run = state.run
         failpoint("fenced")
+        self._check()
         self._owned = True
         self._registry.adopt(state.registrations)
         held = self._epochs.producer_ids().items()
@@ -142,6 +142,11 @@ class TransactionFencer:
         failpoint("begun")
         self._guard()
         return state
+
+    def _connect(self) -> None:
+        if not self._connected:
+            self._loop.run(lambda: self._wire.open(self._sync_timeout, patient=True))
+            self._connected = True
 
     @property
     def pair(self) -> ClusterPair:
@@ -169,7 +174,10 @@ class TransactionFencer:
         self._run(lambda: epochs.take_ownership(seconds))
         self._run(lambda: epochs.fence(STATE, seconds))
         self.unfinished.clear()
-        for slot in range(max(self._slots_ever(), slots)):
+        # Uncommitted run records count too: fencing too many slots is harmless, but a slot's open
+        # transaction hides all later records until the slot is fenced.
+        self._announce(found := list(self._written_runs()))
+        for slot in range(max([slots, *(run.slots for run in found)])):
             failpoint("fencing")
             self._fence_slot(slot)
         self._run(lambda: epochs.confirm_ownership(seconds))
@@ -179,22 +187,19 @@ class TransactionFencer:
         until = monotonic() + self._renew_s
         while True:
             try:
-                self._run_slot(slot, lambda: self._epochs.fence(slot, self._sync_timeout))
-                return
+                return self._run_slot(slot, lambda: self._epochs.fence(slot, self._sync_timeout))
             except TransactionUnfinished as error:
                 if error.fenced and error.state is not None:
                     self.unfinished[slot] = error.state
-                    return
+                    return None
                 if monotonic() > until:
                     raise
 
-    def _slots_ever(self) -> int:
-        """Return the largest number of slots that an earlier driver may have used.
+    def _announce(self, found: Sequence[Run]) -> None:
+        """Do what must precede the fencing of slots; ``found`` are the runs of earlier drivers."""
 
-        Run records of uncommitted transactions count too: fencing too many slots is harmless, but
-        a slot's open transaction hides all later records until the slot is fenced.
-        """
-        return max((run.slots for run in self._written_runs()), default=0)
+    def _check(self) -> None:
+        """Decide whether to begin a term, once all slots are fenced; raise if not."""
 
     def _written_runs(self) -> Iterator[Run]:
         return commit_state.read_written_runs(self._target, self.topic, self._sync_timeout)
@@ -225,24 +230,25 @@ class TransactionFencer:
         host, way = socket.gethostname(), (self.run.registers, self.run.bidirectional)
         if self._pair:
             way = self._registry.is_active, self._bidirectional
-        run = Run(term, slots, self._name, host, now_ms(), pair, *way)
+        slot, most = self.topic.shared_slot, self.run.most_shared
+        run = Run(term, slots, self._name, host, now_ms(), pair, *way, self._layout, most, slot)
         self._own_runs.add(run)
-        self._write([(run_key(self.topic.group), run_value(run))], register=True)
+        self._write([(run_key(self.topic.group, slot), run_value(run))], register=True)
         self.run = run
 
     def renew(self, slot: int) -> Producer:
         """Raise a slot's epoch on the condition that nothing else did, and return the token.
 
-        Only slots that ``take_over`` fenced have one.
-
         Raises:
             Superseded: another driver has taken over.
-            Contested: something else raised it; ``recover`` the slot and read its positions.
+            Contested: something else raised it, or ``take_over`` did not fence the slot;
+                ``recover`` the slot and read its positions.
             TransactionUnfinished: its last transaction waits for markers.
             TimedOut: the coordinator did not answer; the same again is safe.
         """
         if not self._transactional:
-            return self._anonymous()
+            id_, timeout = Producer(None), self._renew_s
+            return self._run(lambda: init_producer(self._wire, id_, self._timeout_ms, timeout))
         if not self._owned:
             raise ownership_lost()
         token = self._run_slot(slot, lambda: self._epochs.renew(slot, self._renew_s))
@@ -342,24 +348,17 @@ class TransactionFencer:
 
     def close(self, *, fence: bool = True) -> None:
         """Bump every slot's epoch, so that no task can write any longer, and disconnect."""
-        if fence and self._transactional and self._connected:
+        if fence and self._transactional and self._epochs.numbers:
             with contextlib.suppress(K2kError):  # no longer the owner, or target unreachable
                 self._fence_own()
         self._wire.close()
         self._loop.close()
 
     def _fence_own(self) -> None:
-        epochs = self._epochs
-        if not epochs.numbers:
-            return
-        self._run(lambda: epochs.confirm_ownership(self._renew_s))
-        for slot in epochs.numbers:
+        self._run(lambda: self._epochs.confirm_ownership(self._renew_s))
+        for slot in self._epochs.numbers:
             with contextlib.suppress(Contested, TransactionUnfinished):
                 self.renew(slot)
-
-    def _anonymous(self) -> Producer:
-        none, timeout = Producer(None), self._renew_s
-        return self._run(lambda: init_producer(self._wire, none, self._timeout_ms, timeout))
 
     def _run(self, request: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run epoch requests and translate their errors for operators."""
@@ -390,11 +389,10 @@ class TransactionFencer:
                 raise
             state = await self._epochs.describe(slot, _DESCRIBE_S)
             fenced = state is not None and self._epochs.is_fenced(slot, state)
-            name = transactional_id(self.topic.group, slot)
+            name = transactional_id(self.topic.ids, slot)
             raise transaction_unfinished(name, slot, state, fenced=fenced) from None
 
     def _has_successor(self) -> bool:
         """Return whether another driver has begun a term since this one did."""
-        return any(
-            run.term >= self.run.term and run not in self._own_runs for run in self._written_runs()
-        )
+        others = (run for run in self._written_runs() if run not in self._own_runs)
+        return any(run.term >= self.run.term for run in others)

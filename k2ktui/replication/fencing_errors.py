@@ -12,6 +12,10 @@ class Superseded(Refused):
     """Another driver has taken over the pipeline; this one must end."""
 
 
+class LayoutChanged(Refused):
+    """The slots into which runs share the pipeline have changed; this run's are no longer valid."""
+
+
 class OwnershipLost(TimedOut):
     """Ownership of the pipeline is unknown: nothing is written until ``take_over``."""
 
@@ -51,6 +55,15 @@ def superseded(pipeline: str) -> Superseded:
         f"another k2ktui has started pipeline {pipeline} and fenced this one",
         unchanged="This run stopped writing at once; the other continues from its positions.",
         hint="Run a pipeline in one place only.",
+    )
+
+
+def layout_changed(pipeline: str) -> LayoutChanged:
+    """Return the error of a run that took a slot of an earlier layout over."""
+    return LayoutChanged(
+        f"the slots of pipeline {pipeline} were divided again, or a run copies it alone",
+        unchanged="This run copied nothing of that slot.",
+        hint="Nothing: it waits until the runs share the pipeline again.",
     )
 
 

@@ -179,7 +179,7 @@ class UnfinishedTransactions:
         if identity not in self._fencer.retired:
             self._free.append(identity)
         self._stopped.release(each.sources)
-        name = transactional_id(self._fencer.topic.group, identity)
+        name = transactional_id(self._fencer.topic.ids, identity)
         self._report(Note(f"transaction of {name}: ended"))
 
     def _stop(
@@ -194,6 +194,6 @@ class UnfinishedTransactions:
         )
 
     def _report_unfinished(self, identity: int, consequence: str) -> None:
-        name = transactional_id(self._fencer.topic.group, identity)
+        name = transactional_id(self._fencer.topic.ids, identity)
         blocked = describe_partitions(self._waiting[identity].state.partitions)
         self._report(Note(f"transaction of {name}: {blocked} accepts no marker; {consequence}"))

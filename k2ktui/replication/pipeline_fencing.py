@@ -2,23 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.run_record import Run, SharedLayout
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.client_settings import produce_settings
 from k2ktui.replication.commit_state import CommitState, CommitTopic
 from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.slot_fencing import SlotFencer
 from k2ktui.text import counted, safe_text
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class PipelineFencer(TransactionFencer):
-    """A pipeline's fencer, which shows the epochs that it has left."""
+    """A pipeline's fencer: takes all of it over, also from runs that share it.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        options: connection options of the target's producer.
+        settings: as for TransactionFencer.
+    """
+
+    def __init__(
+        self, config: PipelineConfig, target: Cluster, options: Mapping[str, Any], **settings: Any
+    ) -> None:
+        super().__init__(target, options, name=config.name, **settings)
+        self._config, self._options, self._settings = config, options, settings
+        self._shared_slots = 0
+
+    def divide(self, slots: int) -> None:
+        """Let the next ``take_over`` divide the pipeline into slots that runs share.
+
+        ``publish_layout`` lets them begin.
+        """
+        self._shared_slots = slots
+
+    def publish_layout(self) -> SharedLayout:
+        """Begin a term in which runs may take the slots of the layout over; return the layout.
+
+        Raises:
+            Superseded, TimedOut: as ``begin_term``.
+        """
+        assert self._layout is not None
+        self._layout = replace(self._layout, ready=True)
+        self.begin_term(self.run.slots)
+        return self._layout
+
+    def _announce(self, found: Sequence[Run]) -> None:
+        """Write the new layout, then fence every shared slot that any layout has had.
+
+        A run that takes a slot over later finds the layout; one that did earlier is fenced here.
+        """
+        most = max((run.most_shared for run in found), default=0)
+        self._layout = None
+        if self._shared_slots:
+            self._layout = SharedLayout(uuid.uuid4().hex, self._shared_slots)
+        elif not most:
+            return
+        most = max(most, self._shared_slots)
+        terms, slots = [run.term for run in found], [run.slots for run in found]
+        self.run = replace(
+            found[-1] if found else Run(0, 0),
+            term=max(terms, default=0),
+            slots=max(slots, default=0),
+            most_shared=most,
+        )
+        self._owned = True
+        try:
+            self.begin_term(self.run.slots)
+        finally:
+            self._owned = False
+        seconds = self._sync_timeout
+        parallelism = self._config.coordination.assignment.fencing_max_parallelism
+        with ThreadPoolExecutor(parallelism, thread_name_prefix="fencing") as pool:
+            fencing = []
+            for slot in range(most):
+                self._run(lambda: self._epochs.confirm_ownership(seconds))
+                fencing.append(pool.submit(self._fence_shared, slot))
+            for each in fencing:
+                each.result()
+
+    def _fence_shared(self, slot: int) -> None:
+        fencer = self.make_slot_fencer(slot, "")
+        try:
+            fencer.fence()
+        finally:
+            fencer.close(fence=False)
+
+    def make_slot_fencer(self, slot: int, layout: str) -> SlotFencer:
+        """Return the fencer of a shared slot; ``layout`` is the id of its layout."""
+        topic = replace(self.topic, shared_slot=slot)
+        settings = {**self._settings, "topic": topic, "name": self._config.name}
+        return SlotFencer(self._target, self._options, layout=layout, **settings)
 
     def read_states(self) -> dict[str, tuple[int, int]]:
         """Return producer id and epoch of each transactional id, as this driver has left them.
@@ -96,9 +180,9 @@ def make_fencer(
     if not exactly_once:
         timeout_ms = int(produce_settings(config).delivery_timeout_s * 1000)
     return PipelineFencer(
+        config,
         target,
         options,
-        name=config.name,
         topic=commit_topic(config, partitions),
         transactional=exactly_once,
         timeout_ms=timeout_ms,

@@ -16,6 +16,7 @@ from k2ktui.engine.producer_registration import (
     registration_key,
     registration_value,
 )
+from k2ktui.engine.run_record import SharedLayout, read_run
 from k2ktui.engine.state import (
     Covers,
     Gap,
@@ -104,6 +105,13 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
     assert read_commit_record(run_key("g"), run_value(known)) == ("g", None, known)
     registering = replace(known, registers=True)
     assert read_commit_record(run_key("g"), run_value(registering)) == ("g", None, registering)
+    for layout in (SharedLayout("l", 3), SharedLayout("l", 10_000, ready=True)):
+        divided = replace(registering, layout=layout, most_shared=10_000)
+        assert read_commit_record(run_key("g"), run_value(divided)) == ("g", None, divided)
+    of_slot = replace(registering, shared_slot=3)
+    assert read_commit_record(run_key("g", 3), run_value(of_slot)) == ("g", None, of_slot)
+    assert read_commit_record(run_key("g", 3), None) == ("g", None, None)
+    assert read_run(run_key("g", 3), run_value(of_slot)) is None, "not a run of the pipeline"
     source = SourcePartition("t", 0)
     assert read_commit_record(position_key("g", source), None) == ("g", source, None)
 
@@ -122,6 +130,16 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
         (b'{"group":"g","topic":"t","partition":0}', b'{"v":1}'),
         (b'{"group":"g","producer":"7"}', b'{"v":1,"sourceCluster":"a","targetCluster":"b"}'),
         (b'{"group":"g","producer":7}', b'{"v":1,"sourceCluster":"a"}'),
+        (b'{"group":"g","slotRun":"3"}', b'{"v":1,"term":1,"slots":1}'),
+        (b'{"group":"g","slotRun":-1}', b'{"v":1,"term":1,"slots":1}'),
+        (b'{"group":"g","slotRun":10000}', b'{"v":1,"term":1,"slots":1}'),
+        (b'{"group":"g","slotRun":true}', b'{"v":1,"term":1,"slots":1}'),
+        (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":1,"mostShared":10001}'),
+        (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":1,"layout":{"id":"l"}}'),
+        (
+            b'{"group":"g","run":true}',
+            b'{"v":1,"term":1,"slots":1,"layout":{"id":"l","slots":0,"ready":true}}',
+        ),
         (b'{"group":"g","producer":7}', b'{"v":2,"sourceCluster":"a","targetCluster":"b"}'),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ from k2ktui.engine.producer_registration import (
 from k2ktui.engine.range_columns import (
     decode_columns,
 )
+from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.state import (
     Covers,
@@ -136,6 +137,7 @@ ASSIGNMENT: list[tuple[bytes | None, bytes | None]] = [
     (member_key("g", "a-1"), None),
 ]
 RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
+DIVIDED = replace(RUN, layout=SharedLayout("l-1", 4, ready=True), most_shared=7)
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
 )
@@ -286,6 +288,8 @@ def parsers(directory: Path) -> dict[str, Parser]:
     commit = [
         (position_key("g", AT), position_value(POSITION)),
         (run_key("g"), run_value(RUN)),
+        (run_key("g"), run_value(DIVIDED)),
+        (run_key("g", 3), run_value(RUN)),
         (run_key("g"), None),
         (registration_key("g", 4711), registration_value(REGISTRATION)),
     ]

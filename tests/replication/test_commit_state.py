@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import Run, SourcePartition, position_key, run_key
+from k2ktui.engine.state import Run, SourcePartition, position_key, run_key, run_value
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.control_reader import ControlRecord
@@ -43,6 +43,27 @@ BODY = {
     "targetPartition": 0,
 }
 TOO_MANY_SLOTS = b'{"v":1,"term":1,"slots":1000000000}'
+
+
+def test_a_run_begins_a_later_term_than_any_slot_of_the_pipeline() -> None:
+    """A partition may have been in another slot before; the runs of others do not count."""
+    records = [
+        (run_key("ours"), Run(3, 2, most_shared=4)),
+        (run_key("ours", 1), Run(7, 1)),
+        (run_key("ours", 2), Run(5, 3)),
+        (run_key("ours"), Run(4, 1)),
+        (run_key("others", 1), Run(9, 9)),
+    ]
+    for slot, expected in (
+        (None, Run(7, 2, most_shared=4)),
+        (1, Run(7, 1, shared_slot=1)),
+        (2, Run(7, 3, shared_slot=2)),
+        (0, Run(7, 0, shared_slot=0)),
+    ):
+        fold = CommitStateFold("ours", slot)
+        for offset, (key, run) in enumerate(records):
+            fold.take(ControlRecord(0, offset, key, run_value(run)))
+        assert fold.state().run == expected
 
 
 @pytest.mark.parametrize(

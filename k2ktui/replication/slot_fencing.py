@@ -1,0 +1,73 @@
+"""Fences one slot of a pipeline that runs share (docs/runners.md).
+
+A shared slot is fenced as a pipeline is: it has a lock, an id for its records, and ids that carry
+data. A run that takes it over then reads which layout the pipeline has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import monotonic, sleep
+from typing import Any
+
+from k2ktui.errors import TimedOut
+from k2ktui.replication import commit_state
+from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.fencing_errors import Superseded, layout_changed
+
+_AGAIN_S = 0.2
+
+
+class SlotFencer(TransactionFencer):
+    """Takes over one shared slot, unless the layout is another one.
+
+    Args:
+        layout: id of the layout that the slot belongs to.
+        target, options, settings: as for TransactionFencer; the topic's ``shared_slot`` is the
+            slot.
+    """
+
+    def __init__(self, target: Any, options: Any, *, layout: str, **settings: Any) -> None:
+        super().__init__(target, options, **settings)
+        self._layout_id = layout
+
+    def fence(self) -> None:
+        """Fence the run that has the slot, and take nothing over.
+
+        Another run that takes it over at the same time finds that the layout has changed.
+
+        Raises:
+            TimedOut: other runs take it over each time.
+            TransactionUnfinished, ConnectionFailed, Refused: as ``take_over``.
+        """
+        self._connect()
+        until = monotonic() + self._sync_timeout
+        while True:
+            try:
+                self._fence_others(1)
+                return
+            except Superseded:
+                if monotonic() > until:
+                    raise _never_fenced(self._name, self.topic.shared_slot) from None
+            sleep(_AGAIN_S)
+
+    def _check(self) -> None:
+        """Give the slot up unless the newest run record has its layout, ready for use.
+
+        The record counts even if it is not committed yet: the driver that writes it bumps the lock
+        of this slot later than this run did, or has bumped it before, which fences this run.
+        """
+        topic = replace(self.topic, shared_slot=None)
+        newest = None
+        for run in commit_state.read_written_runs(self._target, topic, self._sync_timeout):
+            newest = run.layout
+        if newest is None or not newest.ready or newest.id != self._layout_id:
+            raise layout_changed(self._name)
+
+
+def _never_fenced(pipeline: str, slot: int | None) -> TimedOut:
+    return TimedOut(
+        f"slot {slot} of pipeline {pipeline} could not be fenced: other runs take it each time",
+        unchanged="No position was changed.",
+        hint="Start it again; if it happens again, stop the other runs of the pipeline first.",
+    )
