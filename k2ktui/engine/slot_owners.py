@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from zlib import crc32
+
+from k2ktui.engine.state import SourcePartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,15 @@ class SlotOwners:
     def of(self, runner: str) -> frozenset[int]:
         """Return the slots that a run owns."""
         return frozenset(slot for slot, owner in self.owners.items() if owner == runner)
+
+
+def shared_slot_of(source: SourcePartition, slots: int) -> int:
+    """Return the slot that a source partition belongs to, of a layout with so many slots.
+
+    All runs must agree, whatever they know about other partitions. The partitions of a topic are
+    in consecutive slots; topics begin at different ones.
+    """
+    return (crc32(source.topic.encode()) + source.partition) % slots
 
 
 def rebalance(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.slot_owners import SlotOwners, rebalance
+from k2ktui.engine.slot_owners import SlotOwners, rebalance, shared_slot_of
+from k2ktui.engine.state import SourcePartition
 
 RUNNERS = st.sets(st.sampled_from("abcdefghij"), min_size=1)
 SLOTS = st.integers(0, 40)
@@ -74,3 +76,21 @@ def test_slots_of_a_run_that_is_gone_move_at_once_and_no_others(
         assert after.owners[slot] in left
         assert owner not in left or after.owners[slot] == owner
     assert not after.releasing
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "slots", "slot"),
+    [
+        ("orders", 0, 6, 2),
+        ("orders", 3, 6, 5),
+        ("orders", 4, 6, 0),
+        ("payments", 0, 6, 0),
+        ("zahlungen-ä", 7, 5, 2),
+        ("orders", 9, 1, 0),
+    ],
+)
+def test_the_slot_of_a_partition_is_the_same_in_every_release(
+    topic: str, partition: int, slots: int, slot: int
+) -> None:
+    """Runs of different releases share a pipeline while hosts are upgraded one after the other."""
+    assert shared_slot_of(SourcePartition(topic, partition), slots) == slot

@@ -1,0 +1,147 @@
+"""The slots that one run holds of a pipeline that several runs share (docs/runners.md).
+
+Each slot has a driver of its own on a thread of its own: it takes the slot over as a driver takes a
+pipeline over, and copies until it is stopped or fenced. A slot is held until its driver has ended:
+only then does the run report it as released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
+from k2ktui.replication.progress import ThrottledNotifier
+
+_BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
+
+
+class SlotDriver(Protocol):
+    """What copies one slot."""
+
+    def run(self) -> None:
+        """Take the slot over and copy until stopped; nothing can write for it afterwards."""
+
+    def stop(self) -> None:
+        """Request a stop and return at once."""
+
+
+@dataclass(slots=True, eq=False)
+class _HeldSlot:
+    """A slot whose driver has not ended."""
+
+    layout: str
+    driver: SlotDriver
+    ended: Future[None]
+    is_stopping: bool = False
+
+
+@dataclass(slots=True)
+class _Failures:
+    """Consecutive failures of a slot's drivers; ``not_before`` is in monotonic seconds."""
+
+    number: int = 0
+    not_before: float = 0.0
+
+
+class SharedSlots:
+    """Starts and ends the drivers of the slots that a run owns; not thread-safe.
+
+    Args:
+        own: id of this run.
+        make_driver: returns the driver of a slot of a layout.
+        report: called with notes.
+        clock: monotonic seconds.
+
+    Attributes:
+        outdated: id of a layout that is no longer the pipeline's, "" if none was found.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        make_driver: Callable[[int, str], SlotDriver],
+        report: Callable[[Event], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._own, self._make_driver, self._clock = own, make_driver, clock
+        self._report, self._notifier = report, ThrottledNotifier(report, clock)
+        self._threads = ThreadPoolExecutor(LARGEST_SLOTS, thread_name_prefix="slot")
+        self._held: dict[int, _HeldSlot] = {}
+        self._failures: dict[int, _Failures] = {}
+        self.outdated = ""
+
+    @property
+    def holds(self) -> frozenset[int]:
+        """The slots that this run has not released."""
+        return frozenset(slot for slot, held in self._held.items() if not held.ended.done())
+
+    def apply(self, owners: SlotOwners) -> None:
+        """Take over what this run owns, release the rest, and start again what has failed.
+
+        Call it with owners that were read just before: a run that another one has fenced takes the
+        slot over again only if it still owns it.
+
+        Raises:
+            Exception: a driver failed for a reason that another attempt does not change.
+        """
+        self._collect()
+        wanted = owners.of(self._own) if owners.layout != self.outdated else frozenset()
+        for slot, held in self._held.items():
+            if not held.is_stopping and (slot not in wanted or held.layout != owners.layout):
+                held.is_stopping = True
+                held.driver.stop()
+        for slot in self._failures.keys() - wanted:
+            self._forget(slot)
+        for slot in sorted(wanted - self._held.keys()):
+            failures = self._failures.get(slot)
+            if failures is None or self._clock() >= failures.not_before:
+                driver = self._make_driver(slot, owners.layout)
+                ended = self._threads.submit(driver.run)
+                self._held[slot] = _HeldSlot(owners.layout, driver, ended)
+
+    def close(self) -> None:
+        """Stop all drivers and wait until they have ended; their errors no longer matter."""
+        for held in self._held.values():
+            held.driver.stop()
+        for held in self._held.values():
+            held.ended.exception()
+        self._held.clear()
+        self._threads.shutdown()
+
+    def _collect(self) -> None:
+        """Note which drivers have ended, and why."""
+        for slot, held in list(self._held.items()):
+            if not held.ended.done():
+                continue
+            del self._held[slot]
+            error = held.ended.exception()
+            if isinstance(error, LayoutChanged):
+                self.outdated = held.layout
+            elif isinstance(error, Superseded):
+                self._report(Note(f"slot {slot}: another run has taken it over"))
+                self._back_off(slot)
+            elif isinstance(error, ConnectionFailed | TimedOut):
+                self._notifier.report(f"slot {slot}", error.message)
+                self._back_off(slot)
+            elif error is not None:
+                raise error
+            else:
+                self._forget(slot)
+
+    def _back_off(self, slot: int) -> None:
+        failures = self._failures.setdefault(slot, _Failures())
+        failures.number += 1
+        pause_s = _BACKOFF_S[min(failures.number, len(_BACKOFF_S) - 1)]
+        failures.not_before = self._clock() + pause_s
+
+    def _forget(self, slot: int) -> None:
+        self._failures.pop(slot, None)
+        self._notifier.over(f"slot {slot}")

@@ -1,0 +1,177 @@
+"""The drivers of the slots that a run holds: which run, which have ended, and what follows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.errors import ConnectionFailed, Refused
+from k2ktui.replication.event_text import report_text
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.fencing_errors import layout_changed, superseded
+from k2ktui.replication.shared_slots import SharedSlots
+from tests.support.kafka import eventually
+
+
+@dataclass
+class TestDriver:
+    """A driver that copies nothing, until the test ends it."""
+
+    __test__ = False
+
+    slot: int
+    layout: str
+    stopped: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
+    error: Exception | None = None
+
+    def run(self) -> None:
+        assert self.may_end.wait(60)
+        if self.error is not None:
+            raise self.error
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def end(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.may_end.set()
+
+
+class Held:
+    """A run's slots, its drivers, and time."""
+
+    def __init__(self) -> None:
+        self.drivers: list[TestDriver] = []
+        self.notes: list[str] = []
+        self.now = 0.0
+        self.slots = SharedSlots("a", self._make, self._report, lambda: self.now)
+
+    def _make(self, slot: int, layout: str) -> TestDriver:
+        self.drivers.append(TestDriver(slot, layout))
+        return self.drivers[-1]
+
+    def _report(self, event: Event) -> None:
+        assert isinstance(event, Note)
+        self.notes.append(report_text(event))
+
+    def apply(self, *slots: int, layout: str = "l", of: int = 4) -> None:
+        owners = {slot: "a" if slot in slots else "b" for slot in range(of)}
+        self.slots.apply(SlotOwners(1, "b", layout, owners))
+
+    def end(self, driver: TestDriver, error: Exception | None = None) -> None:
+        """Let a driver end; return when its thread has ended."""
+        driver.end(error)
+        eventually(lambda: driver.slot not in self.slots.holds, "its thread has ended", 10)
+
+    @property
+    def started(self) -> list[int]:
+        return [driver.slot for driver in self.drivers]
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    found = Held()
+    yield found
+    for driver in found.drivers:
+        driver.end()
+    found.slots.close()
+
+
+def test_each_slot_that_it_owns_has_one_driver(held: Held) -> None:
+    held.apply(0, 2)
+    held.apply(0, 2)
+    assert held.started == [0, 2] and held.slots.holds == {0, 2}
+
+
+def test_a_slot_is_held_until_its_driver_has_ended(held: Held) -> None:
+    """It stops once, and is not started again in between, even if the run owns it again."""
+    held.apply(0, 1)
+    held.apply(1)
+    first, other = held.drivers
+    assert first.stopped.is_set() and not other.stopped.is_set()
+    assert held.slots.holds == {0, 1}
+    held.apply(0, 1)
+    assert held.started == [0, 1]
+    held.end(first)
+    held.apply(1)
+    assert held.slots.holds == {1}
+    held.apply(0, 1)
+    assert held.started == [0, 1, 0]
+
+
+def test_a_slot_that_another_run_took_is_taken_again_only_if_it_is_still_owned(held: Held) -> None:
+    held.apply(0, 1)
+    for driver in held.drivers:
+        held.end(driver, superseded("orders"))
+    for _ in range(2):
+        held.apply(1)
+        held.now += 1
+    assert held.started == [0, 1, 1] and held.slots.holds == {1}
+    assert held.notes == [
+        "note: slot 0: another run has taken it over",
+        "note: slot 1: another run has taken it over",
+    ]
+
+
+def test_a_driver_that_failed_is_started_again_after_a_pause_that_grows(held: Held) -> None:
+    held.apply(0)
+    for pause_s in (0.5, 1.0, 2.0, 5.0, 5.0):
+        held.end(held.drivers[-1], ConnectionFailed("no answer"))
+        held.apply(0)
+        assert not held.slots.holds
+        held.now += pause_s - 0.1
+        held.apply(0)
+        assert not held.slots.holds
+        held.now += 0.2
+        held.apply(0)
+        assert held.slots.holds == {0}
+    assert held.notes[0] == "note: slot 0: no answer"
+
+
+def test_no_slot_of_an_outdated_layout_is_taken_again(held: Held) -> None:
+    held.apply(0, 1)
+    first, second = held.drivers
+    held.end(first, layout_changed("orders"))
+    held.apply(0, 1)
+    assert held.slots.outdated == "l" and second.stopped.is_set()
+    held.end(second)
+    held.apply(0, 1)
+    assert not held.slots.holds and held.started == [0, 1]
+    held.apply(0, layout="m")
+    assert held.slots.holds == {0} and held.drivers[-1].layout == "m"
+
+
+def test_a_slot_of_another_layout_is_another_slot(held: Held) -> None:
+    held.apply(0)
+    held.apply(0, layout="m")
+    (first,) = held.drivers
+    assert first.stopped.is_set()
+    held.end(first)
+    held.apply(0, layout="m")
+    assert [driver.layout for driver in held.drivers] == ["l", "m"]
+
+
+@pytest.mark.parametrize("error", [Refused("a drill has fenced it"), ValueError("a defect")])
+def test_what_another_attempt_does_not_change_ends_the_run(held: Held, error: Exception) -> None:
+    held.apply(0)
+    held.end(held.drivers[0], error)
+    with pytest.raises(type(error), match=str(error)):
+        held.apply(0)
+
+
+def test_closing_waits_for_all_drivers(held: Held) -> None:
+    held.apply(0, 1)
+    closing = threading.Thread(target=held.slots.close)
+    closing.start()
+    for driver in held.drivers:
+        assert driver.stopped.wait(10)
+    assert closing.is_alive()
+    held.drivers[0].end(ConnectionFailed("no answer"))
+    held.drivers[1].end()
+    closing.join(10)
+    assert not closing.is_alive() and not held.slots.holds
