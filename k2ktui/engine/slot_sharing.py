@@ -86,7 +86,3 @@ class SlotSharing:
         }
         after = rebalance(before, layout.slots, view.members, self._own, released)
         return None if after is owners else after
-
-    def owned(self, found: AssignmentFold) -> frozenset[int]:
-        """Return the slots that this run should hold."""
-        return found.owners.of(self._own)

@@ -11,16 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from k2ktui.engine.assignment_records import (
-    AssignmentFold,
-    Member,
-    member_key,
-    member_value,
-    owners_key,
-    owners_value,
-)
+from k2ktui.engine.assignment_records import AssignmentFold
 from k2ktui.engine.run_record import SharedLayout
-from k2ktui.engine.slot_sharing import SlotSharing
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.replication.sharing_member import SharingMember
 
 GROUP = "g"
 LOOK_S, BEAT_S, GRACE_S = 1.0, 5.0, 15.0
@@ -34,7 +28,7 @@ class AssignmentTopic:
     def __init__(self) -> None:
         self.records: list[tuple[bytes, bytes | None] | None] = []
 
-    def append(self, key: bytes, value: bytes | None) -> None:
+    def put(self, key: bytes, value: bytes | None) -> None:
         self.records.append((key, value))
 
     def compact(self) -> None:
@@ -91,6 +85,19 @@ class EpochRegister:
         self.layout, self.owners = layout, {}
 
 
+class _Reader:
+    """How far a run has read the topic."""
+
+    def __init__(self, topic: AssignmentTopic) -> None:
+        self.put, self._topic, self._next = topic.put, topic, 0
+
+    def read(self, fold: AssignmentFold) -> None:
+        for record in self._topic.records[self._next :]:
+            if record is not None:
+                fold.take(*record)
+        self._next = len(self._topic.records)
+
+
 class SharingRun:
     """One run; its clock starts at ``began``, and means nothing to the others."""
 
@@ -98,19 +105,26 @@ class SharingRun:
         self, name: str, topic: AssignmentTopic, register: SlotRegister, began: float
     ) -> None:
         self.name, self.now = name, began
-        self.topic, self._register = topic, register
-        self.fold = AssignmentFold(GROUP)
-        self._next = 0
-        self._sharing = SlotSharing(name, GRACE_S, BEAT_S)
-        self._layout = register.layout
-        self._written: Member | None = None
-        self._written_at = began
+        self._register = register
+        self._member = SharingMember(
+            name,
+            GROUP,
+            _Reader(topic),
+            lambda: register.layout,
+            GRACE_S,
+            BEAT_S,
+            lambda: self.now,
+        )
         self.holds: set[int] = set()
         self._releasing: dict[int, int] = {}
         self.outdated = ""
         self.awake_in = 0  # looks until it is no longer suspended
         self.is_dead = self.is_leaving = False
         self._steps = self._loop()
+
+    @property
+    def owners(self) -> SlotOwners:
+        return self._member.owners
 
     def step(self) -> None:
         if not self.is_dead:
@@ -126,35 +140,31 @@ class SharingRun:
 
     def _loop(self) -> Iterator[bool]:
         """Yield after each step; True at the end of a look."""
-        yield from self._report()
+        self._member.report(self.holds, self.outdated)
+        yield False
         while not self.is_leaving:
-            for record in self.topic.records[self._next :]:
-                if record is not None:
-                    self.fold.take(*record)
-            self._next = len(self.topic.records)
+            view = self._member.look()
             yield False
-            view = self._sharing.observe(self.fold, self.now)
-            if view.is_leader and (view.is_outdated or not self.fold.owners.layout):
-                self._layout = self._register.layout
-            changed = self._sharing.next_owners(self.fold, view, self._layout)
+            owners = self._member.choose_owners(view)
             yield False
-            if changed is not None:
-                self.topic.append(owners_key(GROUP), owners_value(changed))
+            if owners is not None:
+                self._member.write_owners(owners)
                 yield False
             yield from self._apply()
-            yield from self._report()
+            self._member.report(self.holds, self.outdated)
+            yield False
             yield True
         for slot in sorted(self.holds):
             self._release(slot)
             yield False
-        self.topic.append(member_key(GROUP, self.name), None)
+        self._member.leave()
         self.is_dead = True
         yield True
 
     def _apply(self) -> Iterator[bool]:
         """Take over what this run owns, and release the rest."""
-        owners = self.fold.owners
-        wanted = self._sharing.owned(self.fold)
+        owners = self.owners
+        wanted = owners.of(self.name)
         for slot in sorted(self.holds):
             if not self._register.is_owner(self.name, slot):
                 self._release(slot)
@@ -178,19 +188,6 @@ class SharingRun:
         self._register.release(self.name, slot)
         self.holds.discard(slot)
         self._releasing.pop(slot, None)
-
-    def _report(self) -> Iterator[bool]:
-        before = self._written or Member(self.name)
-        generation = self.fold.owners.generation
-        member = Member(self.name, before.beat, generation, frozenset(self.holds), self.outdated)
-        if self._written == member and self.now - self._written_at < BEAT_S:
-            return
-        member = Member(
-            self.name, before.beat + 1, generation, frozenset(self.holds), self.outdated
-        )
-        self.topic.append(member_key(GROUP, self.name), member_value(member))
-        self._written, self._written_at = member, self.now
-        yield False
 
 
 @dataclass

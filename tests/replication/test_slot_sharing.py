@@ -34,8 +34,8 @@ def check_settled(runs: SharingRuns, register: EpochRegister) -> None:
     assert max(loads[name] for name in names) - min(loads[name] for name in names) <= 1
     for run in runs.live:
         assert run.holds == {s for s, name in register.owners.items() if name == run.name}
-        assert run.fold.owners == runs.live[0].fold.owners
-        assert not run.fold.owners.releasing
+        assert run.owners == runs.live[0].owners
+        assert not run.owners.releasing
     before = register.takeovers
     for _ in range(40):
         runs.pass_second()
@@ -125,14 +125,14 @@ def test_a_run_that_has_not_applied_a_generation_has_released_nothing() -> None:
     slow = runs.join(1)
     while len(slow.holds) < 2:
         slow.step()
-        if not slow.fold.owners.of(slow.name):
+        if not slow.owners.of(slow.name):
             leader.look()
     late = runs.join(2)
     for _ in range(6):
         leader.look()
         late.look()
         assert not register.stolen
-    assert leader.fold.owners.releasing
+    assert leader.owners.releasing
     runs.settle()
     check_settled(runs, register)
 
@@ -142,12 +142,12 @@ def test_a_run_follows_the_last_owners_even_of_a_leader_that_was_suspended() -> 
     runs, register = make_runs(4)
     first, second = runs.join(1), runs.join(2)
     runs.settle()
-    owners, names = first.fold.owners, [first.name, second.name]
+    owners, names = first.owners, [first.name, second.name]
     second.awake_in = 4
     for order in (names, names[::-1]):
         found = {slot: order[slot % 2] for slot in range(4)}
         late = SlotOwners(owners.generation + 1, "0", owners.layout, found)
-        runs.topic.append(owners_key(GROUP), owners_value(late))
+        runs.topic.put(owners_key(GROUP), owners_value(late))
         first.look()
         runs.topic.compact()
     runs.settle()

@@ -1,0 +1,137 @@
+"""One run's part among those that share a pipeline: it looks, leads if it is its turn, and reports.
+
+The caller repeats ``look``, ``lead``, the change of its slots, and ``report``. Nothing here decides
+who may write: a run that is wrong about the others, or is suspended between two of these steps, is
+fenced by those that take its slots over (docs/runners.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from time import monotonic
+from typing import Protocol
+
+from k2ktui.engine.assignment_records import (
+    AssignmentFold,
+    Member,
+    member_key,
+    member_value,
+    owners_key,
+    owners_value,
+)
+from k2ktui.engine.run_record import SharedLayout
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.engine.slot_sharing import SharingView, SlotSharing
+
+
+class AssignmentLog(Protocol):
+    """The assignment topic."""
+
+    def read(self, fold: AssignmentFold) -> None:
+        """Apply the records that were written since the last call, in their order."""
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write a record, and wait until it is acknowledged."""
+
+
+class SharingMember:
+    """A run that takes part; not thread-safe.
+
+    Args:
+        own: its runner id.
+        group: ``coordination.commit.group``.
+        log: the assignment topic.
+        find_layout: returns the pipeline's layout, and divides the pipeline if it has none; called
+            by the leader only. None if that is not possible now.
+        grace_s: seconds of silence after which another run counts as gone.
+        beat_s: seconds between two records of a run.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        group: str,
+        log: AssignmentLog,
+        find_layout: Callable[[], SharedLayout | None],
+        grace_s: float,
+        beat_s: float,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.own, self._group, self._log = own, group, log
+        self._find_layout = find_layout
+        self._beat_s, self._clock = beat_s, clock
+        self._fold = AssignmentFold(group)
+        self._sharing = SlotSharing(own, grace_s, beat_s)
+        self._reported: Member | None = None
+        self._reported_at = 0.0
+        self._layout: SharedLayout | None = None
+
+    @property
+    def owners(self) -> SlotOwners:
+        """Who owns which slot, as of the last look."""
+        return self._fold.owners
+
+    @property
+    def malformed(self) -> int:
+        """Number of records of this pipeline that could not be read."""
+        return self._fold.malformed
+
+    def look(self) -> SharingView:
+        """Read what the others have written.
+
+        Raises:
+            ConnectionFailed, TimedOut: the topic could not be read; nothing has changed.
+        """
+        self._log.read(self._fold)
+        return self._sharing.observe(self._fold, self._clock())
+
+    def choose_owners(self, view: SharingView) -> SlotOwners | None:
+        """Return the owners that this run has to write as the leader; None if there are none.
+
+        Raises:
+            K2kError: the layout could not be found.
+        """
+        if not view.is_leader:
+            return None
+        if self._layout is None or view.is_outdated or self._fold.owners.layout != self._layout.id:
+            self._layout = self._find_layout()
+        if self._layout is None:
+            return None
+        return self._sharing.next_owners(self._fold, view, self._layout)
+
+    def write_owners(self, owners: SlotOwners) -> None:
+        """Write owners; all runs, this one included, follow them from their next look on.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: they may or may not have been written.
+        """
+        self._log.put(owners_key(self._group), owners_value(owners))
+
+    def report(self, holds: Collection[int], outdated: str) -> None:
+        """Write this run's record if it has changed or is due.
+
+        Args:
+            holds: the slots that it has not released.
+            outdated: id of a layout that it found to be outdated, "" for none.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: the record may or may not have been written.
+        """
+        before = self._reported or Member(self.own)
+        now = Member(
+            self.own, before.beat, self._fold.owners.generation, frozenset(holds), outdated
+        )
+        if self._reported == now and self._clock() - self._reported_at < self._beat_s:
+            return
+        now = Member(self.own, before.beat + 1, now.generation, now.holds, outdated)
+        self._log.put(member_key(self._group, self.own), member_value(now))
+        self._reported, self._reported_at = now, self._clock()
+
+    def leave(self) -> None:
+        """Remove this run's record: the others share its slots at once.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: they may wait for the grace window.
+        """
+        self._log.put(member_key(self._group, self.own), None)
