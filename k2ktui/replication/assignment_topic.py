@@ -1,0 +1,65 @@
+"""Reads and writes the assignment topic on the target."""
+
+from __future__ import annotations
+
+from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.control_reader import read_committed, stable_ends
+from k2ktui.kafka.keyed_writer import KeyedWriter
+from k2ktui.text import safe_text
+
+_READ_S = 10.0
+_WRITE_S = 8.0
+
+
+class AssignmentTopic:
+    """The assignment topic, read completely once and then incrementally; not thread-safe.
+
+    Args:
+        target: the target cluster.
+        name: the topic, which must exist.
+    """
+
+    def __init__(self, target: Cluster, name: str) -> None:
+        self._target, self._name = target, name
+        self._writer = KeyedWriter(target, name, _WRITE_S)
+        self._of: tuple[str, int] | None = None
+        self._next: dict[int, int] = {}
+
+    def read(self, fold: AssignmentFold) -> None:
+        """Apply what was written since the last call; all of it if the topic was created again.
+
+        Raises:
+            Refused: the topic is missing.
+            ConnectionFailed, TimedOut: the topic could not be read; a later call reads the rest.
+        """
+        found = self._target.describe([self._name])[self._name]
+        if not isinstance(found, TopicDescription):
+            raise Refused(
+                f"topic {safe_text(self._name)} cannot be read on the target cluster: "
+                + safe_text(found.str()),
+                unchanged="Nothing was copied.",
+                hint="Create the topic with cleanup.policy compact, and grant the target principal "
+                "Describe, Read and Write on it.",
+            )
+        ends = stable_ends(self._target, self._name, found.partitions)
+        identity = found.topic_id, found.partitions
+        if self._of != identity or any(self._next.get(p, 0) > end for p, end in ends.items()):
+            self._of, self._next = identity, {}
+        if all(self._next.get(partition, 0) >= end for partition, end in ends.items()):
+            return
+        for entry in read_committed(
+            self._target, self._name, found.partitions, _READ_S, ends=ends, since=self._next
+        ):
+            fold.take(entry.key, entry.value)
+            self._next[entry.partition] = entry.offset + 1
+        self._next.update(ends)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write a record; raises as ``KeyedWriter.put``."""
+        self._writer.put([(key, value)])
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._writer.close()

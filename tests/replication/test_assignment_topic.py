@@ -1,0 +1,98 @@
+"""Runs that take part by the assignment topic of a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.engine.run_record import SharedLayout
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.errors import Refused
+from k2ktui.replication.assignment_topic import AssignmentTopic
+from k2ktui.replication.sharing_member import SharingMember
+from k2ktui.runtime.node import KafkaNode
+from tests.support.copied import Copied, delete_topic
+from tests.support.kafka import create_topic, unique_name
+
+LAYOUT = SharedLayout("l", 4, ready=True)
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target)
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
+
+
+class Members:
+    """The runs of a test, and what each holds."""
+
+    def __init__(self, copied: Copied, topic: str, closing: ExitStack) -> None:
+        self._copied, self._topic, self._closing = copied, topic, closing
+        self.now = 0.0
+
+    def join(self, name: str) -> SharingMember:
+        log = AssignmentTopic(self._copied.cluster, self._topic)
+        self._closing.callback(log.close)
+        member = SharingMember(name, "g", log, lambda: LAYOUT, 15, 5, lambda: self.now)
+        member.report((), "")
+        return member
+
+    @staticmethod
+    def look(member: SharingMember) -> SlotOwners:
+        """Let a run do what it does each second, with slots that are taken and released at once."""
+        owners = member.choose_owners(member.look())
+        if owners is not None:
+            member.write_owners(owners)
+        member.look()
+        member.report(member.owners.of(member.own), "")
+        return member.owners
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_two_runs_share_all_slots_and_one_leaves(
+    copied: Copied, closing: ExitStack, partitions: int
+) -> None:
+    topic = create_topic(copied.target, None, partitions, {"cleanup.policy": "compact"})
+    members = Members(copied, topic, closing)
+    first = members.join("a")
+    assert members.look(first).of("a") == {0, 1, 2, 3}
+    second = members.join("b")
+    for _ in range(3):
+        members.look(first)
+        owners = members.look(second)
+    assert len(owners.of("a")) == len(owners.of("b")) == 2
+    first.leave()
+    members.look(second)
+    assert members.look(second).of("b") == {0, 1, 2, 3}
+
+
+def test_a_missing_topic_is_named(copied: Copied, closing: ExitStack) -> None:
+    log = AssignmentTopic(copied.cluster, unique_name("missing"))
+    closing.callback(log.close)
+    with pytest.raises(Refused, match="cannot be read on the target"):
+        log.read(AssignmentFold("g"))
+
+
+def test_a_topic_that_was_created_again_is_read_completely(
+    copied: Copied, closing: ExitStack
+) -> None:
+    topic = create_topic(copied.target, None, 1, {"cleanup.policy": "compact"})
+    members = Members(copied, topic, closing)
+    first = members.join("a")
+    for _ in range(3):
+        members.look(first)
+    delete_topic(copied.target, topic)
+    create_topic(copied.target, topic, 1, {"cleanup.policy": "compact"})
+    second = members.join("0")
+    members.look(second)
+    members.look(first)
+    assert first.owners == second.owners
