@@ -13,9 +13,10 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.run_record import LARGEST_SLOTS
 from k2ktui.engine.state import Position, Run, SourcePartition
 from k2ktui.errors import TimedOut
-from k2ktui.kafka import control, topics
+from k2ktui.kafka import control, control_findings, topics
 from k2ktui.kafka.clients import ConfigEntry, TopicDescription
-from k2ktui.kafka.control import control_specs, ensure_state_topic
+from k2ktui.kafka.control import ensure_state_topic
+from k2ktui.kafka.control_specs import control_specs
 from k2ktui.kafka.topics import TopicSpec
 from k2ktui.kafka.transaction_state import TransactionState
 from k2ktui.mm2 import publish
@@ -143,7 +144,7 @@ def creating(monkeypatch: pytest.MonkeyPatch) -> Creating:
         return {}
 
     monkeypatch.setattr(control, "create_topics", create)
-    monkeypatch.setattr(control, "topic_settings", lambda *_: {})
+    monkeypatch.setattr(control_findings, "topic_settings", lambda *_: {})
     return target
 
 

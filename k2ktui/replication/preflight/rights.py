@@ -16,7 +16,7 @@ from k2ktui.config.clusters import Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control import control_specs
+from k2ktui.kafka.control_specs import control_specs
 from k2ktui.kafka.probe import NotDisclosed, Operation
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.epochs import DRIVER, STATE, transactional_id

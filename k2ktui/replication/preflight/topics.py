@@ -9,7 +9,7 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.broker_creation import creates_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control import inspect_control_topics, missing_control_topic
+from k2ktui.kafka.control_findings import inspect_control_topics, missing_control_topic
 from k2ktui.kafka.topics import (
     Settings,
     alter_command,
