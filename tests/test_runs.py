@@ -22,6 +22,7 @@ from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.runs import PipelineRun, RunSeries, require_startable, run_pipeline
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, produce, unique_name
+from tests.support.modes import in_mode
 from tests.support.pipeline import Pipeline
 
 
@@ -148,11 +149,6 @@ class FencedTwice(PipelineRun):
         if FencedTwice.fenced < 3:
             raise superseded("p")
         return Finished(True, 1, 2.0, ())
-
-
-def in_mode(config: PipelineConfig, mode: str) -> PipelineConfig:
-    coordination = config.coordination.model_copy(update={"mode": mode})
-    return config.model_copy(update={"coordination": coordination})
 
 
 @pytest.mark.parametrize("mode", ["standby", "exclusive"])

@@ -143,6 +143,9 @@ class StateCoordination(Section):
     topic: Name = "__k2k_state"
 
 
+CoordinationMode = Literal["exclusive", "standby", "shared"]
+
+
 def _without_shared(value: Any) -> Any:
     if value == "shared":
         raise ValueError("exclusive or standby; shared is not supported yet")
@@ -156,7 +159,7 @@ class Coordination(Section):
     until that one has ended or hangs.
     """
 
-    mode: Annotated[Literal["exclusive", "standby"], BeforeValidator(_without_shared)] = "exclusive"
+    mode: Annotated[CoordinationMode, BeforeValidator(_without_shared)] = "exclusive"
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()

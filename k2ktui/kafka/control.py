@@ -6,13 +6,13 @@
 | ``offsetMapping.topic`` | delete | 6 | 7 days |
 | ``metrics.kafka.topic`` | delete | 3 | 30 days |
 | ``coordination.state.topic`` | compact | 1 | the last record of each key |
+| ``coordination.assignment.topic`` | compact | 1 | the last record of each key |
 
 One commit partition is enough for one pipeline: it has few positions, and every start reads the
 partition to its end in one pass. With ``optimizeOffsetCommitPartition: disabled`` each slot
 writes to its own partition, so that a transaction left open by one slot does not delay the
-positions of the others. The assignment topic of Lenses K2K is not used: the driver issues fencing
-tokens instead. The first writer creates the state topic (:func:`ensure_state_topic`): copying does
-not need it.
+positions of the others. Only ``coordination.mode: shared`` uses the assignment topic. The first
+writer creates the state topic (:func:`ensure_state_topic`): copying does not need it.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def create_mapping_application_topics(
         return ()
     specs = control_specs(config, env)
     del specs["commit"]
+    specs.pop("assignment", None)
     specs["state"] = control_spec(config, "state", config.coordination.state.topic)
     missing = [found for found in inspect_topics(config, target, specs) if not found.partitions]
     problems = [found.problem for found in missing if found.problem]

@@ -30,22 +30,29 @@ DEFAULTS: Mapping[ControlTopic, TopicSettings] = {
     "state": TopicSettings(
         partitions=1, config={CLEANUP_POLICY: "compact", "segment.bytes": str(10 << 20)}
     ),
+    # Each run writes a record every few seconds, and reads the whole topic when it starts.
+    "assignment": TopicSettings(
+        partitions=1, config={CLEANUP_POLICY: "compact", "segment.bytes": str(10 << 20)}
+    ),
 }
 COMPACTED: Mapping[ControlTopic, str] = {
     "commit": "records of idle partitions would expire",
     "state": "snapshots and the journal would expire",
+    "assignment": "it would be lost which run owns which slot",
 }
 SECTIONS: Mapping[ControlTopic, str] = {
     "commit": "topicCreation.control.commit",
     "offset_mapping": "topicCreation.control.offsetMapping",
     "metrics": "topicCreation.control.metrics",
     "state": "topicCreation.control.state",
+    "assignment": "topicCreation.control.assignment",
 }
 HOLDS: Mapping[ControlTopic, str] = {
     "commit": "replicated positions",
     "offset_mapping": "offset mappings",
     "metrics": "metrics",
     "state": "heartbeats, snapshots and the journal",
+    "assignment": "which run copies which slot",
 }
 
 
@@ -62,16 +69,25 @@ def control_specs(
         names["offset_mapping"] = config.offset_mapping.topic
     if "kafka" in [part.strip() for part in env.get("OTEL_METRICS_EXPORTER", "").split(",")]:
         names["metrics"] = config.metrics.kafka.topic
-    all_names = [*names.values(), config.coordination.state.topic]
-    if len(set(all_names)) < len(all_names):
-        raise ConfigError(
-            "coordination.commit.topic, coordination.state.topic, offsetMapping.topic and "
-            "metrics.kafka.topic must be different topics, found "
-            + ", ".join(map(safe_text, all_names)),
-            unchanged="Nothing was created.",
-            hint="Give each its own name; only commit and assignment may share one.",
-        )
+    if config.coordination.mode == "shared":
+        names["assignment"] = config.coordination.assignment.topic
+    _require_different(config, [*names.values(), config.coordination.state.topic])
     return {role: control_spec(config, role, name) for role, name in names.items()}
+
+
+def _require_different(config: PipelineConfig, names: list[str]) -> None:
+    if len(set(names)) == len(names):
+        return
+    is_shared = config.coordination.mode == "shared"
+    keys = ["coordination.commit.topic", "coordination.state.topic", "offsetMapping.topic"]
+    keys += ["coordination.assignment.topic"] if is_shared else []
+    unused = "" if is_shared else "; only commit and assignment may share one"
+    raise ConfigError(
+        f"{', '.join(keys)} and metrics.kafka.topic must be different topics, found "
+        + ", ".join(map(safe_text, names)),
+        unchanged="Nothing was created.",
+        hint=f"Give each its own name{unused}.",
+    )
 
 
 def control_spec(config: PipelineConfig, role: ControlTopic, name: str) -> TopicSpec:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.run_record import LARGEST_SLOTS
 from k2ktui.engine.state import Position, Run, SourcePartition
-from k2ktui.errors import TimedOut
+from k2ktui.errors import ConfigError, TimedOut
 from k2ktui.kafka import control, control_findings, topics
 from k2ktui.kafka.clients import ConfigEntry, TopicDescription
 from k2ktui.kafka.control import ensure_state_topic
@@ -33,6 +33,7 @@ from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.metrics import CATALOG
 from k2ktui.sync.plans import plan_options
 from tests.replication.test_client_settings import pipeline, task
+from tests.support.modes import in_mode
 
 KAFKA_EXPORTER = {"OTEL_METRICS_EXPORTER": "kafka"}
 COORDINATES = ("topic", "partition", "offset", "pipeline")
@@ -119,6 +120,33 @@ def test_control_topics_are_created_as_configured(
     changed = specs(pipeline(**under(f"topicCreation.control.{role}.{key}", value)))
     assert changed.count(seen) == (3 if role == "common" else 1)
     assert seen not in specs(pipeline())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("partitions", 9), ("replication", 2), ("config", {"min.insync.replicas": "2"})],
+)
+def test_the_assignment_topic_is_created_as_configured(key: str, value: Any) -> None:
+    """Only runs that share a pipeline need it."""
+    config = pipeline(**under(f"topicCreation.control.assignment.{key}", value))
+    assert "assignment" not in control_specs(config, {})
+    spec = control_specs(in_mode(config, "shared"), {})["assignment"]
+    assert spec.name == "__k2k_assignment" and spec.config["cleanup.policy"] == "compact"
+    found = getattr(spec, key)
+    assert value.items() <= found.items() if key == "config" else found == value
+
+
+@pytest.mark.parametrize("other", ["commit", "state"])
+def test_the_assignment_topic_of_runs_that_share_is_no_other_topic(other: str) -> None:
+    """Records of a transaction that is open would hide those of the runs."""
+    config = pipeline(
+        coordination={"assignment": {"topic": f"__{other}"}, other: {"topic": f"__{other}"}}
+    )
+    assert control_specs(config, {})
+    with pytest.raises(
+        ConfigError, match=r"coordination\.assignment\.topic and .* must be different"
+    ):
+        control_specs(in_mode(config, "shared"), {})
 
 
 class Creating:
