@@ -87,7 +87,10 @@ def create_topics(
 def grow_topics(
     cluster: Cluster, counts: Mapping[str, int], *, validate_only: bool = False
 ) -> dict[str, K2kError | None]:
-    """Increase topics to the given partition counts; otherwise as :func:`create_topics`."""
+    """Increase topics to the given partition counts; otherwise as :func:`create_topics`.
+
+    A topic that has as many or more counts as grown.
+    """
     if not counts:
         return {}
     wanted = [NewPartitions(name, count) for name, count in counts.items()]
@@ -273,6 +276,10 @@ _CREATE_HINTS = {
 
 
 def _not_grown(cluster: Cluster, name: str, count: int, error: KafkaException) -> K2kError | None:
+    if error.args[0].code() == KafkaError.INVALID_PARTITIONS:
+        found = cluster.describe([name])[name]
+        if isinstance(found, TopicDescription) and found.partitions >= count:
+            return None  # another run has added them in the meantime
     _raise_if_silent(cluster, "adding partitions", error)
     return Refused(
         f"topic {safe_text(name)} could not be extended to {counted(count, 'partition')} on the "

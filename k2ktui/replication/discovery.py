@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import IsolationLevel
@@ -96,6 +96,8 @@ class TopicDiscovery:
         source: the source cluster.
         target: the target cluster.
         committed: reads the committed positions, from which lag is computed.
+        is_wanted: which partitions to look for, where runs share the pipeline; then all partitions
+            without a position have appeared after its first start. None for all.
     """
 
     def __init__(
@@ -104,12 +106,14 @@ class TopicDiscovery:
         source: Cluster,
         target: Cluster,
         committed: CommittedPositions,
+        is_wanted: Callable[[SourcePartition], bool] | None = None,
     ) -> None:
         self._config = config
         self._source = source
         self._target = target
         self._committed = committed
-        self._has_discovered = False
+        self._is_wanted = is_wanted or (lambda source: True)
+        self._has_discovered = is_wanted is not None
         self._selected = SelectedTopics(config, source)
         self._held_back = HeldBackReader(source)
 
@@ -138,7 +142,8 @@ class TopicDiscovery:
             found = targets[topic.name]
             for number, route in enumerate(routes_for(self._config, topic, found)):
                 source = SourcePartition(topic.name, number)
-                routes[source], ids[source] = route, (topic.topic_id, found)
+                if self._is_wanted(source):
+                    routes[source], ids[source] = route, (topic.topic_id, found)
             short = next((each.short for each in found if each.short is not None), None)
             if short is not None:
                 faults += [_topic_fault(s, short) for s in _partitions(topic) if s not in routes]
@@ -166,7 +171,7 @@ class TopicDiscovery:
             ends=ends,
             high=high,
             held_back=held_back,
-            faults=(*faults, *changed),
+            faults=(*(fault for fault in faults if self._is_wanted(fault.source)), *changed),
             limits=limits,
             notes=notes,
             lag_records=_sum_lags(committed, ends),

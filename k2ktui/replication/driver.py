@@ -25,13 +25,14 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded, TransactionUnfinished
 from k2ktui.replication.held_back import HeldBackWatch
 from k2ktui.replication.isolation import UnfinishedTransactions
+from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.laps import LapPlanner
 from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.pipeline_fencing import describe_malformed
 from k2ktui.replication.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
-from k2ktui.replication.slots import SlotState, choose_slot_of, in_turn
-from k2ktui.replication.spark import SparkEnded, SparkRuntime
+from k2ktui.replication.slots import SlotState, choose_slot_of, in_turn, make_slots
+from k2ktui.replication.spark import SparkEnded
 from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import duration
@@ -61,7 +62,7 @@ class Driver:
         self,
         config: PipelineConfig,
         fencer: TransactionFencer,
-        spark: SparkRuntime,
+        spark: LapRunner,
         discovery: TopicDiscovery,
         report: Callable[[Event], None],
         *,
@@ -69,8 +70,7 @@ class Driver:
         until_caught_up: bool = False,
         began_at: float | None = None,
     ) -> None:
-        self._config = config
-        self._fencer = fencer
+        self._config, self._fencer = config, fencer
         self._spark = spark
         self._discovery = discovery
         self._report = report
@@ -114,7 +114,7 @@ class Driver:
         self._positions = dict(state.positions)
         if state.malformed:
             self._report(Note(describe_malformed(self._config, state)))
-        self._slots = [SlotState(number, number) for number in range(slots)]
+        self._slots = make_slots(slots, self._fencer.topic.shared_slot or 0)
         self._unfinished.begin(self._slots)
         self._apply_snapshot(self._discovery.discover(self._positions))
         if self._until_caught_up:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any
 
+from k2ktui.engine.run_record import Run
 from k2ktui.errors import TimedOut
 from k2ktui.replication import commit_state
 from k2ktui.replication.fencing import TransactionFencer
@@ -25,11 +26,15 @@ class SlotFencer(TransactionFencer):
         layout: id of the layout that the slot belongs to.
         target, options, settings: as for TransactionFencer; the topic's ``shared_slot`` is the
             slot.
+
+    Attributes:
+        pipeline_run: the pipeline's run record, with the layout, as of the last takeover.
     """
 
     def __init__(self, target: Any, options: Any, *, layout: str, **settings: Any) -> None:
         super().__init__(target, options, **settings)
         self._layout_id = layout
+        self.pipeline_run = Run(0, 0)
 
     def fence(self) -> None:
         """Fence the run that has the slot, and take nothing over.
@@ -58,11 +63,13 @@ class SlotFencer(TransactionFencer):
         of this slot later than this run did, or has bumped it before, which fences this run.
         """
         topic = replace(self.topic, shared_slot=None)
-        newest = None
+        newest = Run(0, 0)
         for run in commit_state.read_written_runs(self._target, topic, self._sync_timeout):
-            newest = run.layout
-        if newest is None or not newest.ready or newest.id != self._layout_id:
+            newest = run
+        layout = newest.layout
+        if layout is None or not layout.ready or layout.id != self._layout_id:
             raise layout_changed(self._name)
+        self.pipeline_run = newest
 
 
 def _never_fenced(pipeline: str, slot: int | None) -> TimedOut:

@@ -87,6 +87,11 @@ class SlotState:
         self.failures += 1
 
 
+def make_slots(number: int, first: int = 0) -> list[SlotState]:
+    """Return so many slots, numbered from ``first`` on, with the first transactional ids."""
+    return [SlotState(first + identity, identity) for identity in range(number)]
+
+
 def choose_slot_of(
     slots: Sequence[SlotState],
     source: SourcePartition,

@@ -10,7 +10,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics, ensure_state_topic
-from k2ktui.kafka.topics import TopicSpec, create_topics
+from k2ktui.kafka.topics import TopicSpec, create_topics, grow_topics
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, unique_name
 
@@ -230,6 +230,15 @@ def test_replication_that_the_cluster_cannot_give(target: KafkaNode, names: dict
 
     assert names["commit"] in refused.value.message
     assert "number of brokers" in refused.value.hint
+
+
+def test_extended_by_another_in_between(target: KafkaNode, names: dict[str, str]) -> None:
+    """Two runs that share a pipeline find at the same time that a source topic has grown."""
+    create_topic(target, names["commit"], partitions=3)
+    cluster = Cluster(pipeline(target, names).target, "target")
+
+    assert grow_topics(cluster, {names["commit"]: 3}) == {names["commit"]: None}
+    assert grow_topics(cluster, {names["commit"]: 2}) == {names["commit"]: None}
 
 
 def test_created_by_another_in_between(target: KafkaNode, names: dict[str, str]) -> None:

@@ -308,6 +308,7 @@ class Hanging:
     """A fencer whose commit topic cannot be read in time at first."""
 
     run, must_take_over = Run(1, 1), False
+    topic = commit_topic(pipeline(), 1)
     unfinished: Mapping[int, TransactionState] = {}
     retired: frozenset[int] = frozenset()
 

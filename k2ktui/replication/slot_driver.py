@@ -1,0 +1,83 @@
+"""The driver of one slot of a pipeline that runs share (docs/runners.md).
+
+It is the driver of a pipeline with one slot, with that slot's fencer, the slot's partitions, and
+laps of its own in the Spark session that all slots of the run share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.slot_owners import shared_slot_of
+from k2ktui.engine.state import SourcePartition
+from k2ktui.replication.discovery import TopicDiscovery
+from k2ktui.replication.driver import Driver
+from k2ktui.replication.events import Event
+from k2ktui.replication.lap_runner import LapRunner, OwnLaps
+from k2ktui.replication.slot_fencing import SlotFencer
+
+_ONE_SLOT = 1
+
+IsWanted = Callable[[SourcePartition], bool]
+
+
+class SharedSlotDriver:
+    """Takes one slot over and copies it until it is stopped or fenced.
+
+    Args:
+        config: the pipeline.
+        fencer: takes the slot over; closed when the driver has ended.
+        laps: runs the laps of all slots of this run.
+        make_discovery: returns the discovery of the slot's partitions.
+        report: called with every event, from this driver's thread.
+        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
+        began_at: epoch seconds of the request to run.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        fencer: SlotFencer,
+        laps: LapRunner,
+        make_discovery: Callable[[IsWanted], TopicDiscovery],
+        report: Callable[[Event], None],
+        *,
+        mapping_partitions: int,
+        began_at: float,
+    ) -> None:
+        self._fencer, self._laps = fencer, OwnLaps(laps)
+        self._driver = Driver(
+            config,
+            fencer,
+            self._laps,
+            make_discovery(self._is_own),
+            report,
+            mapping_partitions=mapping_partitions,
+            began_at=began_at,
+        )
+
+    def run(self) -> None:
+        """Take the slot over and copy until stopped; nothing can write for it afterwards.
+
+        Raises:
+            Superseded: another run has taken the slot over.
+            LayoutChanged: the slots were divided again.
+            K2kError: the slot could not be taken over, or its driver had to end.
+        """
+        try:
+            self._driver.run(_ONE_SLOT)
+        except BaseException:
+            self._laps.cancel()
+            self._fencer.close()
+            raise
+
+    def stop(self) -> None:
+        """Request a stop and return at once."""
+        self._driver.stop()
+
+    def _is_own(self, source: SourcePartition) -> bool:
+        """Return whether a partition belongs to the slot, in the layout that was taken over."""
+        layout = self._fencer.pipeline_run.layout
+        assert layout is not None, "the slot has not been taken over"
+        return shared_slot_of(source, layout.slots) == self._fencer.topic.shared_slot
