@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import BoundedSemaphore
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
@@ -38,6 +39,8 @@ class PipelineFencer(TransactionFencer):
         super().__init__(target, options, name=config.name, **settings)
         self._config, self._options, self._settings = config, options, settings
         self._shared_slots = 0
+        self._parallelism = config.coordination.assignment.fencing_max_parallelism
+        self._limit = BoundedSemaphore(self._parallelism)
 
     def divide(self, slots: int) -> None:
         """Let the next ``take_over`` divide the pipeline into slots that runs share.
@@ -82,8 +85,7 @@ class PipelineFencer(TransactionFencer):
         finally:
             self._owned = False
         seconds = self._sync_timeout
-        parallelism = self._config.coordination.assignment.fencing_max_parallelism
-        with ThreadPoolExecutor(parallelism, thread_name_prefix="fencing") as pool:
+        with ThreadPoolExecutor(self._parallelism, thread_name_prefix="fencing") as pool:
             fencing = []
             for slot in range(most):
                 self._run(lambda: self._epochs.confirm_ownership(seconds))
@@ -99,10 +101,13 @@ class PipelineFencer(TransactionFencer):
             fencer.close(fence=False)
 
     def make_slot_fencer(self, slot: int, layout: str) -> SlotFencer:
-        """Return the fencer of a shared slot; ``layout`` is the id of its layout."""
+        """Return the fencer of a shared slot; ``layout`` is the id of its layout.
+
+        ``fencingMaxParallelism`` of the fencers that are made here bump epochs at the same time.
+        """
         topic = replace(self.topic, shared_slot=slot)
         settings = {**self._settings, "topic": topic, "name": self._config.name}
-        return SlotFencer(self._target, self._options, layout=layout, **settings)
+        return SlotFencer(self._target, self._options, layout=layout, limit=self._limit, **settings)
 
     def read_states(self) -> dict[str, tuple[int, int]]:
         """Return producer id and epoch of each transactional id, as this driver has left them.

@@ -6,6 +6,7 @@ data. A run that takes it over then reads which layout the pipeline has.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any
@@ -24,6 +25,7 @@ class SlotFencer(TransactionFencer):
 
     Args:
         layout: id of the layout that the slot belongs to.
+        limit: entered while epochs are bumped; bounds how many slots are fenced at the same time.
         target, options, settings: as for TransactionFencer; the topic's ``shared_slot`` is the
             slot.
 
@@ -31,9 +33,17 @@ class SlotFencer(TransactionFencer):
         pipeline_run: the pipeline's run record, with the layout, as of the last takeover.
     """
 
-    def __init__(self, target: Any, options: Any, *, layout: str, **settings: Any) -> None:
+    def __init__(
+        self,
+        target: Any,
+        options: Any,
+        *,
+        layout: str,
+        limit: AbstractContextManager[object],
+        **settings: Any,
+    ) -> None:
         super().__init__(target, options, **settings)
-        self._layout_id = layout
+        self._layout_id, self._limit = layout, limit
         self.pipeline_run = Run(0, 0)
 
     def fence(self) -> None:
@@ -55,6 +65,11 @@ class SlotFencer(TransactionFencer):
                 if monotonic() > until:
                     raise _never_fenced(self._name, self.topic.shared_slot) from None
             sleep(_AGAIN_S)
+
+    def _try_to_fence_others(self, slots: int) -> None:
+        """Bump the epochs; what follows waits until transactions of other slots have ended."""
+        with self._limit:
+            super()._try_to_fence_others(slots)
 
     def _check(self) -> None:
         """Give the slot up unless the newest run record has its layout, ready for use.
