@@ -9,6 +9,7 @@ from typing import Any
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
 from k2ktui.engine.strict_json import (
     LARGEST_MS,
+    MalformedRecord,
     UnknownVersion,
     dump_object,
     field,
@@ -20,6 +21,9 @@ from k2ktui.engine.strict_json import (
 )
 
 _VERSION = 1
+# Of the runs of a pipeline that is shared, and of its slots: a release that does not know shared
+# slots cannot fence them, and must not take the pipeline over.
+_SHARED_VERSION = 2
 _LARGEST_BYTES = 1 << 20
 SLOT_RUN = "slotRun"
 RUN_MARK = b'"run":true'
@@ -76,7 +80,7 @@ def run_key(group: str, shared_slot: int | None = None) -> bytes:
 def run_value(run: Run) -> bytes:
     """Value of the run record."""
     value: dict[str, Any] = {
-        "v": _VERSION,
+        "v": _VERSION if run.layout is None and run.shared_slot is None else _SHARED_VERSION,
         "term": run.term,
         "slots": run.slots,
         "name": run.name,
@@ -96,6 +100,11 @@ def run_value(run: Run) -> bytes:
 
 def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
     """Return the run in a decoded value; raises MalformedRecord."""
+    version = integer(field(value, "v"))
+    if version not in (_VERSION, _SHARED_VERSION):
+        raise MalformedRecord(
+            f"a run of version {version}, this release reads up to {_SHARED_VERSION}"
+        )
     slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SLOTS - 1)
     return Run(
         term=integer(field(value, "term"), high=LARGEST_TERM),
@@ -137,6 +146,6 @@ def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
         return None
     group = text(field(head, "group"))
     body = parse_object(value, "the value", largest=_LARGEST_BYTES)
-    if integer(field(body, "v")) != _VERSION:
+    if integer(field(body, "v")) not in (_VERSION, _SHARED_VERSION):
         raise UnknownVersion("a run", group)
     return group, parse_run(body)

@@ -18,11 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from k2ktui.engine.producer_registration import (
-    PRODUCER,
-    ProducerRegistration,
-    parse_registration,
-)
+from k2ktui.engine.producer_registration import PRODUCER, ProducerRegistration, parse_registration
 from k2ktui.engine.run_record import LARGEST_TERM, SLOT_RUN, parse_run
 from k2ktui.engine.run_record import Run as Run
 from k2ktui.engine.run_record import run_key as run_key
@@ -318,10 +314,12 @@ def read_commit_record(
     if value is None or only not in (None, group):
         return group, source, None
     body = parse_object(value, "the value")
+    if is_run:
+        return group, None, parse_run(body, shared_slot)
     _check_version(body)
     if producer is not None:
         return group, None, parse_registration(producer, body)
-    return group, source, parse_run(body, shared_slot) if source is None else _position(body)
+    return group, source, _position(body)
 
 
 def read_commit_group(key: bytes | None) -> str:

@@ -86,6 +86,32 @@ mappings = st.builds(
 )
 
 
+SHARED = SharedLayout("l", 4)
+
+
+@pytest.mark.parametrize(
+    ("run", "version"),
+    [
+        (Run(3, 2), 1),
+        (Run(3, 2, most_shared=4), 1),
+        (Run(3, 2, layout=SHARED), 2),
+        (Run(3, 1, shared_slot=0), 2),
+    ],
+)
+def test_releases_that_do_not_know_shared_slots_cannot_read_their_runs(
+    run: Run, version: int
+) -> None:
+    """They would not fence the slots; such a release does not copy if it cannot read a run."""
+    key, value = run_key("g", run.shared_slot), run_value(run)
+    assert json.loads(value)["v"] == version
+    assert read_commit_record(key, value) == ("g", None, run)
+    later = json.dumps({**json.loads(value), "v": 3}).encode()
+    with pytest.raises(MalformedRecord, match="version 3, this release reads up to 2"):
+        read_commit_record(key, later)
+    if run.shared_slot is None:
+        assert read_run(key, value) == ("g", run)
+
+
 @given(names, sources, positions)
 def test_positions_survive(group: str, source: SourcePartition, position: Position) -> None:
     read = read_commit_record(position_key(group, source), position_value(position))
