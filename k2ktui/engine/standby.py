@@ -6,7 +6,7 @@ A wrong decision costs a takeover, never a record: fencing keeps two runs apart
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.silence import SilenceMeter
@@ -34,7 +34,9 @@ class StandbyTurn:
         self._silence = SilenceMeter(own, beat_s)
         self._was_free = False
 
-    def observe(self, runners: Iterable[Runner], now: float) -> bool:
+    def observe(
+        self, runners: Iterable[Runner], now: float, members: Collection[str] | None = None
+    ) -> bool:
         """Take the newest heartbeats; return whether it is this standby's turn.
 
         Two observations in a row must agree, both with its own heartbeat: of standbys that start at
@@ -43,25 +45,31 @@ class StandbyTurn:
         Args:
             runners: the newest heartbeat of each run of the pipeline.
             now: monotonic seconds.
+            members: the runs that share the pipeline with this one. It waits neither for them nor
+                for standbys, which wait for it. None for a standby.
         """
         found = {each.runner: each for each in runners if each.kind is RunKind.COPY}
         passed_s = self._silence.observe(found, now)
         self._quiet_s = max(0.0, self._quiet_s - passed_s)
-        self.ahead = self._find_ahead(found)
+        self.ahead = self._find_ahead(found, members)
         was_free, self._was_free = self._was_free, self._own in found and not self.ahead
         return was_free and self._was_free and not self._quiet_s
 
-    def _find_ahead(self, found: Mapping[str, Runner]) -> tuple[Runner, ...]:
+    def _find_ahead(
+        self, found: Mapping[str, Runner], members: Collection[str] | None
+    ) -> tuple[Runner, ...]:
         """Return the runners that work, or are standbys with a lower id, and are not silent."""
+        is_standby, others = members is None, members or ()
         last = max((runner.term for runner in found.values()), default=0)
         return tuple(
             runner
             for name, runner in sorted(found.items())
             if name != self._own
+            and name not in others
             and self._silence.silent_s(name) < self._grace_s
             and not 0 < runner.term < last  # a later run has fenced it
             and (
                 runner.state in _WORKING
-                or (runner.state is RunnerState.STANDBY and name < self._own)
+                or (is_standby and runner.state is RunnerState.STANDBY and name < self._own)
             )
         )

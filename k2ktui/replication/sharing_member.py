@@ -73,6 +73,11 @@ class SharingMember:
         return self._fold.owners
 
     @property
+    def members(self) -> frozenset[str]:
+        """The runs that take part, as of the last look, also those that are silent."""
+        return frozenset(self._fold.members)
+
+    @property
     def malformed(self) -> int:
         """Number of records of this pipeline that could not be read."""
         return self._fold.malformed

@@ -24,7 +24,7 @@ def test_so_many_slots_are_fenced_at_the_same_time(
     """What follows the bumps has no limit: it waits for the transactions of other slots."""
     config = pipeline(coordination={"assignment": {"fencingMaxParallelism": limit}})
     lock, fencing, most = threading.Lock(), 0, 0
-    may_go_on = threading.Semaphore(0)
+    may_continue = threading.Semaphore(0)
     reading = threading.Barrier(SLOTS + 1)
 
     def bump(_: Any, slots: int) -> None:
@@ -32,7 +32,7 @@ def test_so_many_slots_are_fenced_at_the_same_time(
         with lock:
             fencing += 1
             most = max(most, fencing)
-        assert may_go_on.acquire(timeout=30)
+        assert may_continue.acquire(timeout=30)
         with lock:
             fencing -= 1
 
@@ -50,7 +50,7 @@ def test_so_many_slots_are_fenced_at_the_same_time(
         with ThreadPoolExecutor(SLOTS) as pool:
             taking = [pool.submit(fence, fencer) for fencer in fencers]
             eventually(lambda: fencing == limit, "as many as allowed", 30)
-            may_go_on.release(SLOTS)
+            may_continue.release(SLOTS)
             reading.wait(30)
             for each in taking:
                 each.result(30)

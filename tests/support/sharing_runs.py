@@ -7,7 +7,7 @@ is decided by a ``SlotRegister``: a simple one here, the model of the coordinato
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -102,7 +102,12 @@ class SharingRun:
     """One run; its clock starts at ``began``, and means nothing to the others."""
 
     def __init__(
-        self, name: str, topic: AssignmentTopic, register: SlotRegister, began: float
+        self,
+        name: str,
+        topic: AssignmentTopic,
+        register: SlotRegister,
+        began: float,
+        find_layout: Callable[[], SharedLayout | None] | None = None,
     ) -> None:
         self.name, self.now = name, began
         self._register = register
@@ -110,7 +115,7 @@ class SharingRun:
             name,
             GROUP,
             _Reader(topic),
-            lambda: register.layout,
+            find_layout or (lambda: register.layout),
             GRACE_S,
             BEAT_S,
             lambda: self.now,
@@ -125,6 +130,10 @@ class SharingRun:
     @property
     def owners(self) -> SlotOwners:
         return self._member.owners
+
+    @property
+    def members(self) -> frozenset[str]:
+        return self._member.members
 
     def step(self) -> None:
         if not self.is_dead:
@@ -204,10 +213,12 @@ class SharingRuns:
 
     def join(self, number: int) -> SharingRun:
         """Start a run; its id is higher or lower than those of the others, its clock hours off."""
-        name = f"{number % 10}-{len(self.runs)}"
-        run = SharingRun(name, self.topic, self.register, began=number * 3600.0)
+        run = self._make(f"{number % 10}-{len(self.runs)}", began=number * 3600.0)
         self.runs.append(run)
         return run
+
+    def _make(self, name: str, began: float) -> SharingRun:
+        return SharingRun(name, self.topic, self.register, began)
 
     def pass_second(self) -> None:
         for run in self.live:

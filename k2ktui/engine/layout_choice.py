@@ -1,0 +1,99 @@
+"""Whether the leader of the runs that share a pipeline divides it into slots, and when.
+
+It rests on the run records that were written, also by transactions that are open or aborted, and on
+heartbeats; no clocks are compared. A wrong choice costs a takeover of all slots, never a record
+(docs/runners.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from enum import Enum, auto
+
+from k2ktui.engine.journal import Runner
+from k2ktui.engine.run_record import Run, SharedLayout
+from k2ktui.engine.standby import StandbyTurn
+
+
+class Choice(Enum):
+    """What the leader does."""
+
+    USE = auto()
+    WAIT = auto()
+    DIVIDE = auto()
+
+
+class LayoutChoice:
+    """Chooses what one run does while it leads; not thread-safe.
+
+    Args:
+        own: its runner id.
+        slots: number of slots that its file asks for; None for any.
+        grace_s: seconds of silence after which a run counts as gone. So long, it leaves to another
+            run what that one has begun: to divide the pipeline, or to copy it alone.
+        beat_s: seconds between two heartbeats.
+    """
+
+    def __init__(self, own: str, slots: int | None, grace_s: float, beat_s: float) -> None:
+        self._own, self._slots = own, slots
+        self._grace_s, self._beat_s = grace_s, beat_s
+        self._turn: StandbyTurn | None = None
+        self._waits_for: Run | None = None
+        self._own_layouts: set[str] = set()
+        self._has_shared = self._is_turn = False
+
+    @property
+    def ahead(self) -> tuple[Runner, ...]:
+        """The runs that copy the pipeline alone, for which it waits."""
+        return self._turn.ahead if self._turn is not None else ()
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether the run records have to be read: no other run copies the pipeline alone."""
+        waits_for = self._waits_for
+        return waits_for is None or waits_for.layout is not None or self._is_turn
+
+    def observe(self, runners: Iterable[Runner], members: Collection[str], now: float) -> None:
+        """Take the newest heartbeats.
+
+        Args:
+            runners: the newest heartbeat of each run of the pipeline.
+            members: the runs that share it, also those that are silent.
+            now: monotonic seconds.
+        """
+        self._is_turn = self._turn is not None and self._turn.observe(runners, now, members)
+
+    def choose(self, newest: Run, committed: SharedLayout | None) -> Choice:
+        """Return what to do.
+
+        Args:
+            newest: the pipeline's newest run record, committed or not; of term 0 if there is none.
+            committed: the layout of its newest committed one.
+        """
+        layout = newest.layout
+        if layout is not None and layout.ready and layout == committed:
+            self._has_shared = True
+            self._stop_waiting()
+            return Choice.USE if self._slots in (None, layout.slots) else Choice.DIVIDE
+        if self._is_turn and newest == self._waits_for:
+            self._stop_waiting()
+            return Choice.DIVIDE
+        if newest != self._waits_for:
+            quiet_s = self._grace_s if self._is_of_another(newest) else 0.0
+            self._turn = StandbyTurn(self._own, self._grace_s, self._beat_s, quiet_s)
+            self._waits_for, self._is_turn = newest, False
+        return Choice.WAIT
+
+    def begin(self, layout: SharedLayout | None) -> None:
+        """Note a layout that this run has written, to divide again at once if that failed."""
+        if layout is not None:
+            self._own_layouts.add(layout.id)
+
+    def _is_of_another(self, newest: Run) -> bool:
+        """Return whether another run may be at work on what follows the record."""
+        if newest.layout is None:
+            return self._has_shared
+        return newest.layout.id not in self._own_layouts
+
+    def _stop_waiting(self) -> None:
+        self._turn, self._waits_for, self._is_turn = None, None, False

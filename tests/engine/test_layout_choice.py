@@ -1,0 +1,124 @@
+"""What the leader does with the layout that it finds, on simulated heartbeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.layout_choice import Choice, LayoutChoice
+from k2ktui.engine.run_record import Run, SharedLayout
+
+BEAT_S, GRACE_S = 5.0, 15.0
+OWN = "m"
+READY, MAKING = SharedLayout("l", 4, ready=True), SharedLayout("l", 4)
+SHARED, UNREADY, ALONE = Run(7, 1, layout=READY), Run(6, 1, layout=MAKING), Run(9, 4)
+
+
+@dataclass
+class Leader:
+    """A leader that looks every second."""
+
+    slots: int | None = None
+    others: dict[str, Runner] = field(default_factory=dict)
+    members: frozenset[str] = frozenset()
+    now: float = 0.0
+    beats: int = 0
+
+    def __post_init__(self) -> None:
+        self.choice = LayoutChoice(OWN, self.slots, GRACE_S, BEAT_S)
+
+    def look(self, newest: Run, committed: SharedLayout | None = None) -> Choice:
+        """One second later; the heartbeats of all come every fifth second."""
+        self.now += 1
+        if self.now % BEAT_S == 0:
+            self.beats += 1
+            self.others = {n: replace(r, at_ms=self.beats) for n, r in self.others.items()}
+        own = runner(OWN, RunnerState.RUNNING, at_ms=self.beats)
+        self.choice.observe([own, *self.others.values()], self.members, self.now)
+        return self.choice.choose(newest, committed)
+
+    def seconds_to_divide(self, newest: Run, committed: SharedLayout | None = None) -> int | None:
+        """How long it waits; None for more than 100 s."""
+        for passed in range(100):
+            if self.look(newest, committed) is Choice.DIVIDE:
+                return passed
+        return None
+
+
+def runner(name: str, state: RunnerState, at_ms: int = 0) -> Runner:
+    return Runner(name, "h", "u", 1, 0, at_ms, state)
+
+
+@pytest.mark.parametrize("newest", [Run(0, 0), ALONE])
+def test_a_pipeline_without_a_layout_is_divided_at_the_third_look(newest: Run) -> None:
+    """After two looks at the heartbeats: no other run copies it alone."""
+    assert Leader().seconds_to_divide(newest) == 2
+
+
+@pytest.mark.parametrize("state", RunnerState)
+def test_a_committed_layout_is_used_at_once(state: RunnerState) -> None:
+    """Whatever heartbeats there are: a run that copies alone would have replaced it."""
+    leader = Leader(others={"a": runner("a", state)})
+    assert leader.look(SHARED, READY) is Choice.USE
+
+
+def test_a_layout_that_another_run_writes_is_awaited_for_the_grace_window() -> None:
+    """It may be at work on it, and committed or ready only later."""
+    for newest, committed in ((UNREADY, None), (UNREADY, MAKING), (SHARED, MAKING)):
+        waited = Leader().seconds_to_divide(newest, committed)
+        assert waited is not None and GRACE_S <= waited < 2 * GRACE_S
+        leader = Leader()
+        for _ in range(10):
+            assert leader.look(newest, committed) is Choice.WAIT
+        assert leader.look(SHARED, READY) is Choice.USE
+
+
+def test_each_new_record_of_another_run_is_awaited() -> None:
+    leader = Leader()
+    for number in range(5):
+        newest = Run(number, 1, layout=SharedLayout(f"{number}", 4))
+        for _ in range(int(GRACE_S) - 1):
+            assert leader.look(newest) is Choice.WAIT
+    assert leader.look(SHARED, READY) is Choice.USE
+
+
+def test_its_own_attempt_is_repeated_without_waiting() -> None:
+    leader = Leader()
+    assert leader.seconds_to_divide(Run(0, 0)) == 2
+    leader.choice.begin(MAKING)
+    assert leader.seconds_to_divide(UNREADY) == 2
+
+
+@pytest.mark.parametrize("state", [RunnerState.STARTING, RunnerState.RUNNING, RunnerState.STOPPING])
+def test_a_run_that_copies_alone_is_not_fenced(state: RunnerState) -> None:
+    """The run records need not be read until it has ended."""
+    leader = Leader(others={"z": runner("z", state)})
+    assert leader.seconds_to_divide(ALONE) is None
+    assert [each.runner for each in leader.choice.ahead] == ["z"]
+    assert not leader.choice.needs_runs
+    leader.others["z"] = runner("z", RunnerState.STOPPED)
+    assert leader.seconds_to_divide(ALONE) == 1
+
+
+def test_it_waits_neither_for_runs_that_share_nor_for_standbys() -> None:
+    """Standbys wait for it."""
+    others = {"a": runner("a", RunnerState.RUNNING), "b": runner("b", RunnerState.STANDBY)}
+    leader = Leader(others=others, members=frozenset({"a"}))
+    assert leader.seconds_to_divide(Run(0, 0)) == 2
+
+
+def test_what_has_fenced_the_runs_that_share_may_begin_to_copy() -> None:
+    """A run without heartbeats so far, or a command that changes positions."""
+    leader = Leader()
+    assert leader.look(SHARED, READY) is Choice.USE
+    waited = leader.seconds_to_divide(ALONE)
+    assert waited is not None and GRACE_S <= waited < 2 * GRACE_S
+
+
+@pytest.mark.parametrize(("slots", "choice"), [(None, "USE"), (4, "USE"), (6, "DIVIDE")])
+def test_the_leaders_file_decides_the_number_of_slots_if_it_has_one(
+    slots: int | None, choice: str
+) -> None:
+    assert Leader(slots).look(SHARED, READY) is Choice[choice]

@@ -1,0 +1,120 @@
+"""Runs that share a pipeline agree on one layout, whatever they and others do meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.replication.test_slot_sharing import check_settled
+from tests.support.examples import examples
+from tests.support.sharing_layouts import LayoutRuns
+from tests.support.sharing_runs import GRACE_S
+
+ACTIONS = st.tuples(
+    st.sampled_from(
+        ["seconds"] * 6
+        + ["step"] * 4
+        + ["join", "join", "kill", "leave", "suspend", "compact", "alone", "time out", "slots"]
+    ),
+    st.integers(0, 40),
+    st.integers(1, 12),
+)
+
+
+def act(runs: LayoutRuns, action: tuple[str, int, int]) -> None:
+    kind, one, other = action
+    if kind == "alone":
+        runs.start_alone(dies_after=one % 8)
+    elif kind == "time out":
+        runs.records.time_out()
+    elif kind == "slots":
+        runs.slots = [None, 2, 3, 4][other % 4]
+    else:
+        runs.act(action)
+
+
+def settle(runs: LayoutRuns) -> None:
+    """Nothing more happens; runs that copy alone end."""
+    for _ in range(60):
+        runs.pass_second()
+    assert not runs.exclusive
+    runs.settle()
+    runs.settle()
+    before = runs.records.divisions
+    check_settled(runs, runs.shared)  # type: ignore[arg-type]
+    assert runs.records.divisions == before, "none divides it again"
+    assert runs.records.committed.layout == runs.shared.layout
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(happening=st.lists(ACTIONS, max_size=40))
+def test_whatever_happens_the_runs_agree_on_one_layout(happening: list[Any]) -> None:
+    """Runs join, end, die and are suspended while they divide; others copy it alone meanwhile."""
+    runs = LayoutRuns()
+    runs.join(5)
+    for action in happening:
+        act(runs, action)
+    settle(runs)
+
+
+@pytest.mark.parametrize("number", [1, 2, 10])
+def test_runs_that_start_at_once_divide_it_once_or_twice(number: int) -> None:
+    """The first leader's work is not undone by the next one."""
+    runs = LayoutRuns()
+    for each in range(number, 0, -1):
+        runs.join(each)
+    for _ in range(60):
+        runs.pass_second()
+    assert runs.records.divisions <= 2
+    settle(runs)
+
+
+def test_a_leader_that_dies_while_it_divides_is_followed_by_another() -> None:
+    for looks in range(12):
+        runs = LayoutRuns()
+        leader, other = runs.join(1), runs.join(2)
+        for _ in range(looks):
+            runs.pass_second()
+        leader.is_dead = True
+        for _ in range(int(4 * GRACE_S)):
+            runs.pass_second()
+        assert other.holds == set(range(3))
+
+
+def test_runs_that_share_continue_when_a_run_that_copied_alone_has_ended() -> None:
+    runs = LayoutRuns()
+    runs.join(1), runs.join(2)
+    runs.settle()
+    assert runs.shared.owners
+    runs.start_alone()
+    for _ in range(10):
+        runs.pass_second()
+    assert runs.shared.alone and not runs.shared.owners
+    before = runs.records.divisions
+    for _ in range(10):
+        runs.pass_second()
+    assert runs.shared.alone and runs.records.divisions == before, "it is not fenced"
+    settle(runs)
+
+
+def test_the_number_of_slots_is_the_leaders() -> None:
+    runs = LayoutRuns()
+    runs.slots = 4
+    runs.join(5)
+    runs.settle()
+    assert runs.shared.layout.slots == 4
+    runs.slots = 2
+    runs.join(7)
+    runs.settle()
+    assert runs.shared.layout.slots == 4, "it does not lead"
+    runs.join(1)
+    runs.settle()
+    assert runs.shared.layout.slots == 2
+    runs.slots = None
+    runs.join(0)
+    runs.settle()
+    assert runs.shared.layout.slots == 2, "its file does not say how many"
+    assert runs.records.divisions == 2
