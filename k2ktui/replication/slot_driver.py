@@ -33,6 +33,7 @@ class SharedSlotDriver:
         report: called with every event, from this driver's thread.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
         began_at: epoch seconds of the request to run.
+        at_end: called when the driver has ended.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class SharedSlotDriver:
         *,
         mapping_partitions: int,
         began_at: float,
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
+        self._at_end = at_end
         self._fencer, self._laps = fencer, OwnLaps(laps)
         self._driver = Driver(
             config,
@@ -71,6 +74,8 @@ class SharedSlotDriver:
             self._laps.cancel()
             self._fencer.close()
             raise
+        finally:
+            self._at_end()
 
     def stop(self) -> None:
         """Request a stop and return at once."""

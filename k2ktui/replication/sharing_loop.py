@@ -1,0 +1,134 @@
+"""What a run does that shares a pipeline: every second it looks, leads, changes its slots, reports.
+
+``docs/runners.md`` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.engine.slot_sharing import SharingView
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.replication.sharing_member import SharingMember
+from k2ktui.text import counted
+
+_LOOK_S = 1.0
+_SHOWN_SLOTS = 20
+_LOOKING = "reading the assignment topic"
+_LEADING = "dividing the slots"
+_REPORTING = "writing to the assignment topic"
+
+
+class Slots(Protocol):
+    """The slots that the run holds; ``SharedSlots`` describes them."""
+
+    outdated: str
+
+    @property
+    def holds(self) -> frozenset[int]:
+        """The slots that this run has not released."""
+
+    def apply(self, owners: SlotOwners) -> None:
+        """Take over what this run owns, and release the rest."""
+
+    def close(self) -> None:
+        """Release all, and wait until that is done."""
+
+
+class Stop(Protocol):
+    """Says when the run has to end."""
+
+    def is_set(self) -> bool:
+        """Return whether the run has to end."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait so many seconds, or until it has to end."""
+
+
+class SharingLoop:
+    """One run's loop; it can run once.
+
+    Args:
+        member: the run.
+        slots: its slots.
+        report: called with notes.
+    """
+
+    def __init__(
+        self, member: SharingMember, slots: Slots, report: Callable[[Event], None]
+    ) -> None:
+        self._member, self._slots, self._report = member, slots, report
+        self._notifier = ThrottledNotifier(report)
+        self._shown: tuple[frozenset[int], int] | None = None
+
+    def run(self, stopping: Stop) -> None:
+        """Share the pipeline until stopped.
+
+        Raises:
+            Exception: what the driver of a slot, or the search for the layout, cannot repeat.
+        """
+        try:
+            self._write_record()
+            while not stopping.is_set():
+                if not self.look():
+                    stopping.wait(_LOOK_S)
+        finally:
+            self._slots.close()
+            with suppress(K2kError):  # the others wait for the grace window then
+                self._member.leave()
+
+    def look(self) -> bool:
+        """Look once; return whether to look again at once, as this run has written owners."""
+        try:
+            view = self._member.look()
+        except (ConnectionFailed, TimedOut) as error:
+            # Slots are taken over only by owners that were just read.
+            self._notifier.report(_LOOKING, error.message)
+            self._write_record()
+            return False
+        self._notifier.over(_LOOKING)
+        has_written = self._lead(view)
+        self._slots.apply(self._member.owners)
+        self._write_record()
+        self._show(view)
+        return has_written
+
+    def _lead(self, view: SharingView) -> bool:
+        """Write owners if this run is the leader and they have to change."""
+        try:
+            owners = self._member.choose_owners(view)
+            if owners is not None:
+                self._member.write_owners(owners)
+        except (ConnectionFailed, TimedOut) as error:
+            self._notifier.report(_LEADING, error.message)
+            return False
+        self._notifier.over(_LEADING)
+        return owners is not None
+
+    def _write_record(self) -> None:
+        try:
+            self._member.report(self._slots.holds, self._slots.outdated)
+        except (ConnectionFailed, TimedOut) as error:
+            self._notifier.report(_REPORTING, error.message)
+        else:
+            self._notifier.over(_REPORTING)
+
+    def _show(self, view: SharingView) -> None:
+        """Note which slots this run owns, when that changes."""
+        owners = self._member.owners
+        own = owners.of(self._member.own)
+        if not owners.slots or self._shown == (own, owners.slots):
+            return
+        self._shown = own, owners.slots
+        shown = ", ".join(map(str, sorted(own)[:_SHOWN_SLOTS]))
+        more = ", …" if len(own) > _SHOWN_SLOTS else ""
+        of = f": {shown}{more}" if own else ""
+        runs, leads = counted(len(view.members), "run"), "; it leads" if view.is_leader else ""
+        self._report(
+            Note(f"shared by {runs}: this one owns {len(own)} of {owners.slots} slots{of}{leads}")
+        )

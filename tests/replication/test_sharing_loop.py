@@ -1,0 +1,213 @@
+"""What a run does every second that shares a pipeline, and what it does when it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.engine.run_record import SharedLayout
+from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.replication.event_text import report_text
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.sharing_loop import SharingLoop
+from k2ktui.replication.sharing_member import SharingMember
+from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, AssignmentTopic
+
+LAYOUT = SharedLayout("l", 4, ready=True)
+
+
+@dataclass
+class Log:
+    """An assignment topic that cannot always be read or written."""
+
+    topic: AssignmentTopic
+    next: int = 0
+    unreadable: bool = False
+    unwritable: bool = False
+
+    def read(self, fold: AssignmentFold) -> None:
+        if self.unreadable:
+            raise ConnectionFailed("no broker answers")
+        for record in self.topic.records[self.next :]:
+            assert record is not None
+            fold.take(*record)
+        self.next = len(self.topic.records)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        if self.unwritable:
+            raise TimedOut("not acknowledged")
+        self.topic.put(key, value)
+
+
+@dataclass
+class Slots:
+    """Slots that are taken and released at once."""
+
+    own: str
+    outdated: str = ""
+    holds: frozenset[int] = frozenset()
+    applied: int = 0
+    is_closed: bool = False
+    error: Exception | None = None
+
+    def apply(self, owners: SlotOwners) -> None:
+        if self.error is not None:
+            raise self.error
+        self.applied += 1
+        self.holds = owners.of(self.own)
+
+    def close(self) -> None:
+        self.holds, self.is_closed = frozenset(), True
+
+
+@dataclass
+class Rounds:
+    """Lets a loop look so many times; ``between`` is called after each."""
+
+    left: int
+    between: Callable[[], None] = lambda: None
+
+    def is_set(self) -> bool:
+        return self.left <= 0
+
+    def wait(self, timeout: float) -> bool:
+        assert timeout == 1.0
+        self.left -= 1
+        self.between()
+        return self.is_set()
+
+
+@dataclass
+class One:
+    """One run."""
+
+    topic: AssignmentTopic
+    name: str = "a"
+    find: Callable[[], SharedLayout | None] = lambda: LAYOUT
+    notes: list[str] = field(default_factory=list)
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.log, self.slots = Log(self.topic), Slots(self.name)
+        self.member = SharingMember(
+            self.name, GROUP, self.log, self.find, GRACE_S, BEAT_S, lambda: self.now
+        )
+        self.loop = SharingLoop(self.member, self.slots, self._report)
+
+    def _report(self, event: Event) -> None:
+        assert isinstance(event, Note)
+        self.notes.append(report_text(event))
+
+
+@pytest.fixture
+def topic() -> AssignmentTopic:
+    return AssignmentTopic()
+
+
+def members(topic: AssignmentTopic) -> set[str]:
+    fold = AssignmentFold(GROUP)
+    for record in topic.records:
+        assert record is not None
+        fold.take(*record)
+    return set(fold.members)
+
+
+def test_the_only_run_owns_all_slots_at_its_second_look(topic: AssignmentTopic) -> None:
+    """The second one follows at once: it has just written the owners."""
+    run = One(topic)
+    run.loop.run(Rounds(1))
+    assert run.slots.applied == 2 and run.slots.is_closed
+    assert run.notes == ["note: shared by 1 run: this one owns 4 of 4 slots: 0, 1, 2, 3; it leads"]
+    assert members(topic) == set(), "it has left"
+
+
+def test_two_runs_share_the_slots(topic: AssignmentTopic) -> None:
+    first, second = One(topic, "a"), One(topic, "b")
+    first.member.report((), "")
+    second.member.report((), "")
+    for _ in range(4):
+        first.loop.look()
+        second.loop.look()
+    assert first.slots.holds | second.slots.holds == set(range(4))
+    assert len(first.slots.holds) == len(second.slots.holds) == 2
+    assert second.notes == ["note: shared by 2 runs: this one owns 2 of 4 slots: 1, 3"]
+
+
+def test_owners_that_were_not_read_just_now_are_not_applied(topic: AssignmentTopic) -> None:
+    """A run that was fenced may no longer own its slots; its record is still written."""
+    run = One(topic)
+    while run.loop.look():
+        """Until there are owners."""
+    applied, run.log.unreadable = run.slots.applied, True
+    run.now += BEAT_S
+    written = len(topic.records)
+    assert not run.loop.look()
+    assert run.slots.applied == applied and len(topic.records) == written + 1
+    assert run.notes[-1] == "note: reading the assignment topic: no broker answers"
+    run.log.unreadable = False
+    run.loop.look()
+    assert run.slots.applied == applied + 1
+
+
+def test_a_run_whose_record_cannot_be_written_continues(topic: AssignmentTopic) -> None:
+    run = One(topic)
+    while run.loop.look():
+        """Until there are owners."""
+    run.now += BEAT_S
+    run.log.unwritable = True
+    applied = run.slots.applied
+    assert not run.loop.look() and run.slots.applied == applied + 1
+    assert run.notes[-1] == "note: writing to the assignment topic: not acknowledged"
+
+
+def test_a_leader_without_a_layout_asks_again(topic: AssignmentTopic) -> None:
+    found: list[SharedLayout | None] = [None, None, LAYOUT]
+    run = One(topic, find=lambda: found.pop(0) if found else LAYOUT)
+    run.loop.run(Rounds(3))
+    assert "owns 4 of 4 slots" in run.notes[0]
+
+
+def test_a_search_for_the_layout_that_fails_is_repeated(topic: AssignmentTopic) -> None:
+    failures = [TimedOut("the last transaction does not end"), ConnectionFailed("gone")]
+
+    def find() -> SharedLayout:
+        if failures:
+            raise failures.pop(0)
+        return LAYOUT
+
+    run = One(topic, find=find)
+    run.loop.run(Rounds(3))
+    assert run.notes[0] == "note: dividing the slots: the last transaction does not end"
+    assert "owns 4 of 4 slots" in run.notes[-1]
+
+
+@pytest.mark.parametrize("where", ["layout", "slots"])
+def test_what_another_attempt_does_not_change_ends_the_run(
+    topic: AssignmentTopic, where: str
+) -> None:
+    """It releases its slots and leaves before."""
+
+    def find() -> SharedLayout:
+        if where == "layout":
+            raise Refused("a drill has fenced it")
+        return LAYOUT
+
+    run = One(topic, find=find)
+    run.slots.error = Refused("a drill has fenced it") if where == "slots" else None
+    with pytest.raises(Refused, match="a drill has fenced it"):
+        run.loop.run(Rounds(5))
+    assert run.slots.is_closed and members(topic) == set()
+
+
+def test_a_run_that_cannot_leave_ends_anyway(topic: AssignmentTopic) -> None:
+    run = One(topic)
+
+    def cut() -> None:
+        run.log.unreadable = run.log.unwritable = True
+
+    run.loop.run(Rounds(3, cut))
+    assert run.slots.is_closed and members(topic) == {"a"}
