@@ -97,9 +97,12 @@ class StandbyWait:
         return is_next
 
     def _report_change(self, ahead: Sequence[Runner]) -> None:
-        names = ", ".join(
-            f"{safe_text(each.host)} pid {each.pid} ({each.state})" for each in ahead[:5]
-        )
+        names = describe_runners(ahead)
         if names and names != self._ahead:
             self._report(Waiting(names))
         self._ahead = names or self._ahead
+
+
+def describe_runners(found: Sequence[Runner]) -> str:
+    """Return the first few runs as text, safe to print; "" for none."""
+    return ", ".join(f"{safe_text(each.host)} pid {each.pid} ({each.state})" for each in found[:5])

@@ -1,0 +1,195 @@
+"""Finds the layout of a pipeline that runs share, and divides the pipeline if it has none.
+
+Only the leader does so (docs/runners.md). It writes the start positions of all partitions before
+the layout is ready: a run that takes a slot over later copies partitions without a position from
+their beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from time import monotonic
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import Runner
+from k2ktui.engine.layout_choice import Choice, LayoutChoice
+from k2ktui.engine.run_record import Run, SharedLayout
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster
+from k2ktui.replication.commit_state import CommitState, read_commit_state, read_written_runs
+from k2ktui.replication.discovery import TopicDiscovery
+from k2ktui.replication.events import Event, Note
+from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
+from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.pipeline_fencing import PipelineFencer, describe_malformed
+from k2ktui.sync.drill_guard import refuse_if_fenced
+from k2ktui.sync.standby import beat_interval_s, describe_runners
+from k2ktui.sync.store import StateStore
+from k2ktui.text import counted, safe_text
+
+_READ_S = 10.0
+_FRESH_S = 10.0
+
+
+class LayoutFinder:
+    """Finds the layout while this run leads; not thread-safe.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        fencer: takes the whole pipeline over; closed by the caller.
+        make_discovery: returns a new discovery of all partitions.
+        heartbeat: this run's heartbeat.
+        slots: number of slots of a layout that this run makes.
+        report: called with notes for the operator.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        target: Cluster,
+        fencer: PipelineFencer,
+        make_discovery: Callable[[], TopicDiscovery],
+        heartbeat: Heartbeat,
+        slots: int,
+        report: Callable[[Event], None],
+    ) -> None:
+        self._config, self._target, self._fencer = config, target, fencer
+        self._make_discovery, self._heartbeat = make_discovery, heartbeat
+        self._slots, self._report = slots, report
+        self._choice = LayoutChoice(
+            heartbeat.runner,
+            config.slots,
+            config.coordination.assignment.grace_window_s,
+            beat_interval_s(config),
+        )
+        self._store = StateStore(config, target, _READ_S)
+        self._ahead = ""
+
+    def find(self, members: Collection[str], *, waits: bool = True) -> SharedLayout | None:
+        """Return the layout; None while another run copies alone or divides the pipeline.
+
+        Call it again about every second.
+
+        Args:
+            members: the runs that share the pipeline.
+            waits: wait for other runs; otherwise fence them.
+
+        Raises:
+            Refused: a drill has fenced the pipeline, a record or topic cannot be used, or this run
+                cannot write heartbeats.
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        self._require_heartbeats()
+        state = self._store.read()
+        refuse_if_fenced(self._config, state.drills.values())
+        self._choice.observe(state.runners, members, monotonic())
+        self._report_ahead(self._choice.ahead)
+        if waits and not self._choice.needs_runs:
+            return None
+        newest = self._read_newest()
+        committed = self._read_committed().run.layout
+        choice = self._choice.choose(newest, committed)
+        if choice is Choice.USE:
+            return committed
+        if choice is Choice.WAIT and waits:
+            return None
+        return self._divide()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._store.close()
+
+    def _require_heartbeats(self) -> None:
+        if self._heartbeat.has_ended:
+            raise Refused(
+                "runs that share a pipeline need heartbeats, and they cannot be written to "
+                f"{safe_text(self._config.coordination.state.topic)} on the target",
+                unchanged="The pipeline was not divided.",
+                hint="Grant the target principal Write on the topic, or set "
+                "coordination.mode: exclusive.",
+            )
+
+    def _read_newest(self) -> Run:
+        newest = Run(0, 0)
+        for run in read_written_runs(self._target, self._fencer.topic, _READ_S):
+            newest = run
+        return newest
+
+    def _read_committed(self) -> CommitState:
+        return read_commit_state(self._target, self._fencer.topic, _READ_S)
+
+    def _divide(self) -> SharedLayout | None:
+        """Take the whole pipeline over, and let runs share it; None if another run does."""
+        self._report(Note(f"shared: divides the pipeline into {counted(self._slots, 'slot')}"))
+        self._fencer.divide(self._slots)
+        try:
+            state = self._fencer.take_over(0)
+            if state.malformed:
+                self._report(Note(describe_malformed(self._config, state)))
+            self._write_start_positions(state)
+            return self._fencer.publish_layout()
+        except (Superseded, OwnershipLost) as error:
+            self._report(Note(f"shared: {error.message}"))
+            return None
+        finally:
+            self._choice.begin(self._fencer.run.layout)
+
+    def _write_start_positions(self, state: CommitState) -> None:
+        found = self._make_discovery().discover(state.positions)
+        term = self._fencer.run.term
+        new = {s: p for s, p in found.begin.items() if s not in state.positions}
+        if new:
+            self._fencer.write_positions(
+                {source: replace(p, term=term, since=term) for source, p in new.items()}
+            )
+
+    def _report_ahead(self, ahead: Sequence[Runner]) -> None:
+        names = describe_runners(ahead)
+        if names and names != self._ahead:
+            self._report(Note(f"shared: waits for {names}, which copies the pipeline alone"))
+        self._ahead = names
+
+
+class LayoutSearch:
+    """Lets ``LayoutFinder`` work on a thread: dividing takes seconds, and a run is never silent.
+
+    Args:
+        find: ``LayoutFinder.find``.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[Collection[str]], SharedLayout | None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._find, self._clock = find, clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="layout")
+        self._search: Future[tuple[SharedLayout | None, float]] | None = None
+
+    def ask(self, members: Collection[str]) -> SharedLayout | None:
+        """Return what was found since the last call; None if it is not known yet.
+
+        Raises:
+            Exception: what ``find`` raised.
+        """
+        search, self._search = self._search, None
+        if search is not None and not search.done():
+            self._search = search
+            return None
+        found, at = search.result() if search is not None else (None, 0.0)
+        if found is not None and self._clock() - at < _FRESH_S:
+            return found
+        # Nothing was found, or while another run led.
+        self._search = self._thread.submit(self._run, frozenset(members))
+        return None
+
+    def close(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.shutdown()
+
+    def _run(self, members: Collection[str]) -> tuple[SharedLayout | None, float]:
+        return self._find(members), self._clock()
