@@ -5,6 +5,7 @@
     configuration ─► clusters ─► preflight ─► control topics ─► transaction fencer ─┐
                                               Spark (starts meanwhile) ─────────────┤
                                               topic discovery ──────────────────────┴─► driver
+    or, where runs share the pipeline, a driver per slot (k2ktui/shared_runs.py)
     beside it, each on its own thread: heartbeats, commit snapshots, MirrorMaker 2's checkpoints
     its events: driver ─► heartbeat ─► telemetry ─► the caller's report
 
@@ -19,9 +20,8 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from time import time
 
-from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused
+from k2ktui.errors import ExitCode, K2kError, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
@@ -35,9 +35,8 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
-from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.replication.preflight.suite import run_checks
-from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.preflight.gate import both_sides, require_startable, wait_for_clusters
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.stages.schemas import TransformSchemas
@@ -45,6 +44,7 @@ from k2ktui.replication.telemetry.session import measure_run, read_exporter_name
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.runtime.stop_signals import stop_on_signals
+from k2ktui.shared_runs import SharedRun, SharedRunParts
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.drill_watch import RehearsalWatcher
@@ -52,7 +52,6 @@ from k2ktui.sync.standby import StandbyWait, beat_interval_s
 
 # Time for publishing the last checkpoints of a run that ends by itself.
 _LAST_CHECKPOINTS_S = 20.0
-_RECONNECT_S = 1.0
 
 
 def run_pipeline(
@@ -74,21 +73,30 @@ def run_pipeline(
         show_check: called with every preflight check that did not pass.
         until_caught_up: end when every partition has reached the end offset seen at the start.
         telemetry: export metrics.
-        take_over: with ``coordination.mode: standby``, fence a run that works instead of waiting.
+        take_over: with ``coordination.mode: standby`` or ``shared``, fence a run that works alone
+            instead of waiting.
         ending: signals that end the run; must be called on the main thread if there are any. The
             second signal, or one that is not done after 4.5 seconds, ends the process.
         before_exit: called with the exit code before an immediate exit.
 
     Raises:
         NotInstalled: PySpark is missing.
+        Refused: ``until_caught_up`` with ``coordination.mode: shared``.
         K2kError: the pipeline could not start, or had to stop.
     """
+    if until_caught_up and config.coordination.mode == "shared":
+        raise Refused(
+            "--until-caught-up is not possible with coordination.mode: shared: no run knows when "
+            "all slots have caught up",
+            unchanged="Nothing was started.",
+            hint="Stop the runs, and use a file with coordination.mode: exclusive.",
+        )
     require_pyspark("running a pipeline")
     if transforms := config.replication.transforms():
         require_transform_packages(transforms[0][0].partition("[")[0])
     if config.features.check_kafka_connection_on_startup:
         # Fail early: starting Spark takes seconds.
-        for label, side in _sides(config):
+        for label, side in both_sides(config):
             await_open(label, side.bootstrap_servers)
 
     def make_run(quiet_s: float | None) -> PipelineRun:
@@ -167,7 +175,7 @@ class PipelineRun:
         show_check: called with every preflight check that did not pass.
         until_caught_up: end when every partition has reached the end it had at the start.
         telemetry: export metrics.
-        take_over: do not wait, although ``coordination.mode`` is ``standby``.
+        take_over: do not wait, although ``coordination.mode`` is ``standby`` or ``shared``.
         quiet_s: seconds that a standby waits at least.
     """
 
@@ -184,6 +192,7 @@ class PipelineRun:
     ) -> None:
         self._config = config
         self._waits = config.coordination.mode == "standby" and not take_over
+        self._take_over = take_over
         self._quiet_s = quiet_s
         self._report = report
         self._show_check = show_check
@@ -227,7 +236,7 @@ class PipelineRun:
             K2kError: the pipeline could not start, or another driver took over.
         """
         if not self._config.features.check_kafka_connection_on_startup:
-            self._wait_for_clusters()
+            wait_for_clusters(self._config, self._stopping, self._report_note)
         with measure_run(self._config, self._report, wanted=self._telemetry) as observe:
             self._observe = observe
             try:
@@ -245,22 +254,6 @@ class PipelineRun:
         require_startable(self._config, self._show_check)
         waiting = StandbyWait(self._config, self._heartbeat, self._report_note, self._quiet_s)
         return waiting.run(self._stopping)
-
-    def _wait_for_clusters(self) -> None:
-        """Wait without a limit until both clusters accept connections."""
-        troubles = ThrottledNotifier(self._report_note)
-        for label, side in _sides(self._config):
-            subject = f"waiting for the {label} cluster"
-            while not self._stopping.is_set():
-                try:
-                    await_open(label, side.bootstrap_servers)
-                    break
-                except ConnectionFailed as error:
-                    troubles.report(subject, error.message)
-                    self._stopping.wait(_RECONNECT_S)
-            troubles.over(subject)
-        if self._stopping.is_set():
-            raise K2kError("stopped before the clusters could be reached")
 
     def stop(self) -> None:
         """Request a stop and return at once; called from signal handlers."""
@@ -291,6 +284,8 @@ class PipelineRun:
                     self._rehearsals.start()
                 starting.result()
                 slots = self._slots()
+                if self._config.coordination.mode == "shared":
+                    return self._share(source, target, control, observe, slots)
                 self._driver = self._make_driver(source, target, control, observe)
                 if self._stopping.is_set():
                     self._driver.stop()
@@ -308,6 +303,8 @@ class PipelineRun:
     def _start_spark(self) -> None:
         self._spark.start()
         slots = self._slots()
+        if self._config.coordination.mode == "shared":
+            slots = min(slots, self._spark.parallelism)
         self._spark.warm_up(slots)
         self._spark.check_transforms(self._transforms)
         self._spark.warm_up_transforms(slots, (transform for _, transform in self._transforms))
@@ -330,20 +327,47 @@ class PipelineRun:
             guard=lambda: refuse_fenced(config, target),
         )
 
-        def observe_event(event: Event) -> None:
-            self._heartbeat.observe(event)
-            observe(event)
-
         return Driver(
             config,
             fencer,
             self._spark,
             TopicDiscovery(config, source, target, CommittedPositions(target, fencer.topic)),
-            observe_event,
+            self._make_observer(observe),
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,
             began_at=self._began_at,
         )
+
+    def _share(
+        self,
+        source: Cluster,
+        target: Cluster,
+        control: ControlTopics,
+        observe: Callable[[Event], None],
+        slots: int,
+    ) -> Finished:
+        parts = SharedRunParts(
+            source,
+            target,
+            self._target_options,
+            control,
+            self._spark,
+            self._heartbeat,
+            slots,
+            self._began_at,
+            self._take_over,
+        )
+        run = SharedRun(self._config, parts, self._make_observer(observe))
+        return run.run(self._stopping)
+
+    def _make_observer(self, observe: Callable[[Event], None]) -> Callable[[Event], None]:
+        """Return what takes the events of drivers: the heartbeat first, then ``observe``."""
+
+        def observe_event(event: Event) -> None:
+            self._heartbeat.observe(event)
+            observe(event)
+
+        return observe_event
 
     def _slots(self) -> int:
         cores = local_cores(self._config.spark.master)
@@ -359,34 +383,3 @@ class PipelineRun:
 
     def _note(self, text: str) -> None:
         self._report(Note(text))
-
-
-def _sides(config: PipelineConfig) -> tuple[tuple[str, ClusterConfig], ...]:
-    return ("source", config.source), ("target", config.target)
-
-
-def require_startable(config: PipelineConfig, show_check: Callable[[Check], None]) -> None:
-    """Run the preflight checks before anything is written; fail if nothing could be copied.
-
-    Args:
-        config: the pipeline.
-        show_check: called with every check that did not pass.
-
-    Raises:
-        ConnectionFailed: a cluster is unreachable.
-        Refused: another fatal check failed.
-    """
-    fatal = []
-    for check in run_checks(config):
-        if check.outcome is not CheckOutcome.PASS:
-            show_check(check)
-        if check.fatal and check.outcome is CheckOutcome.FAIL:
-            fatal.append(check)
-    if fatal:
-        kind = ConnectionFailed if any(check.unreachable for check in fatal) else Refused
-        names = ", ".join(check.name for check in fatal)
-        raise kind(
-            f"not started: {names} failed",
-            unchanged="Nothing was written.",
-            hint="Correct what failed; k2ktui check shows every line again.",
-        )

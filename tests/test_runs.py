@@ -19,7 +19,8 @@ from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Finished, Report
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
-from k2ktui.runs import PipelineRun, RunSeries, require_startable, run_pipeline
+from k2ktui.replication.preflight.gate import require_startable
+from k2ktui.runs import PipelineRun, RunSeries, run_pipeline
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, produce, unique_name
 from tests.support.modes import in_mode
@@ -149,6 +150,15 @@ class FencedTwice(PipelineRun):
         if FencedTwice.fenced < 3:
             raise superseded("p")
         return Finished(True, 1, 2.0, ())
+
+
+def test_runs_that_share_a_pipeline_do_not_end_by_themselves(closed: PipelineConfig) -> None:
+    reports: list[Report] = []
+    with pytest.raises(Refused, match="--until-caught-up is not possible") as refused:
+        run_pipeline(
+            in_mode(closed, "shared"), reports.append, lambda check: None, until_caught_up=True
+        )
+    assert refused.value.unchanged == "Nothing was started." and not reports
 
 
 @pytest.mark.parametrize("mode", ["standby", "exclusive"])

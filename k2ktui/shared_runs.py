@@ -1,0 +1,155 @@
+"""Composes a run that shares its pipeline with other runs (``coordination.mode: shared``).
+
+::
+
+    assignment topic ─► member ─► loop ─► slots ─► a driver per slot ─► laps in one Spark session
+                          └─► layout search, while this run leads
+    events of all drivers ─► merged ─► heartbeat ─► telemetry ─► the caller's report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from time import time
+from typing import Any
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control import ControlTopics
+from k2ktui.replication.assignment_topic import AssignmentTopic
+from k2ktui.replication.commit_state import CommittedPositions, CommitTopic
+from k2ktui.replication.discovery import TopicDiscovery
+from k2ktui.replication.events import Event, Finished, Started
+from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.lap_runner import LapRunner
+from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
+from k2ktui.replication.shared_events import SharedEvents
+from k2ktui.replication.shared_slots import SharedSlots
+from k2ktui.replication.sharing_loop import SharingLoop
+from k2ktui.replication.sharing_member import SharingMember
+from k2ktui.replication.slot_driver import IsWanted, SharedSlotDriver
+from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.sync.drill_guard import refuse_fenced
+from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
+from k2ktui.sync.standby import beat_interval_s
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRunParts:
+    """What a run has made before it shares its pipeline.
+
+    Attributes:
+        source, target: the clusters.
+        options: connection options of the target's producer.
+        control: the control topics.
+        laps: runs the laps of all slots.
+        heartbeat: the run's heartbeat, which was started.
+        slots: number of slots of a layout that this run makes.
+        began_at: epoch seconds of the request to run.
+        take_over: do not wait for a run that copies alone.
+    """
+
+    source: Cluster
+    target: Cluster
+    options: Mapping[str, Any]
+    control: ControlTopics
+    laps: LapRunner
+    heartbeat: Heartbeat
+    slots: int
+    began_at: float
+    take_over: bool
+
+
+class SharedRun:
+    """One run's part of a shared pipeline; it can run once.
+
+    Args:
+        config: the pipeline.
+        parts: what was made before.
+        report: called with every event, from several threads.
+    """
+
+    def __init__(
+        self, config: PipelineConfig, parts: SharedRunParts, report: Callable[[Event], None]
+    ) -> None:
+        self._config, self._parts, self._report = config, parts, report
+        self._fencer = self._make_fencer()
+
+    def run(self, stopping: StopFlag) -> Finished:
+        """Share the pipeline until stopped.
+
+        Raises:
+            Refused: a drill has fenced the pipeline, or a record or topic cannot be used.
+            K2kError: a slot could not be copied for a reason that another attempt does not change.
+        """
+        config, parts, runner = self._config, self._parts, self._parts.heartbeat.runner
+        events = SharedEvents(
+            self._report, parts.heartbeat.observe, parts.began_at, stopping.is_set
+        )
+        assignment = config.coordination.assignment
+        with ExitStack() as closing:
+            closing.callback(self._fencer.close, fence=False)
+            finder = LayoutFinder(
+                config,
+                parts.target,
+                self._fencer,
+                lambda: self._make_discovery(self._fencer.topic),
+                parts.heartbeat,
+                parts.slots,
+                self._report,
+            )
+            closing.callback(finder.close)
+            if parts.take_over:
+                finder.find((), waits=False)
+            search = LayoutSearch(finder.find)
+            closing.callback(search.close)
+            log = AssignmentTopic(parts.target, assignment.topic)
+            closing.callback(log.close)
+            member = SharingMember(
+                runner,
+                config.coordination.commit.group,
+                log,
+                lambda: search.ask(member.members),
+                assignment.grace_window_s,
+                beat_interval_s(config),
+            )
+            parts.heartbeat.observe(Started(config.name, 0, 0, 0, time() - parts.began_at))
+            slots = SharedSlots(runner, partial(self._make_driver, events), self._report)
+            SharingLoop(member, slots, self._report).run(stopping)
+        finished = Finished(False, events.records, time() - parts.began_at, events.faults)
+        self._report(finished)
+        return finished
+
+    def _make_fencer(self) -> PipelineFencer:
+        config, parts = self._config, self._parts
+        return make_fencer(
+            config,
+            parts.target,
+            parts.options,
+            parts.control.commit_partitions,
+            read_pair(config, parts.source, parts.target),
+            guard=lambda: refuse_fenced(config, parts.target),
+        )
+
+    def _make_driver(self, events: SharedEvents, slot: int, layout: str) -> SharedSlotDriver:
+        fencer = self._fencer.make_slot_fencer(slot, layout)
+        return SharedSlotDriver(
+            self._config,
+            fencer,
+            self._parts.laps,
+            lambda is_wanted: self._make_discovery(fencer.topic, is_wanted),
+            lambda event: events.take(slot, fencer.pipeline_run.term, event),
+            mapping_partitions=self._parts.control.mapping_partitions,
+            began_at=time(),
+            at_end=lambda: events.end(slot),
+        )
+
+    def _make_discovery(
+        self, topic: CommitTopic, is_wanted: IsWanted | None = None
+    ) -> TopicDiscovery:
+        source, target = self._parts.source, self._parts.target
+        committed = CommittedPositions(target, topic)
+        return TopicDiscovery(self._config, source, target, committed, is_wanted)
