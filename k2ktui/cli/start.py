@@ -44,7 +44,8 @@ def _print_check(check: Check) -> None:
 @click.option(
     "--take-over",
     is_flag=True,
-    help="With coordination.mode: standby, fence the run that copies instead of waiting.",
+    help="With coordination.mode: standby or shared, fence a run that copies alone instead of "
+    "waiting.",
 )
 @unlock_option
 def command(

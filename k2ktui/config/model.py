@@ -130,7 +130,7 @@ class CommitCoordination(Section):
 
 
 class AssignmentCoordination(Section):
-    """The assignment topic, and how long a run may be silent before a standby takes over."""
+    """The topic by which runs share a pipeline, and how long a run may be silent."""
 
     topic: Name = "__k2k_assignment"
     grace_window_s: Duration = 15.0
@@ -146,20 +146,14 @@ class StateCoordination(Section):
 CoordinationMode = Literal["exclusive", "standby", "shared"]
 
 
-def _without_shared(value: Any) -> Any:
-    if value == "shared":
-        raise ValueError("exclusive or standby; shared is not supported yet")
-    return value
-
-
 class Coordination(Section):
     """What several runs of the pipeline do, and the topics on the target that hold its state.
 
     With ``mode: exclusive``, a new run takes over from the one before; with ``standby``, it waits
-    until that one has ended or hangs.
+    until that one has ended or hangs; with ``shared``, it copies a part of the slots.
     """
 
-    mode: Annotated[CoordinationMode, BeforeValidator(_without_shared)] = "exclusive"
+    mode: CoordinationMode = "exclusive"
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()

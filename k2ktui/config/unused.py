@@ -21,15 +21,18 @@ _MODE: Path = ("coordination", "mode")
 _EXCLUSIVE = "coordination.mode is exclusive: a new run fences the one before at once"
 # A run sends three heartbeats in a grace window, and at most one per second.
 _SHORTEST_GRACE_S = 3.0
-_NO_TOPIC = "k2ktui has no assignment topic; transactional ids fence earlier tasks"
+_NOT_SHARED = "coordination.mode is not shared: one run copies, and fences all slots in turn"
 
 #: Why a key has no effect; with a section, all of its keys have none.
 UNUSED: Mapping[Path, str] = {
-    ("coordination", "assignment", "fencingMaxParallelism"): _NO_TOPIC,
-    ("topicCreation", "control", "assignment"): _NO_TOPIC,
     ("metrics", "prefix", "targetConsumer"): "no metric describes a consumer of the target",
     ("source", "kafka", "producer"): "k2ktui never writes to the source",
 }
+#: Keys that have an effect only with ``coordination.mode: shared``.
+OF_SHARED: tuple[Path, ...] = (
+    ("coordination", "assignment", "fencingMaxParallelism"),
+    ("topicCreation", "control", "assignment"),
+)
 #: Keys that have an effect only if schema ids are rewritten.
 OF_SCHEMAS: tuple[Path, ...] = (
     ("schemaMapping",),
@@ -53,6 +56,9 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
         yield from _note(tree, path, reason)
     if config.coordination.mode == "exclusive":
         yield from _note(tree, _GRACE_WINDOW, _EXCLUSIVE)
+    if config.coordination.mode != "shared":
+        for path in OF_SHARED:
+            yield from _note(tree, path, _NOT_SHARED)
     if not config.features.bidirectional_replication:
         yield from _note(tree, ("bidirectional",), _ONE_DIRECTION)
     elif config.bidirectional.mode == "provenance":
@@ -103,19 +109,20 @@ def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
 
 
 def unsafe_standby(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
-    """Yield an error for every setting with which a standby cannot take over safely."""
-    if config.coordination.mode == "exclusive":
+    """Yield an error for every setting with which another run cannot take over safely."""
+    mode = config.coordination.mode
+    if mode == "exclusive":
         return
     if not config.features.exactly_once:
         node = tree.nearest(_MODE)
         needed = (
-            "standby needs features.exactlyOnce: without transactions, a run that hangs cannot be "
+            f"{mode} needs features.exactlyOnce: without transactions, a run that hangs cannot be "
             "fenced"
         )
         yield Problem(node.mark, format_path(_MODE), needed)
     if config.coordination.assignment.grace_window_s < _SHORTEST_GRACE_S:
         node = tree.nearest(_GRACE_WINDOW)
-        needed = f"expected at least {_SHORTEST_GRACE_S:g} seconds with coordination.mode: standby"
+        needed = f"expected at least {_SHORTEST_GRACE_S:g} seconds with coordination.mode: {mode}"
         yield Problem(node.mark, format_path(_GRACE_WINDOW), needed)
 
 

@@ -67,6 +67,8 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool, kind: RunKin
         return passed_check(
             NAME, f"it is running {where}; another run waits as a standby, unless it takes over"
         )
+    if config.coordination.mode == "shared":
+        return passed_check(NAME, f"it is running {where}; runs with mode: shared share its slots")
     return failed_check(
         NAME,
         f"it is running {where}",

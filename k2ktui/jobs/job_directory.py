@@ -70,7 +70,7 @@ class JobRecord:
         starts: number of starts on this host.
         kind: what it does.
         rewind: ``--rewind`` of ``k2ktui sync``; "" for a job that copies.
-        take_over: fence a run that works, although ``coordination.mode`` is ``standby``.
+        take_over: fence a run that works, although ``coordination.mode`` is not ``exclusive``.
     """
 
     start: Text

@@ -72,7 +72,7 @@ def start_job(
         telemetry: export metrics.
         cwd: working directory; by default this process's.
         rewind: start ``k2ktui sync`` with this ``--rewind``; None starts the copying.
-        take_over: fence a run that works, although ``coordination.mode`` is ``standby``.
+        take_over: fence a run that works, although ``coordination.mode`` is not ``exclusive``.
 
     Raises:
         Refused: not allowed, the job runs here already, or it cannot be started.

@@ -39,7 +39,7 @@ def test_nothing_is_suggested_for_what_is_like_nothing() -> None:
     assert said.code == 2 and "Did you mean" not in said.err
 
 
-@pytest.mark.parametrize("mode", ["exclusive", "standby"])
+@pytest.mark.parametrize("mode", ["exclusive", "standby", "shared"])
 def test_taking_over_is_noted_where_every_start_does_it(tmp_path: Path, mode: str) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(

@@ -6,7 +6,7 @@ import pytest
 
 from k2ktui.config.load import load
 from k2ktui.config.show import to_yaml
-from k2ktui.config.unused import OF_SCHEMAS, UNUSED
+from k2ktui.config.unused import OF_SCHEMAS, OF_SHARED, UNUSED
 from tests.config.files import MINIMAL, Files
 
 # Each with a value that differs from the default.
@@ -170,7 +170,7 @@ def test_descriptions_are_shown(files: Files) -> None:
 
 def test_every_unused_key_is_in_the_list() -> None:
     """A key that is added to the table needs a line here."""
-    for path in (*UNUSED, *OF_SCHEMAS):
+    for path in (*UNUSED, *OF_SHARED, *OF_SCHEMAS):
         assert any(key.startswith(".".join(map(str, path))) for key in WITHOUT_EFFECT), path
 
 
@@ -184,18 +184,34 @@ def test_the_grace_window_has_an_effect_with_standby(files: Files) -> None:
     assert loaded.config.coordination.assignment.grace_window_s == 20
 
 
-def test_shared_is_refused(files: Files) -> None:
-    (error,) = files.errors(MINIMAL, "coordination: {mode: shared}")
-    assert "coordination.mode: expected exclusive or standby; shared is not supported yet" in error
+SHARED = """\
+coordination:
+  mode: shared
+  assignment: {graceWindow: 20 seconds, fencingMaxParallelism: 9, topic: __runs}
+topicCreation: {control: {assignment: {partitions: 2, replication: 2, config: {a: "1"}}}}
+"""
 
 
-def test_a_standby_needs_transactions(files: Files) -> None:
-    (error,) = files.errors(MINIMAL, STANDBY, "features: {exactlyOnce: disabled}")
-    assert "coordination.mode: standby needs features.exactlyOnce" in error
+def test_all_of_coordination_has_an_effect_with_shared(files: Files) -> None:
+    loaded = files.over_minimal(SHARED)
+    assert loaded.notes == ()
+    assert loaded.config.coordination.mode == "shared"
+    assert loaded.config.coordination.assignment.fencing_max_parallelism == 9
+    one = files.over_minimal(SHARED.replace("shared", "standby"))
+    assert len(one.notes) == 2 and all("mode is not shared" in note for note in one.notes)
 
 
-def test_a_grace_window_must_hold_heartbeats(files: Files) -> None:
-    short = "coordination: {mode: standby, assignment: {graceWindow: 2 seconds}}"
+@pytest.mark.parametrize("mode", ["standby", "shared"])
+def test_runs_that_take_over_need_transactions(files: Files, mode: str) -> None:
+    disabled = "features: {exactlyOnce: disabled}"
+    (error,) = files.errors(MINIMAL, f"coordination: {{mode: {mode}}}", disabled)
+    assert f"coordination.mode: {mode} needs features.exactlyOnce" in error
+
+
+@pytest.mark.parametrize("mode", ["standby", "shared"])
+def test_a_grace_window_must_hold_heartbeats(files: Files, mode: str) -> None:
+    short = f"coordination: {{mode: {mode}, assignment: {{graceWindow: 2 seconds}}}}"
     (error,) = files.errors(MINIMAL, short)
     assert "coordination.assignment.graceWindow: expected at least 3 seconds" in error
-    assert files.over_minimal(short.replace("standby", "exclusive")).config
+    assert f"with coordination.mode: {mode}" in error
+    assert files.over_minimal(short.replace(mode, "exclusive")).config

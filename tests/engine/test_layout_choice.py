@@ -93,7 +93,7 @@ def test_its_own_attempt_is_repeated_without_waiting() -> None:
 
 @pytest.mark.parametrize("state", [RunnerState.STARTING, RunnerState.RUNNING, RunnerState.STOPPING])
 def test_a_run_that_copies_alone_is_not_fenced(state: RunnerState) -> None:
-    """The run records need not be read until it has ended."""
+    """The run records are not read until it has ended."""
     leader = Leader(others={"z": runner("z", state)})
     assert leader.seconds_to_divide(ALONE) is None
     assert [each.runner for each in leader.choice.ahead] == ["z"]
