@@ -278,6 +278,9 @@ class PipelineRun:
                 control = ensure_control_topics(self._config, target)
                 for note in control.notes:
                     self._note(note)
+                if self._config.coordination.mode == "shared":
+                    # Runs that share the pipeline already do not wait for this one to start.
+                    self._heartbeat.stand_by(waiting=True)
                 if not self._heartbeat.was_started:
                     self._heartbeat.start()
                 if read_exporter_names(os.environ, wanted=self._telemetry):

@@ -86,9 +86,7 @@ class SharedRun:
             K2kError: a slot could not be copied for a reason that another attempt does not change.
         """
         config, parts, runner = self._config, self._parts, self._parts.heartbeat.runner
-        events = SharedEvents(
-            self._report, parts.heartbeat.observe, parts.began_at, stopping.is_set
-        )
+        events = SharedEvents(self._report, self._show, parts.began_at, stopping.is_set)
         assignment = config.coordination.assignment
         with ExitStack() as closing:
             closing.callback(self._fencer.close, fence=False)
@@ -116,12 +114,18 @@ class SharedRun:
                 assignment.grace_window_s,
                 beat_interval_s(config),
             )
-            parts.heartbeat.observe(Started(config.name, 0, 0, 0, time() - parts.began_at))
             slots = SharedSlots(runner, partial(self._make_driver, events), self._report)
             SharingLoop(member, slots, self._report).run(stopping)
         finished = Finished(False, events.records, time() - parts.began_at, events.faults)
         self._report(finished)
         return finished
+
+    def _show(self, started: Started) -> None:
+        """Let heartbeats show what the run copies; without a slot, it is a standby."""
+        if started.slots:
+            self._parts.heartbeat.observe(started)
+        else:
+            self._parts.heartbeat.stand_by(waiting=True)
 
     def _make_fencer(self) -> PipelineFencer:
         config, parts = self._config, self._parts

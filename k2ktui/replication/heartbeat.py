@@ -142,7 +142,7 @@ class Heartbeat(BackgroundRunner):
     def stand_by(self, *, waiting: bool) -> None:
         """Report the run as a standby, or as starting once its turn has come."""
         state = RunnerState.STANDBY if waiting else RunnerState.STARTING
-        self._now = replace(self._now, state=state)
+        self._now = replace(self._now, state=state, slots=0)
 
     def ending(self) -> None:
         """Report the run as stopping; safe in a signal handler."""

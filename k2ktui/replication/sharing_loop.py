@@ -12,13 +12,14 @@ from typing import Protocol
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
-from k2ktui.replication.events import Event, Note
+from k2ktui.replication.events import Event, Note, Waiting
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.text import counted
 
 _LOOK_S = 1.0
 _SHOWN_SLOTS = 20
+_SHOWN_RUNS = 5
 _LOOKING = "reading the assignment topic"
 _LEADING = "dividing the slots"
 _REPORTING = "writing to the assignment topic"
@@ -119,16 +120,21 @@ class SharingLoop:
             self._notifier.over(_REPORTING)
 
     def _show(self, view: SharingView) -> None:
-        """Note which slots this run owns, when that changes."""
+        """Report which slots this run owns, or which runs own all of them, when that changes."""
         owners = self._member.owners
         own = owners.of(self._member.own)
         if not owners.slots or self._shown == (own, owners.slots):
             return
         self._shown = own, owners.slots
+        if not own:
+            self._report(Waiting(", ".join(sorted(set(owners.owners.values()))[:_SHOWN_RUNS])))
+            return
         shown = ", ".join(map(str, sorted(own)[:_SHOWN_SLOTS]))
         more = ", …" if len(own) > _SHOWN_SLOTS else ""
-        of = f": {shown}{more}" if own else ""
         runs, leads = counted(len(view.members), "run"), "; it leads" if view.is_leader else ""
         self._report(
-            Note(f"shared by {runs}: this one owns {len(own)} of {owners.slots} slots{of}{leads}")
+            Note(
+                f"shared by {runs}: this one owns {len(own)} of {owners.slots} slots: "
+                f"{shown}{more}{leads}"
+            )
         )

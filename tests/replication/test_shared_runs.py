@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,9 +44,14 @@ def expect_owning(runs: Collection[Run], total: int = SLOTS) -> None:
 
 def owning(run: Run) -> int:
     """Return how many slots a run said last that it owns."""
-    texts = [event["text"] for event in run.events("note")]
-    said = [text for text in texts if text.startswith("shared by ")]
-    return int(said[-1].partition(" owns ")[2].split()[0]) if said else 0
+    said = [event for event in run.events() if _is_of_owners(event)]
+    if not said or said[-1]["event"] == "waiting":
+        return 0
+    return int(said[-1]["text"].partition(" owns ")[2].split()[0])
+
+
+def _is_of_owners(event: dict[str, Any]) -> bool:
+    return event["event"] == "waiting" or str(event.get("text", "")).startswith("shared by ")
 
 
 def await_all_copying(pipeline: Pipeline, topics: dict[str, int]) -> None:

@@ -12,7 +12,7 @@ from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
-from k2ktui.replication.events import Event, Note
+from k2ktui.replication.events import Event, Note, Waiting
 from k2ktui.replication.sharing_loop import SharingLoop
 from k2ktui.replication.sharing_member import SharingMember
 from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, AssignmentTopic
@@ -99,7 +99,7 @@ class One:
         self.loop = SharingLoop(self.member, self.slots, self._report)
 
     def _report(self, event: Event) -> None:
-        assert isinstance(event, Note)
+        assert isinstance(event, Note | Waiting)
         self.notes.append(report_text(event))
 
 
@@ -135,6 +135,20 @@ def test_two_runs_share_the_slots(topic: AssignmentTopic) -> None:
     assert first.slots.holds | second.slots.holds == set(range(4))
     assert len(first.slots.holds) == len(second.slots.holds) == 2
     assert second.notes == ["note: shared by 2 runs: this one owns 2 of 4 slots: 1, 3"]
+
+
+def test_a_run_without_a_slot_is_a_standby(topic: AssignmentTopic) -> None:
+    """Until another one ends."""
+    one = SharedLayout("l", 1, ready=True)
+    first, second = One(topic, "a", lambda: one), One(topic, "b", lambda: one)
+    for _ in range(3):
+        first.loop.look()
+        second.loop.look()
+    assert second.notes == ["standby: waits for a"] and not second.slots.holds
+    first.member.leave()
+    for _ in range(2):
+        second.loop.look()
+    assert second.notes[1:] == ["note: shared by 1 run: this one owns 1 of 1 slots: 0; it leads"]
 
 
 def test_owners_that_were_not_read_just_now_are_not_applied(topic: AssignmentTopic) -> None:

@@ -126,7 +126,7 @@ def read_ledger(
     runs = []
     for record in read_all(target, commit_topic):
         key = json.loads(record.key or b"")
-        if key["group"] != group or "producer" in key:
+        if key["group"] != group or "producer" in key or "slotRun" in key:
             continue
         value = json.loads(record.value or b"")
         if key.get("run"):
