@@ -105,6 +105,7 @@ class SharingLoop:
             owners = self._member.choose_owners(view)
             if owners is not None:
                 self._member.write_owners(owners)
+            self._member.remove_silent(view)
         except (ConnectionFailed, TimedOut) as error:
             self._notifier.report(_LEADING, error.message)
             return False

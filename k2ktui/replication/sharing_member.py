@@ -113,6 +113,18 @@ class SharingMember:
         """
         self._log.put(owners_key(self._group), owners_value(owners))
 
+    def remove_silent(self, view: SharingView) -> None:
+        """Remove the records of runs that are gone, as the leader; one that is not writes again.
+
+        Otherwise every run that starts later would wait for them.
+
+        Raises:
+            ConnectionFailed, TimedOut, Refused: they are removed later.
+        """
+        if view.is_leader:
+            for name in sorted(self.members - set(view.members)):
+                self._log.put(member_key(self._group, name), None)
+
     def report(self, holds: Collection[int], outdated: str) -> None:
         """Write this run's record if it has changed or is due.
 

@@ -87,6 +87,25 @@ def test_slots_of_a_run_that_is_gone_move_after_the_grace_window(
     check_settled(runs, register)
 
 
+def test_the_record_of_a_run_that_is_gone_is_removed() -> None:
+    """A run that starts later does not wait for it; one that was suspended takes part again."""
+    runs, register = make_runs(4)
+    dead, suspended, leader = runs.join(1), runs.join(2), runs.join(0)
+    runs.settle()
+    dead.is_dead = True
+    suspended.awake_in = int(3 * GRACE_S)
+    for _ in range(int(2 * GRACE_S)):
+        runs.pass_second()
+    assert leader.members == {leader.name} and len(leader.holds) == 4
+    late = runs.join(9)
+    for _ in range(6):
+        runs.pass_second()
+    assert len(late.holds) == len(leader.holds) == 2
+    runs.settle()
+    assert leader.members == {leader.name, late.name, suspended.name}
+    check_settled(runs, register)
+
+
 def test_a_run_that_ends_hands_its_slots_over_at_once() -> None:
     runs, _ = make_runs(6)
     first, second = runs.join(1), runs.join(2)

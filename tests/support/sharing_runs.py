@@ -159,6 +159,8 @@ class SharingRun:
             if owners is not None:
                 self._member.write_owners(owners)
                 yield False
+            self._member.remove_silent(view)
+            yield False
             yield from self._apply()
             self._member.report(self.holds, self.outdated)
             yield False
