@@ -1,0 +1,249 @@
+"""Runs that share a pipeline on real clusters, all in this process, with laps on threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.start import StartSection
+from k2ktui.engine.journal import RunnerState
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.control import ensure_control_topics
+from k2ktui.kafka.properties import wire
+from k2ktui.replication.event_text import report_text
+from k2ktui.replication.events import Event, Finished, Note, Started, Waiting
+from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.shared_runs import SharedRun, SharedRunParts
+from k2ktui.sync.standby import beat_interval_s
+from k2ktui.sync.store import StateStore
+from tests.replication.test_start_positions import grow
+from tests.support.kafka import Out, create_topic, end_offsets, eventually, produce, unique_name
+from tests.support.oracle import Expected, prove
+from tests.support.preflight import pipeline
+from tests.support.thread_laps import ThreadLaps
+from tests.support.traffic import mixture
+
+SLOTS, PARTITIONS = 4, 6
+
+
+@pytest.fixture
+def topic(source: KafkaNode) -> str:
+    return create_topic(source, unique_name("shared"), PARTITIONS)
+
+
+@pytest.fixture
+def config(source: KafkaNode, target: KafkaNode, topic: str) -> PipelineConfig:
+    return pipeline(
+        source,
+        target,
+        topic,
+        name=unique_name("shared"),
+        coordination={
+            "mode": "shared",
+            "commit": {"topic": unique_name("commit")},
+            "assignment": {"graceWindow": "3 seconds", "topic": unique_name("assignment")},
+            "state": {"topic": unique_name("state")},
+        },
+        spark={"slots": SLOTS, "lap": "1 second"},
+        topicCreation={"control": {"common": {"replication": 1}}},
+    )
+
+
+class ThreadRun:
+    """One run, on a thread of its own."""
+
+    def __init__(self, config: PipelineConfig, closing: ExitStack, pool: ThreadPoolExecutor):
+        self.events: list[Event] = []
+        self.stopping = StopFlag()
+        self.heartbeat = closing.enter_context(heartbeat(config))
+        options = wire(config.source, "consumer"), wire(config.target, "producer")
+        self.laps = ThreadLaps(*options)
+        closing.callback(self.laps.close)
+        source, target = source_cluster(config), target_cluster(config)
+        control = ensure_control_topics(config, target, {})
+        parts = SharedRunParts(
+            source,
+            target,
+            options[1],
+            control,
+            self.laps,
+            self.heartbeat,
+            SLOTS,
+            time.time(),
+            take_over=False,
+        )
+        self.ended: Future[Finished] = pool.submit(
+            SharedRun(config, parts, self._take).run, self.stopping
+        )
+
+    def _take(self, event: Event) -> None:
+        self.heartbeat.observe(event)
+        self.events.append(event)
+
+    @property
+    def owns(self) -> int:
+        """How many slots it said last that it owns."""
+        assert not self.ended.done(), self.ended.exception()
+        said = [text for text in self.texts if text.startswith(("note: shared by", "standby"))]
+        owned = said[-1].partition(" owns ")[2] if said else ""
+        return int(owned.split()[0]) if owned else 0
+
+    @property
+    def texts(self) -> list[str]:
+        return [report_text(each) for each in self.events if isinstance(each, Note | Waiting)]
+
+    def stop(self) -> Finished:
+        self.stopping.set()
+        return self.ended.result(60)
+
+
+def heartbeat(config: PipelineConfig) -> Heartbeat:
+    notes: list[str] = []
+    return Heartbeat(config, time.time(), notes.append, beat_s=beat_interval_s(config))
+
+
+class Runs:
+    """All runs of a test."""
+
+    def __init__(self, config: PipelineConfig, closing: ExitStack) -> None:
+        self.config, self._closing = config, closing
+        self._pool = ThreadPoolExecutor(8)
+        closing.callback(self._pool.shutdown)
+        self.all: list[ThreadRun] = []
+
+    def start(self) -> ThreadRun:
+        run = ThreadRun(self.config, self._closing, self._pool)
+        self.all.append(run)
+        self._closing.callback(run.stopping.set)
+        return run
+
+    def expect_owning(self, *runs: ThreadRun) -> None:
+        def is_even() -> bool:
+            owned = sorted(run.owns for run in runs)
+            return sum(owned) == SLOTS and owned[-1] - owned[0] <= 1
+
+        eventually(is_even, lambda: "\n".join(t for r in runs for t in r.texts[-9:]), 90)
+
+
+@pytest.fixture
+def runs(config: PipelineConfig) -> Iterator[Runs]:
+    with ExitStack() as closing:
+        yield Runs(config, closing)
+
+
+class Copied:
+    """What is written to the source, and what arrives."""
+
+    def __init__(
+        self, config: PipelineConfig, topic: str, source: KafkaNode, target: KafkaNode
+    ) -> None:
+        self._config, self._topic = config, topic
+        self._nodes, self._seed = (source, target), 0
+
+    def write(self) -> None:
+        self._seed += 1
+        produce(self._nodes[0], self._topic, mixture(self._seed, 200, PARTITIONS))
+
+    def prove(self, what: Expected | None = None) -> None:
+        """Wait until all is copied, and compare everything."""
+        coordination = self._config.coordination
+        check = partial(
+            prove,
+            *self._nodes,
+            self._config.name,
+            what or Expected(self._topic),
+            commit_topic=coordination.commit.topic,
+            mapping_topic=self._config.offset_mapping.topic,
+        )
+
+        def is_copied() -> bool:
+            try:
+                check()
+            except AssertionError as error:
+                wrong.append(str(error))
+                return False
+            return True
+
+        wrong: list[str] = []
+        eventually(is_copied, lambda: wrong[-1], 60)
+
+
+@pytest.fixture
+def copied(config: PipelineConfig, topic: str, source: KafkaNode, target: KafkaNode) -> Copied:
+    return Copied(config, topic, source, target)
+
+
+def test_runs_share_a_pipeline_and_hand_their_slots_over(runs: Runs, copied: Copied) -> None:
+    copied.write()
+    first = runs.start()
+    runs.expect_owning(first)
+    copied.prove()
+    second = runs.start()
+    runs.expect_owning(first, second)
+    copied.write()
+    copied.prove()
+    finished = first.stop()
+    assert not finished.caught_up and not finished.faults and finished.records > 0
+    runs.expect_owning(second)
+    copied.write()
+    copied.prove()
+    assert second.stop().records > 0
+    copied.prove()
+
+
+def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> None:
+    first = runs.start()
+    runs.expect_owning(first)
+    second = runs.start()
+    runs.expect_owning(first, second)
+    names = {run.heartbeat.runner for run in runs.all}
+
+    def shown() -> bool:
+        store = StateStore(runs.config, target_cluster(runs.config))
+        try:
+            found = [each for each in store.read().runners if each.runner in names]
+        except ConnectionFailed:
+            return False
+        finally:
+            store.close()
+        return (
+            [each.state for each in found] == [RunnerState.RUNNING] * 2
+            and [each.slots for each in found] == [2, 2]
+            and len({each.term for each in found}) == 1
+        )
+
+    eventually(shown, "two slots each, of one layout", 60)
+    started = [each for each in first.events if isinstance(each, Started)]
+    assert started[0].slots == 1 and max(each.slots for each in started) == SLOTS
+
+
+def test_partitions_that_appear_later_are_copied_from_their_beginning(
+    config: PipelineConfig, topic: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    """``start.from: latest`` applies to what the leader found, and to no slot that starts later."""
+    latest = config.model_copy(
+        update={"start_section": StartSection.model_validate({"from": "latest"})}
+    )
+    copied = Copied(latest, topic, source, target)
+    copied.write()
+    start = end_offsets(source, topic)
+    with ExitStack() as closing:
+        runs = Runs(latest, closing)
+        first = runs.start()
+        runs.expect_owning(first)
+        copied.write()
+        grow(source, topic, PARTITIONS + 2)
+        new = [Out(b"%d" % n, partition=PARTITIONS + n % 2) for n in range(50)]
+        produce(source, topic, new)
+        second = runs.start()
+        runs.expect_owning(first, second)
+        copied.prove(Expected(topic, start=start))
