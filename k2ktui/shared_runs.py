@@ -110,7 +110,7 @@ class SharedRun:
                 runner,
                 config.coordination.commit.group,
                 log,
-                lambda: search.ask(member.members),
+                lambda: search.ask(member.members, member.outdated),
                 assignment.grace_window_s,
                 beat_interval_s(config),
             )

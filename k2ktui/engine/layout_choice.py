@@ -63,15 +63,18 @@ class LayoutChoice:
         """
         self._is_turn = self._turn is not None and self._turn.observe(runners, now, members)
 
-    def choose(self, newest: Run, committed: SharedLayout | None) -> Choice:
+    def choose(self, newest: Run, committed: SharedLayout | None, outdated: str = "") -> Choice:
         """Return what to do.
 
         Args:
             newest: the pipeline's newest run record, committed or not; of term 0 if there is none.
             committed: the layout of its newest committed one.
+            outdated: id of a layout whose slots runs no longer take over. Its run record may be the
+                newest again: one that was aborted after it is gone once the topic is compacted.
         """
         layout = newest.layout
-        if layout is not None and layout.ready and layout == committed:
+        is_usable = layout is not None and layout.ready and layout.id != outdated
+        if layout is not None and is_usable and layout == committed:
             self._has_shared = True
             self._stop_waiting()
             return Choice.USE if self._slots in (None, layout.slots) else Choice.DIVIDE

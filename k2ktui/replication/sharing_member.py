@@ -66,6 +66,7 @@ class SharingMember:
         self._reported: Member | None = None
         self._reported_at = 0.0
         self._layout: SharedLayout | None = None
+        self._outdated = ""
 
     @property
     def owners(self) -> SlotOwners:
@@ -76,6 +77,11 @@ class SharingMember:
     def members(self) -> frozenset[str]:
         """The runs that take part, as of the last look, also those that are silent."""
         return frozenset(self._fold.members)
+
+    @property
+    def outdated(self) -> str:
+        """Id of the layout of the owners, if a live run found that it has changed; otherwise ""."""
+        return self._outdated
 
     @property
     def malformed(self) -> int:
@@ -89,7 +95,9 @@ class SharingMember:
             ConnectionFailed, TimedOut: the topic could not be read; nothing has changed.
         """
         self._log.read(self._fold)
-        return self._sharing.observe(self._fold, self._clock())
+        view = self._sharing.observe(self._fold, self._clock())
+        self._outdated = self._fold.owners.layout if view.is_outdated else ""
+        return view
 
     def choose_owners(self, view: SharingView) -> SlotOwners | None:
         """Return the owners that this run has to write as the leader; None if there are none.

@@ -68,13 +68,16 @@ class LayoutFinder:
         self._store = StateStore(config, target, _READ_S)
         self._ahead = ""
 
-    def find(self, members: Collection[str], *, waits: bool = True) -> SharedLayout | None:
+    def find(
+        self, members: Collection[str], outdated: str = "", *, waits: bool = True
+    ) -> SharedLayout | None:
         """Return the layout; None while another run copies alone or divides the pipeline.
 
         Call it again about every second.
 
         Args:
             members: the runs that share the pipeline.
+            outdated: id of a layout that one of them found to be outdated; "" for none.
             waits: wait for other runs; otherwise fence them.
 
         Raises:
@@ -91,7 +94,7 @@ class LayoutFinder:
             return None
         newest = self._read_newest()
         committed = self._read_committed().run.layout
-        choice = self._choice.choose(newest, committed)
+        choice = self._choice.choose(newest, committed, outdated)
         if choice is Choice.USE:
             return committed
         if choice is Choice.WAIT and waits:
@@ -163,14 +166,14 @@ class LayoutSearch:
 
     def __init__(
         self,
-        find: Callable[[Collection[str]], SharedLayout | None],
+        find: Callable[[Collection[str], str], SharedLayout | None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._find, self._clock = find, clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="layout")
         self._search: Future[tuple[SharedLayout | None, float]] | None = None
 
-    def ask(self, members: Collection[str]) -> SharedLayout | None:
+    def ask(self, members: Collection[str], outdated: str = "") -> SharedLayout | None:
         """Return what was found since the last call; None if it is not known yet.
 
         Raises:
@@ -184,12 +187,12 @@ class LayoutSearch:
         if found is not None and self._clock() - at < _FRESH_S:
             return found
         # Nothing was found, or while another run led.
-        self._search = self._thread.submit(self._run, frozenset(members))
+        self._search = self._thread.submit(self._run, frozenset(members), outdated)
         return None
 
     def close(self) -> None:
         """Wait until the thread has ended."""
         self._thread.shutdown()
 
-    def _run(self, members: Collection[str]) -> tuple[SharedLayout | None, float]:
-        return self._find(members), self._clock()
+    def _run(self, members: Collection[str], outdated: str) -> tuple[SharedLayout | None, float]:
+        return self._find(members, outdated), self._clock()

@@ -29,7 +29,9 @@ class Leader:
     def __post_init__(self) -> None:
         self.choice = LayoutChoice(OWN, self.slots, GRACE_S, BEAT_S)
 
-    def look(self, newest: Run, committed: SharedLayout | None = None) -> Choice:
+    def look(
+        self, newest: Run, committed: SharedLayout | None = None, outdated: str = ""
+    ) -> Choice:
         """One second later; the heartbeats of all come every fifth second."""
         self.now += 1
         if self.now % BEAT_S == 0:
@@ -37,7 +39,7 @@ class Leader:
             self.others = {n: replace(r, at_ms=self.beats) for n, r in self.others.items()}
         own = runner(OWN, RunnerState.RUNNING, at_ms=self.beats)
         self.choice.observe([own, *self.others.values()], self.members, self.now)
-        return self.choice.choose(newest, committed)
+        return self.choice.choose(newest, committed, outdated)
 
     def seconds_to_divide(self, newest: Run, committed: SharedLayout | None = None) -> int | None:
         """How long it waits; None for more than 100 s."""
@@ -122,3 +124,15 @@ def test_the_leaders_file_decides_the_number_of_slots_if_it_has_one(
     slots: int | None, choice: str
 ) -> None:
     assert Leader(slots).look(SHARED, READY) is Choice[choice]
+
+
+def test_a_layout_that_runs_no_longer_use_is_made_again() -> None:
+    """An aborted record after it may be gone; another run may have begun to divide it."""
+    leader = Leader()
+    for _ in range(int(GRACE_S) + 5):
+        assert leader.look(SHARED, READY) is Choice.USE
+    waited = 0
+    while leader.look(SHARED, READY, outdated=READY.id) is Choice.WAIT:
+        waited += 1
+    assert GRACE_S <= waited < 2 * GRACE_S
+    assert leader.look(SHARED, READY) is Choice.USE, "it was not outdated"

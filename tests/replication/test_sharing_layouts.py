@@ -30,6 +30,8 @@ def act(runs: LayoutRuns, action: tuple[str, int, int]) -> None:
         runs.start_alone(dies_after=one % 8)
     elif kind == "time out":
         runs.records.time_out()
+    elif kind == "compact" and other % 2:
+        runs.records.compact()
     elif kind == "slots":
         runs.slots = [None, 2, 3, 4][other % 4]
     else:
@@ -118,3 +120,20 @@ def test_the_number_of_slots_is_the_leaders() -> None:
     runs.settle()
     assert runs.shared.layout.slots == 2, "its file does not say how many"
     assert runs.records.divisions == 2
+
+
+def test_a_run_record_that_was_aborted_and_compacted_leaves_no_slot_behind() -> None:
+    """A run has seen it when it took a slot over, and regards the layout as outdated."""
+    runs = LayoutRuns()
+    leader = runs.join(1)
+    runs.settle()
+    runs.records.bump("x")
+    assert runs.records.write("x", None)
+    runs.shared.owners.clear()  # another run has taken its slots over and died
+    for _ in range(3):
+        runs.pass_second()
+    assert not runs.shared.owners
+    runs.records.time_out()
+    runs.records.compact()
+    settle(runs)
+    assert leader.holds == set(range(3))

@@ -26,6 +26,7 @@ class RunRecords:
     owner: str = ""
     divisions: int = 0
     _open: Run | None = None
+    _terms: int = 0
 
     def bump(self, owner: str) -> None:
         """Fence the owner before; its open transaction is aborted."""
@@ -35,7 +36,8 @@ class RunRecords:
         """Write a record that is not committed yet; return False if the run was fenced."""
         if owner != self.owner:
             return False
-        self._open = Run(len(self.written), 0, layout=layout)
+        self._terms += 1
+        self._open = Run(self._terms, 0, layout=layout)
         self.written.append(self._open)
         return True
 
@@ -47,6 +49,10 @@ class RunRecords:
 
     def time_out(self) -> None:
         self._open = None
+
+    def compact(self) -> None:
+        """Remove what no reader of committed records sees, and what is not the newest."""
+        self.written = [each for each in (self.committed, self._open) if each is not None]
 
 
 class LayoutRegister:
@@ -170,7 +176,8 @@ class _LayoutRun(SharingRun):
         if not self._choice.needs_runs:
             return None
         records = self._runs.records
-        choice = self._choice.choose(records.written[-1], records.committed.layout)
+        newest, committed = records.written[-1], records.committed.layout
+        choice = self._choice.choose(newest, committed, self.layout_outdated)
         if choice is Choice.USE:
             return records.committed.layout
         if choice is Choice.DIVIDE:

@@ -135,6 +135,10 @@ class SharingRun:
     def members(self) -> frozenset[str]:
         return self._member.members
 
+    @property
+    def layout_outdated(self) -> str:
+        return self._member.outdated
+
     def step(self) -> None:
         if not self.is_dead:
             next(self._steps, None)

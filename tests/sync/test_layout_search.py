@@ -26,7 +26,7 @@ class Searches:
         self.ended = 0
         self.search = LayoutSearch(self._find, lambda: self.now)
 
-    def _find(self, members: Collection[str]) -> SharedLayout | None:
+    def _find(self, members: Collection[str], outdated: str) -> SharedLayout | None:
         self.members.append(frozenset(members))
         assert self.may_end.acquire(timeout=30)
         found = self._results.pop(0) if len(self._results) > 1 else self._results[0]
