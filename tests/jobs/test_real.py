@@ -176,6 +176,25 @@ def test_a_job_waits_as_a_standby_unless_it_takes_over(pipe: Pipeline, env: dict
         grows(pipe)
 
 
+def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) -> None:
+    mode = {"coordination.mode": "shared", "coordination.assignment.graceWindow": "6 seconds"}
+    pipe.settings = {**pipe.settings, **mode}
+    file = pipe.write()
+    with pipe.start() as foreground:
+        foreground.expect("firstrecord")
+        k2ktui("jobs", "start", "-f", file)
+
+        def is_shared() -> bool:
+            found = k2ktui_json("jobs", "list", "-f", file)
+            states = [(each["state"], each["slots"], each["term"]) for each in found]
+            return len(states) == 2 and set(states) == {("running", 1, states[0][2])}
+
+        eventually(is_shared, "one slot each", 120)
+        k2ktui("jobs", "stop", "-f", file)
+        assert foreground.running
+        grows(pipe)
+
+
 def test_a_job_that_is_fenced_reports_it(pipe: Pipeline, env: dict[str, str]) -> None:
     file = pipe.write()
     k2ktui("jobs", "start", "-f", file)
