@@ -128,7 +128,8 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
         heartbeat_at=runner.last_ms / 1000 if runner else None,
         term=record.term,
         lap=_lap(runner) if runner else None,
-        slots=record.slots,
+        # A run that shares its pipeline takes slots over and releases them.
+        slots=runner.slots if runner and job.alive and runner.slots else record.slots,
         lag_records=runner.lag_records if runner and job.alive else None,
         commit_ms=runner.commit_ms if runner else None,
         restarts=record.starts - 1,

@@ -65,6 +65,14 @@ def test_the_lag_is_the_one_that_was_read_just_now_and_only_of_what_runs() -> No
     assert row.lag_records is None
 
 
+def test_the_slots_of_a_job_are_those_of_its_heartbeat_if_it_has_one() -> None:
+    """A run that shares its pipeline has released some since it began."""
+    begun = job(slots=4)
+    for heartbeats, slots in ([runner(slots=2)], 2), ([runner(slots=0)], 4), ([], 4):
+        (row,) = make_run_rows([begun], heartbeats, "orders", NOW)
+        assert row.slots == slots
+
+
 def test_a_job_and_its_heartbeat_are_one_row() -> None:
     (row,) = make_run_rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
     assert (row.here, row.alive, row.state, row.lap, row.lag_records) == (
