@@ -64,7 +64,9 @@ class ThreadRun:
     def __init__(self, config: PipelineConfig, closing: ExitStack, pool: ThreadPoolExecutor):
         self.events: list[Event] = []
         self.stopping = StopFlag()
-        self.heartbeat = closing.enter_context(heartbeat(config))
+        self.heartbeat = heartbeat(config)
+        self.heartbeat.stand_by(waiting=True)
+        closing.enter_context(self.heartbeat)
         options = wire(config.source, "consumer"), wire(config.target, "producer")
         self.laps = ThreadLaps(*options)
         closing.callback(self.laps.close)
@@ -123,6 +125,7 @@ class Runs:
     def start(self) -> ThreadRun:
         run = ThreadRun(self.config, self._closing, self._pool)
         self.all.append(run)
+        self._closing.callback(run.ended.exception, 60)
         self._closing.callback(run.stopping.set)
         return run
 
