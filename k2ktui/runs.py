@@ -210,9 +210,10 @@ class PipelineRun:
             self._feed_metrics,
             beat_s=beat_interval_s(config),
         )
-        self._snapshots = CommitSnapshotRunner(config, self._note)
+        self._shared: SharedRun | None = None
+        self._snapshots = CommitSnapshotRunner(config, self._note, self._works_beside)
         self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
-        self._publisher = PublisherThread(config, self._note)
+        self._publisher = PublisherThread(config, self._note, self._works_beside)
         source, self._target_options = (
             wire(config.source, "consumer"),
             wire(config.target, "producer"),
@@ -360,8 +361,13 @@ class PipelineRun:
             self._began_at,
             self._take_over,
         )
-        run = SharedRun(self._config, parts, self._make_observer(observe))
-        return run.run(self._stopping)
+        self._shared = SharedRun(self._config, parts, self._make_observer(observe))
+        return self._shared.run(self._stopping)
+
+    def _works_beside(self) -> bool:
+        """Return whether this run does what one run does for the whole pipeline."""
+        is_shared = self._config.coordination.mode == "shared"
+        return not is_shared or (self._shared is not None and self._shared.leads)
 
     def _make_observer(self, observe: Callable[[Event], None]) -> Callable[[Event], None]:
         """Return what takes the events of drivers: the heartbeat first, then ``observe``."""

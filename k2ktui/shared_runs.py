@@ -77,6 +77,12 @@ class SharedRun:
     ) -> None:
         self._config, self._parts, self._report = config, parts, report
         self._fencer = self._make_fencer()
+        self._loop: SharingLoop | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this run does what one run does for all that share the pipeline."""
+        return self._loop is not None and self._loop.leads
 
     def run(self, stopping: StopFlag) -> Finished:
         """Share the pipeline until stopped.
@@ -110,12 +116,13 @@ class SharedRun:
                 runner,
                 config.coordination.commit.group,
                 log,
-                lambda: search.ask(member.members, member.outdated),
+                lambda: search.ask(member.members, member.outdated_layout),
                 assignment.grace_window_s,
                 beat_interval_s(config),
             )
             slots = SharedSlots(runner, partial(self._make_driver, events), self._report)
-            SharingLoop(member, slots, self._report).run(stopping)
+            self._loop = SharingLoop(member, slots, self._report)
+            self._loop.run(stopping)
         finished = Finished(False, events.records, time() - parts.began_at, events.faults)
         self._report(finished)
         return finished

@@ -162,18 +162,27 @@ class PublisherThread(BackgroundRunner):
     Args:
         config: the pipeline.
         report: called when publishing fails, at growing intervals, and when it works again.
+        is_wanted: whether this run publishes now; of runs that share a pipeline, one does.
     """
 
     failing = "checkpoints and heartbeats are not written in MirrorMaker 2's format"
     recovered = "MirrorMaker 2's checkpoints and heartbeats are written again"
 
-    def __init__(self, config: PipelineConfig, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[str], None],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__("mm2-publisher", config.mm2.interval_s, report, last_turn=True)
-        self._config = config
+        self._config, self._is_wanted = config, is_wanted
         self._publisher: Publisher | None = None
 
     def work(self) -> None:
         """Write the changes; raises the same errors as ``Publisher``."""
+        if not self._is_wanted():
+            self.close()  # another run publishes, and this one no longer knows what there is
+            return
         if self._publisher is None:
             chosen = self._config.mm2
             names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
@@ -184,6 +193,7 @@ class PublisherThread(BackgroundRunner):
         """Close all connections."""
         if self._publisher is not None:
             self._publisher.close()
+            self._publisher = None
 
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:

@@ -58,6 +58,9 @@ class SharingLoop:
         member: the run.
         slots: its slots.
         report: called with notes.
+
+    Attributes:
+        leads: whether this run led at its last look.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class SharingLoop:
     ) -> None:
         self._member, self._slots, self._report = member, slots, report
         self._notifier = ThrottledNotifier(report)
+        self.leads = False
         self._shown: tuple[frozenset[int], int] | None = None
 
     def run(self, stopping: Stop) -> None:
@@ -89,10 +93,12 @@ class SharingLoop:
             view = self._member.look()
         except (ConnectionFailed, TimedOut) as error:
             # Slots are taken over only by owners that were just read.
+            self.leads = False
             self._notifier.report(_LOOKING, error.message)
             self._write_record()
             return False
         self._notifier.over(_LOOKING)
+        self.leads = view.is_leader
         has_written = self._lead(view)
         self._slots.apply(self._member.owners)
         self._write_record()

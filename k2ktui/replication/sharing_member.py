@@ -79,7 +79,7 @@ class SharingMember:
         return frozenset(self._fold.members)
 
     @property
-    def outdated(self) -> str:
+    def outdated_layout(self) -> str:
         """Id of the layout of the owners, if a live run found that it has changed; otherwise ""."""
         return self._outdated
 

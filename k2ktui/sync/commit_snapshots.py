@@ -122,18 +122,27 @@ class CommitSnapshotRunner(BackgroundRunner):
     Args:
         config: the pipeline.
         report: called when it begins to fail, at growing intervals, and when it works again.
+        is_wanted: whether this run writes them now; of runs that share a pipeline, one does.
     """
 
     failing = "snapshots of the source's consumer groups are not written to the target"
     recovered = "snapshots of the source's consumer groups are written to the target again"
 
-    def __init__(self, config: PipelineConfig, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[str], None],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__("commit-snapshots", config.groups.poll_interval_s, report)
-        self._config = config
+        self._config, self._is_wanted = config, is_wanted
         self._open: tuple[SourceClusterReader, StateStore, CommitSnapshotWriter] | None = None
 
     def work(self) -> None:
         """Read the source's commits and write the changed ones."""
+        if not self._is_wanted():
+            self.close()  # another run writes them, and this one no longer knows what there is
+            return
         if self._open is None:
             store = StateStore(self._config, target_cluster(self._config))
             self._open = SourceClusterReader(self._config), store, CommitSnapshotWriter(store)
@@ -152,5 +161,6 @@ class CommitSnapshotRunner(BackgroundRunner):
         """Disconnect from both clusters."""
         if self._open is not None:
             source, store, _ = self._open
+            self._open = None
             source.close()
             store.close()

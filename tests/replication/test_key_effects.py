@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.target_settings import target_spec
 from k2ktui.replication.telemetry.metric import full_name
+from k2ktui.sync import commit_snapshots
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.metrics import CATALOG
 from k2ktui.sync.plans import plan_options
@@ -293,6 +295,44 @@ def test_mm2_separator_and_force(keys: dict[str, str], monkeypatch: pytest.Monke
 def test_work_beside_a_run_repeats_at_its_interval(runner: Any, key: str) -> None:
     assert runner(pipeline(**under(key, "7 seconds")), lambda _: None).interval_s == 7
     assert runner(pipeline(), lambda _: None).interval_s != 7
+
+
+def test_of_runs_that_share_a_pipeline_one_works_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins from what is on the target; the others disconnect."""
+    done: list[str] = []
+
+    class Works:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            done.append("opened")
+
+        def turn(self) -> None:
+            done.append("worked")
+
+        def keep(self, *_: Any) -> None:
+            done.append("worked")
+
+        def read_committed(self, *_: Any) -> None:
+            """Nothing."""
+
+        def close(self) -> None:
+            done.append("closed")
+
+    aliases = {"publish": "enabled", "sourceAlias": "a", "targetAlias": "b"}
+    config = pipeline(mm2=aliases)
+    monkeypatch.setattr(publish, "Publisher", Works)
+    for name in ("SourceClusterReader", "StateStore", "CommitSnapshotWriter"):
+        monkeypatch.setattr(commit_snapshots, name, Works)
+    wanted: list[bool] = []
+    for make, opened, closed in ((publish.PublisherThread, 1, 1), (CommitSnapshotRunner, 3, 2)):
+        wanted += [False, True, True, False, False, True]
+        runner = make(config, lambda _: None, partial(wanted.pop, 0))
+        while wanted:
+            runner.work()
+        runner.close()
+        begun = ["opened"] * opened
+        ended = ["closed"] * closed
+        assert done == [*begun, "worked", "worked", *ended, *begun, "worked", *ended]
+        done.clear()
 
 
 def test_metrics_of_sync_have_their_prefix() -> None:

@@ -151,6 +151,19 @@ def test_a_run_without_a_slot_is_a_standby(topic: AssignmentTopic) -> None:
     assert second.notes[1:] == ["note: shared by 1 run: this one owns 1 of 1 slots: 0; it leads"]
 
 
+def test_one_run_leads_as_far_as_it_can_see(topic: AssignmentTopic) -> None:
+    first, second = One(topic, "a"), One(topic, "b")
+    first.member.report((), "")
+    second.member.report((), "")
+    assert not first.loop.leads
+    first.loop.look()
+    second.loop.look()
+    assert first.loop.leads and not second.loop.leads
+    first.log.unreadable = True
+    first.loop.look()
+    assert not first.loop.leads
+
+
 def test_owners_that_were_not_read_just_now_are_not_applied(topic: AssignmentTopic) -> None:
     """A run that was fenced may no longer own its slots; its record is still written."""
     run = One(topic)

@@ -177,7 +177,7 @@ class _LayoutRun(SharingRun):
             return None
         records = self._runs.records
         newest, committed = records.written[-1], records.committed.layout
-        choice = self._choice.choose(newest, committed, self.layout_outdated)
+        choice = self._choice.choose(newest, committed, self.outdated_layout)
         if choice is Choice.USE:
             return records.committed.layout
         if choice is Choice.DIVIDE:

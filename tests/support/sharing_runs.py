@@ -136,8 +136,8 @@ class SharingRun:
         return self._member.members
 
     @property
-    def layout_outdated(self) -> str:
-        return self._member.outdated
+    def outdated_layout(self) -> str:
+        return self._member.outdated_layout
 
     def step(self) -> None:
         if not self.is_dead:
