@@ -91,6 +91,7 @@ class LayoutChoice:
         """Note a layout that this run has written, to divide again at once if that failed."""
         if layout is not None:
             self._own_layouts.add(layout.id)
+            self._has_shared = True
 
     def _is_of_another(self, newest: Run) -> bool:
         """Return whether another run may be at work on what follows the record."""

@@ -111,10 +111,15 @@ def test_it_waits_neither_for_runs_that_share_nor_for_standbys() -> None:
     assert leader.seconds_to_divide(Run(0, 0)) == 2
 
 
-def test_what_has_fenced_the_runs_that_share_may_begin_to_copy() -> None:
+@pytest.mark.parametrize("has_divided", [True, False])
+def test_what_has_fenced_the_runs_that_share_may_begin_to_copy(has_divided: bool) -> None:
     """A run without heartbeats so far, or a command that changes positions."""
     leader = Leader()
-    assert leader.look(SHARED, READY) is Choice.USE
+    if has_divided:
+        assert leader.seconds_to_divide(Run(0, 0)) == 2
+        leader.choice.begin(READY)
+    else:
+        assert leader.look(SHARED, READY) is Choice.USE
     waited = leader.seconds_to_divide(ALONE)
     assert waited is not None and GRACE_S <= waited < 2 * GRACE_S
 
