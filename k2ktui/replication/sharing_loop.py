@@ -12,6 +12,7 @@ from typing import Protocol
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.events import Event, Note, Waiting
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.sharing_member import SharingMember
@@ -110,7 +111,9 @@ class SharingLoop:
         try:
             owners = self._member.choose_owners(view)
             if owners is not None:
+                failpoint("reassigning")
                 self._member.write_owners(owners)
+                failpoint("reassigned")
             self._member.remove_silent(view)
         except (ConnectionFailed, TimedOut) as error:
             self._notifier.report(_LEADING, error.message)

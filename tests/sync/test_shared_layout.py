@@ -104,6 +104,15 @@ class Runs:
         self._closing.callback(finder.close)
         return finder
 
+    def shown(self) -> frozenset[str]:
+        """Return the ids of the runs that have sent heartbeats."""
+        store = StateStore(self.config, target_cluster(self.config))
+        try:
+            store.ensure()
+            return frozenset(each.runner for each in store.read().runners)
+        finally:
+            store.close()
+
     def state(self) -> CommitState:
         return read_commit_state(target_cluster(self.config), self.fencer().topic, 30.0)
 
@@ -159,6 +168,7 @@ def test_it_waits_for_a_run_that_copies_alone(runs: Runs) -> None:
     alone.observe(Started("p", 1, 2, 3, 0.5))
     fencer = runs.fencer()
     fencer.take_over(1)
+    eventually(lambda: alone.runner in runs.shown(), "its heartbeat can be read")
     leader = runs.finder()
     eventually(
         lambda: (

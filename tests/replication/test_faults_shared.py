@@ -1,0 +1,158 @@
+"""Runs that share a pipeline die, hang and are cut off; nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.replication.conftest import MakePipeline
+from tests.replication.test_faults_fencing import tell_all
+from tests.support.clocks import shift_clock
+from tests.support.kafka import eventually
+from tests.support.pipeline import Pipeline, Run
+from tests.support.proxy import ProxiedNode, proxied_node
+from tests.support.shared_pipelines import (
+    SHARED,
+    await_all_copying,
+    expect_owning,
+    prove_caught_up,
+)
+from tests.support.traffic import Traffic
+
+pytestmark = pytest.mark.proof
+RUNS = 3
+FAULTS = ("killed", "suspended", "cut off")
+# The clocks of two runs differ by an hour.
+CLOCKS = (-1800, 0, 1800)
+
+
+@pytest.fixture(scope="module")
+def shaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedNode]:
+    """A target with a proxy before its second listener."""
+    with proxied_node("shared-cut", tmp_path_factory.mktemp("cut")) as node:
+        yield node
+
+
+class Team:
+    """Three runs on two hosts: ``far`` ones reach the target through a proxy."""
+
+    def __init__(
+        self, source: KafkaNode, target: ProxiedNode, topics: dict[str, int], at: Path, seed: int
+    ) -> None:
+        self._dice, self._topics, self._target = random.Random(seed), topics, target
+        (at / "far").mkdir()
+        self.near = Pipeline(at, source, target, list(topics), SHARED)
+        proxied = {"target.kafka.common": {"bootstrap.servers": target.proxy.address}}
+        self._far = Pipeline(
+            at / "far", source, target, list(topics), SHARED | proxied, self.near.name
+        )
+        self._fars = self._dice.choice((1, 2))
+        self._clocks = self._dice.sample(CLOCKS, RUNS)
+        self.runs = [self._start(number) for number in range(RUNS)]
+
+    def _start(self, number: int) -> Run:
+        pipeline = self._far if number < self._fars else self.near
+        return pipeline.start(env=shift_clock(self._clocks[number]))
+
+    def survive(self, fault: str) -> None:
+        """Let it befall one or two runs; the others copy all, and later they all do again."""
+        whole = self._dice.random() < 0.5
+        hit = self._dice.sample(range(RUNS), self._dice.choice((1, 2)))
+        if fault == "cut off":
+            hit = list(range(self._fars))
+        print(f"{fault}: {hit} {'whole' if whole else 'the driver'}")
+        for number in hit:
+            self._strike(self.runs[number], fault, whole=whole)
+        expect_owning([run for number, run in enumerate(self.runs) if number not in hit])
+        await_all_copying(self.near, self._topics)
+        for number in hit:
+            self._mend(number, fault)
+        expect_owning(self.runs)
+        await_all_copying(self.near, self._topics)
+
+    def _strike(self, run: Run, fault: str, *, whole: bool) -> None:
+        if fault == "cut off":
+            self._target.proxy.cut()
+            return
+        number = signal.SIGKILL if fault == "killed" else signal.SIGSTOP
+        if whole:
+            tell_all(run, number)
+        else:
+            run.signal(number)
+
+    def _mend(self, number: int, fault: str) -> None:
+        if fault == "cut off":
+            self._target.proxy.restore()
+        elif fault == "suspended":
+            tell_all(self.runs[number], signal.SIGCONT)
+        else:
+            self.runs[number].close()
+            self.runs[number] = self._start(number)
+
+    def close(self) -> None:
+        self._target.proxy.restore()
+        self.near.close()
+        self._far.close()
+
+
+@pytest.mark.seeds(1)
+def test_one_or_two_of_three_runs_die_hang_or_are_cut_off(
+    source: KafkaNode, shaky: ProxiedNode, topics: dict[str, int], tmp_path: Path, seed: int
+) -> None:
+    """In any order, with clocks an hour apart; everything is compared after each fault."""
+    team = Team(source, shaky, topics, tmp_path, seed)
+    try:
+        expect_owning(team.runs)
+        for fault in random.Random(seed).sample(FAULTS, len(FAULTS)):
+            with Traffic(source, topics, seed):
+                await_all_copying(team.near, topics)
+                team.survive(fault)
+            prove_caught_up(team.near, topics)
+        for run in team.runs:
+            assert run.stop() == 0, run.tail()
+        team.near.prove()
+    finally:
+        team.close()
+
+
+def test_the_leader_dies_or_hangs_while_it_divides_and_while_it_reassigns(
+    make_pipeline: MakePipeline, topics: dict[str, int]
+) -> None:
+    """At each step, the runs that are left elect another leader, which does the rest."""
+    shared = make_pipeline(list(topics), SHARED)
+    shared.arm("fenced")
+    with Traffic(shared.source, topics, 1):
+        runs = [shared.start() for _ in range(2)]
+        lose_leader(shared, runs, "fenced")
+        for step in ("reassigning", "reassigned"):
+            shared.arm(step)
+            runs += [shared.start(), shared.start()]
+            lose_leader(shared, runs, step)
+            expect_owning(runs)
+            await_all_copying(shared, topics)
+        shared.arm("reassigning", signal.SIGSTOP)
+        runs.append(shared.start())
+        shared.await_hit("reassigning")
+        (hung,) = eventually(lambda: [run for run in runs if run.suspended()], "one hangs")
+        expect_owning([run for run in runs if run is not hung])
+        await_all_copying(shared, topics)
+        tell_all(hung, signal.SIGCONT)
+        expect_owning(runs)
+        await_all_copying(shared, topics)
+    prove_caught_up(shared, topics)
+    for run in runs:
+        assert run.stop() == 0, run.tail()
+    shared.prove()
+
+
+def lose_leader(pipeline: Pipeline, runs: list[Run], step: str) -> None:
+    """Wait until the signal has killed a run at the step, and remove that run."""
+    pipeline.await_hit(step)
+    (dead,) = eventually(lambda: [run for run in runs if not run.running], f"killed at {step}")
+    dead.close()
+    runs.remove(dead)

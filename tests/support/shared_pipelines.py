@@ -1,0 +1,74 @@
+"""Runs of a pipeline that they share, as processes: what they own, and whether they copy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tests.support.kafka import end_offsets, eventually
+from tests.support.pipeline import Pipeline, Run
+
+SLOTS, GRACE_S = 4, 6
+SHARED = {
+    "coordination.mode": "shared",
+    "coordination.assignment.graceWindow": f"{GRACE_S} seconds",
+    "spark.slots": SLOTS,
+    "spark.lap": "1 second",
+}
+_WAIT_S = 180
+
+
+def expect_owning(runs: Collection[Run], total: int = SLOTS) -> None:
+    """Wait until these runs own all slots together, evenly."""
+
+    def is_even() -> bool:
+        owned = sorted(owning(run) for run in runs)
+        return sum(owned) == total and owned[-1] - owned[0] <= 1
+
+    eventually(is_even, lambda: "\n".join(run.tail() for run in runs), _WAIT_S)
+
+
+def owning(run: Run) -> int:
+    """Return how many slots a run said last that it owns."""
+    said = [event for event in run.events() if _is_of_owners(event)]
+    if not said or said[-1]["event"] == "waiting":
+        return 0
+    return int(said[-1]["text"].partition(" owns ")[2].split()[0])
+
+
+def _is_of_owners(event: Mapping[str, Any]) -> bool:
+    return event["event"] == "waiting" or str(event.get("text", "")).startswith("shared by ")
+
+
+def await_all_copying(pipeline: Pipeline, topics: Collection[str]) -> None:
+    """Wait until more of every partition is visible on the target."""
+    before = {topic: end_offsets(pipeline.target, topic, "read_committed") for topic in topics}
+
+    def has_grown() -> bool:
+        now = {topic: end_offsets(pipeline.target, topic, "read_committed") for topic in topics}
+        return all(
+            now[topic][partition] > end
+            for topic, ends in before.items()
+            for partition, end in ends.items()
+        )
+
+    eventually(has_grown, "every partition grows on the target", _WAIT_S)
+
+
+def prove_caught_up(pipeline: Pipeline, topics: Collection[str]) -> None:
+    """Wait until the runs that share the pipeline have copied everything, and compare it."""
+    for topic in topics:
+        eventually(lambda: pipeline.is_caught_up(topic), f"{topic} is copied", _WAIT_S)  # noqa: B023
+    pipeline.prove()
+
+
+def catch_up_and_prove(pipeline: Pipeline, topics: Collection[str]) -> None:
+    """One run that copies alone fences what is left of the others, and copies the rest."""
+    directory = pipeline.directory / "alone"
+    directory.mkdir()
+    alone = Pipeline(directory, pipeline.source, pipeline.target, list(topics), {}, pipeline.name)
+    try:
+        alone.catch_up()
+        alone.prove()
+    finally:
+        alone.close()
