@@ -60,6 +60,7 @@ class EventLog:
         self._errors: dict[PartName, str] = {}
         self._problems: dict[tuple[str, object], Problem] = {}
         self._jobs: dict[str, str] = {}
+        self._generation = 0
 
     @property
     def events(self) -> Sequence[Event]:
@@ -100,6 +101,11 @@ class EventLog:
                 what = "job" if runner.kind is RunKind.COPY else "sync"
                 self.add(EventKind.CHANGED, f"{what} on {where}: {state}", at=view.taken_at)
             self._jobs[runner.runner] = state
+        generation = max((runner.generation for runner in view.runners), default=0)
+        if generation > self._generation > 0:
+            text = f"slots were assigned to runs again: generation {generation:,}"
+            self.add(EventKind.CHANGED, text, at=view.taken_at)
+        self._generation = max(generation, self._generation)
 
     def _observe_problems(self, view: View) -> None:
         # Failed polls were added above; their texts are longer there.

@@ -101,6 +101,9 @@ class Runner:
         commit_ms: mean commit time in its last lap in milliseconds, None if there was no commit.
         pid_space: id of the PID namespace in which ``pid`` is valid; "" from an older version.
         kind: what it does.
+        generation: where runs share the pipeline, number of the last generation of owners that it
+            has seen; 0 for a run that copies alone.
+        owned: the slots that it owned in that generation.
         heard_ms: when a reader last received a heartbeat, by the reader's clock; None if not
             observed yet. Not part of the record.
     """
@@ -122,6 +125,8 @@ class Runner:
     heard_ms: int | None = field(default=None, compare=False)
     pid_space: str = ""
     kind: RunKind = RunKind.COPY
+    generation: int = 0
+    owned: tuple[int, ...] = ()
 
     @property
     def key(self) -> RunnerKey:

@@ -28,12 +28,14 @@ from k2ktui.engine.journal import (
     StateKey,
     StateRecord,
 )
+from k2ktui.engine.run_record import LARGEST_SLOTS
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     LARGEST_MS,
     MalformedRecord,
     field,
     integer,
+    items,
     mapping,
     number,
     parse_object,
@@ -79,7 +81,11 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
     commit = {} if runner.commit_ms is None else {"commitMs": runner.commit_ms}
     space = {"pidSpace": runner.pid_space} if runner.pid_space else {}
     kind = {} if runner.kind is RunKind.COPY else {"kind": str(runner.kind)}
+    shared: dict[str, Any] = {}
+    if runner.generation:
+        shared = {"generation": runner.generation, "owned": list(runner.owned)}
     return {
+        **shared,
         **term,
         **kind,
         **commit,
@@ -206,6 +212,11 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         commit_ms=None if body.get("commitMs") is None else number(body["commitMs"]),
         pid_space=text(body.get("pidSpace", "")),
         kind=_run_kind(body.get("kind", RunKind.COPY)),
+        generation=integer(body.get("generation", 0)),
+        owned=tuple(
+            integer(slot, high=LARGEST_SLOTS - 1)
+            for slot in items(body.get("owned", []), most=LARGEST_SLOTS)
+        ),
     )
 
 

@@ -33,6 +33,9 @@ class RunRow:
         job: the job; None for runs that are not jobs of this host.
         runner: unique id of the process, empty if it sent no heartbeat.
         kind: what it does; a run of ``k2ktui sync`` has no term, laps, slots and lag.
+        generation: where runs share the pipeline, the last generation of owners that it has seen;
+            0 for a run that copies alone.
+        owned: the slots that it owned in that generation.
     """
 
     pipeline: str
@@ -55,6 +58,8 @@ class RunRow:
     job: Job | None = None
     runner: str = ""
     kind: RunKind = RunKind.COPY
+    generation: int = 0
+    owned: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -137,6 +142,8 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
         job=job,
         runner=runner.runner if runner else "",
         kind=record.kind,
+        generation=runner.generation if runner else 0,
+        owned=runner.owned if runner and job.alive else (),
     )
 
 
@@ -167,6 +174,8 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
         error=runner.last_error,
         runner=runner.runner,
         kind=runner.kind,
+        generation=runner.generation,
+        owned=runner.owned if runner.alive(now_ms) else (),
     )
 
 

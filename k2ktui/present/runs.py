@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.text import counted
 from k2ktui.watch.severity import Severity, SeverityLabel
 
+_SHOWN_SLOTS = 5
 _SEVERITIES = {
     "running": Severity.OK,
     "standby": Severity.INFO,
@@ -51,7 +53,7 @@ def run_columns(glyphs: Glyphs, now: Callable[[], float]) -> tuple[Column[RunRow
             "lag", "lag", lambda row: Cell(formatting.number(row.lag_records)), None, True, 3, 1
         ),
         Column("commit", "commit", _commit, None, True, 6, 3),
-        Column("slots", "slots", lambda row: Cell(_count(row.slots)), None, True, 4, 8),
+        Column("slots", "slots", lambda row: Cell(_slots(row)), None, True, 4, 8),
         Column("term", "term", lambda row: Cell(_count(row.term)), None, True, 4, 3),
         Column("restarts", "restarts", _restarts, None, True, 4, 9),
         Column(
@@ -98,6 +100,36 @@ def _restarts(row: RunRow) -> Cell:
 
 def _count(value: int) -> str:
     return str(value) if value else formatting.NOT_AVAILABLE
+
+
+def _slots(row: RunRow) -> str:
+    """Return the number of slots; with their numbers where runs share the pipeline."""
+    if not row.owned:
+        return _count(row.slots)
+    more = ", …" if len(row.owned) > _SHOWN_SLOTS else ""
+    return f"{len(row.owned)}: {', '.join(map(str, row.owned[:_SHOWN_SLOTS]))}{more}"
+
+
+def are_sharing(generations: Collection[int]) -> bool:
+    """Return whether the runs that copy share their pipeline, from their generations of owners."""
+    return len(generations) > 1 and all(generations)
+
+
+def describe_others(copying: Sequence[int], standbys: int) -> str:
+    """Return how many runs copy a pipeline at once, and how many wait; "" for one that copies.
+
+    Args:
+        copying: the generation of owners that each run that copies has seen.
+        standbys: number of standbys.
+    """
+    parts = []
+    if are_sharing(copying):
+        parts.append(f"shared by {len(copying)} runs, generation {max(copying):,}")
+    elif len(copying) > 1:
+        parts.append(f"{len(copying)} at once")
+    if standbys and copying:
+        parts.append(counted(standbys, "standby"))
+    return ", ".join(parts)
 
 
 def _error(row: RunRow) -> Cell:

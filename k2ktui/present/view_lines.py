@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from k2ktui.engine.audit import NOTHING, RereadEstimate
 from k2ktui.engine.groups import Outcome
-from k2ktui.engine.journal import RunKind, Runner
+from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
+from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import find_problems, judge_mirror_flow, judge_runner, state_time
@@ -140,11 +141,21 @@ def _jobs(view: View, now: float) -> str:
     copying, syncing = firsts[RunKind.COPY], firsts[RunKind.SYNC]
     parts = ["job none has run yet"]
     if copying is not None:
-        laps = f"lap {copying.lap:,}, {counted(copying.slots, 'slot')}, "
+        others = describe_others_of(view, now, RunKind.COPY)
+        slots = counted(copying.slots, "slot") + (f", {others}" if others else "")
+        laps = f"lap {copying.lap:,}, {slots}, "
         parts = [f"job {_standing(view, copying, now, laps)}"]
     if syncing is not None:
         parts.append(f"sync {_standing(view, syncing, now)}")
     return "; ".join(parts)
+
+
+def describe_others_of(view: View, now: float, kind: RunKind) -> str:
+    """Return how many runs of a kind are alive at once; "" for one that copies."""
+    at = int(state_time(view, now) * 1000)
+    alive = [each for each in view.runners if each.kind is kind and each.alive(at)]
+    copying = [each.generation for each in alive if each.state is not RunnerState.STANDBY]
+    return describe_others(copying, len(alive) - len(copying))
 
 
 def _standing(view: View, runner: Runner, now: float, laps: str = "") -> str:

@@ -162,6 +162,19 @@ class HeartbeatWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsAssigned:
+    """The owners of the slots that runs share have changed.
+
+    Attributes:
+        generation: number of this generation of owners.
+        slots: the slots that this run owns.
+    """
+
+    generation: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsed:
     """The last rehearsal of a failover: its end in epoch seconds, and what it found."""
 
@@ -173,5 +186,5 @@ class Rehearsed:
 
 
 Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
-Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Rehearsed
+Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | SlotsAssigned | Rehearsed
 Event = Report | Detail

@@ -30,6 +30,7 @@ from k2ktui.replication.events import (
     Event,
     HeartbeatWritten,
     Progress,
+    SlotsAssigned,
     Started,
     Stopped,
     TopicsDiscovered,
@@ -127,6 +128,8 @@ class Heartbeat(BackgroundRunner):
             )
         elif isinstance(event, TopicsDiscovered):
             self._now = replace(self._now, lag_records=event.lag_records)
+        elif isinstance(event, SlotsAssigned):
+            self._now = replace(self._now, generation=event.generation, owned=event.slots)
         elif isinstance(event, Stopped):
             self.add_error(event.fault.message)
 
@@ -209,7 +212,10 @@ class Heartbeat(BackgroundRunner):
         if not isinstance(runner, Runner):
             return False
         fenced = 0 < runner.term < self._now.term
-        over = fenced or runner.state is RunnerState.STOPPED
+        # Runs that share a pipeline have one term. This one has seen a later generation of owners:
+        # the run sends no more heartbeats, or it writes its own again.
+        left = 0 < runner.generation < self._now.generation
+        over = fenced or left or runner.state is RunnerState.STOPPED
         return over and now_ms() - runner.at_ms > _FORGET_MS
 
 

@@ -13,7 +13,7 @@ from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.replication.events import Event, Note, Waiting
+from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.text import counted
@@ -58,7 +58,7 @@ class SharingLoop:
     Args:
         member: the run.
         slots: its slots.
-        report: called with notes.
+        report: called with notes, and with ``SlotsAssigned`` in each generation of owners.
 
     Attributes:
         leads: whether this run led at its last look.
@@ -71,6 +71,7 @@ class SharingLoop:
         self._notifier = ThrottledNotifier(report)
         self.leads = False
         self._shown: tuple[frozenset[int], int] | None = None
+        self._generation = 0
 
     def run(self, stopping: Stop) -> None:
         """Share the pipeline until stopped.
@@ -133,6 +134,9 @@ class SharingLoop:
         """Report which slots this run owns, or which runs own all of them, when that changes."""
         owners = self._member.owners
         own = owners.of(self._member.own)
+        if owners.generation != self._generation:
+            self._generation = owners.generation
+            self._report(SlotsAssigned(owners.generation, tuple(sorted(own))))
         if not owners.slots or self._shown == (own, owners.slots):
             return
         self._shown = own, owners.slots

@@ -131,7 +131,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         heartbeat_at=_time(value.get("heartbeat_at")),
         commits_at=_time(value["commits_at"]),
         source_down=strict_text(value["source_down"]),
-        runners=tuple(_make(Runner, each) for each in value["runners"]),
+        runners=tuple(map(_runner, value["runners"])),
         journal=tuple(_make(JournalHeader, each) for each in value["journal"]),
         totals=_make(Totals, value["totals"]),
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
@@ -206,6 +206,12 @@ def _partition(row: PartitionRow) -> list[Any]:
 def _rows(table: Table) -> list[dict[str, Any]]:
     columns = [strict_text(name) for name in items(table["columns"])]
     return [dict(zip(columns, row, strict=True)) for row in rows(table["rows"])]
+
+
+def _runner(values: Mapping[str, Any]) -> Runner:
+    # A recording of an earlier release lacks them.
+    owned = tuple(map(integer, items(values.get("owned", []))))
+    return _make(Runner, {**values, "owned": owned})
 
 
 def _partition_row(row: dict[str, Any]) -> PartitionRow:

@@ -17,7 +17,7 @@ from k2ktui.errors import K2kError
 from k2ktui.watch.model import PartName
 from tests.console.test_acting_pictures import FLOW, PLAN
 from tests.support.console import ConsoleDriver, drive
-from tests.support.views import NOON, usual
+from tests.support.views import NOON, runner, usual
 
 
 def texts(log: EventLog, kind: EventKind) -> list[str]:
@@ -50,6 +50,17 @@ def test_polls_failures_and_changes_are_noted_once() -> None:
     resolved = texts(log, EventKind.RESOLVED)
     assert resolved == ["group billing: no longer a problem", "poll of source"]
     assert [event.at for event in log.events] == sorted((e.at for e in log.events), reverse=True)
+
+
+def test_a_new_generation_of_owners_is_noted_once() -> None:
+    made = usual()
+    log = EventLog(lambda: made.now)
+    said = []
+    for generation in (0, 3, 3, 5):
+        made.runners = (runner(generation=generation),)
+        log.observe(made.view())
+        said.append([text for text in texts(log, EventKind.CHANGED) if "generation" in text])
+    assert said == [[], [], [], ["slots were assigned to runs again: generation 5"]]
 
 
 def test_it_is_bounded() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.journal import RunnerState
+from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.errors import ExitCode
 from k2ktui.jobs import local_jobs, manager
 from k2ktui.jobs.job_directory import Phase, job_directory
@@ -77,6 +77,23 @@ def test_runs_here_and_elsewhere(file: Path, size: tuple[int, int]) -> None:
         await console.sees("on the host where")
 
     drive_session(file_session(file, own, elsewhere), steps, size, screen="5")
+
+
+def test_the_summary_counts_the_runs_that_share_the_pipeline_and_standbys(file: Path) -> None:
+    """Two runs that do not share it are two that must not be."""
+    shared = [runner(host, term=3, slots=1, generation=7, owned=(0,)) for host in ("b1", "b2")]
+    waits = runner("b3", state=RunnerState.STANDBY)
+
+    def shows(text: str, *beats: Runner) -> None:
+        async def steps(console: ConsoleDriver) -> None:
+            await console.sees(text)
+
+        drive_session(file_session(file, *beats), steps, (120, 30), screen="5")
+
+    shows("; shared by 2 runs, generation 7, 1 standby", *shared, waits)
+    shows("; 1 standby", shared[0], waits)
+    alone = [replace(each, generation=0, owned=()) for each in shared]
+    shows("2 runs at the same time: the older one is being fenced", *alone, waits)
 
 
 def test_the_overview_and_jobs_say_the_same_of_a_run(file: Path) -> None:

@@ -177,6 +177,13 @@ def test_the_formats_are_as_documented() -> None:
     assert reported.startswith(b'{"at":2,"commitMs":4.2,"host":"h"')
     assert b'"state":"running","term":6,"user":"u"' in reported
     assert read_state_value(runner.key, reported) == replace(runner, term=6, commit_ms=4.2)
+    sharing = replace(runner, generation=7, owned=(0, 2))
+    assert b'"at":2,"generation":7,"host"' in state_value(sharing)
+    assert b'"lastError":"","owned":[0,2],"pid":7' in state_value(sharing)
+    assert read_state_value(runner.key, state_value(sharing)) == sharing
+    for damaged in b'"owned":0', b'"owned":["0"]', b'"owned":[-1]', b'"owned":[1000000]':
+        with pytest.raises(MalformedRecord):
+            read_state_value(runner.key, state_value(sharing).replace(b'"owned":[0,2]', damaged))
     sync = replace(runner, kind=RunKind.SYNC)
     assert b'"host":"h","kind":"sync","lag":5' in state_value(sync)
     assert read_state_value(runner.key, state_value(sync)) == sync

@@ -73,6 +73,15 @@ def test_the_slots_of_a_job_are_those_of_its_heartbeat_if_it_has_one() -> None:
         assert row.slots == slots
 
 
+def test_what_a_run_that_shares_its_pipeline_owns_is_shown_while_it_is_alive() -> None:
+    sharing = runner(slots=2, generation=7, owned=(0, 2))
+    (row,) = make_run_rows([job()], [sharing], "orders", NOW)
+    assert (row.generation, row.owned) == (7, (0, 2))
+    ended = replace(sharing, host="elsewhere", state=RunnerState.STOPPED)
+    (row,) = make_run_rows([], [ended], "orders", NOW)
+    assert (row.generation, row.owned) == (7, ())
+
+
 def test_a_job_and_its_heartbeat_are_one_row() -> None:
     (row,) = make_run_rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
     assert (row.here, row.alive, row.state, row.lap, row.lag_records) == (

@@ -71,7 +71,7 @@ class Team:
         expect_owning([run for number, run in enumerate(self.runs) if number not in hit])
         await_all_copying(self.near, self._topics)
         for number in hit:
-            self._mend(number, fault)
+            self._end_fault(number, fault)
         expect_owning(self.runs)
         await_all_copying(self.near, self._topics)
 
@@ -85,7 +85,7 @@ class Team:
         else:
             run.signal(number)
 
-    def _mend(self, number: int, fault: str) -> None:
+    def _end_fault(self, number: int, fault: str) -> None:
         if fault == "cut off":
             self._target.proxy.restore()
         elif fault == "suspended":

@@ -12,7 +12,7 @@ from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
-from k2ktui.replication.events import Event, Note, Waiting
+from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
 from k2ktui.replication.sharing_loop import SharingLoop
 from k2ktui.replication.sharing_member import SharingMember
 from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, AssignmentTopic
@@ -89,6 +89,7 @@ class One:
     name: str = "a"
     find: Callable[[], SharedLayout | None] = lambda: LAYOUT
     notes: list[str] = field(default_factory=list)
+    assigned: list[SlotsAssigned] = field(default_factory=list)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -99,6 +100,9 @@ class One:
         self.loop = SharingLoop(self.member, self.slots, self._report)
 
     def _report(self, event: Event) -> None:
+        if isinstance(event, SlotsAssigned):
+            self.assigned.append(event)
+            return
         assert isinstance(event, Note | Waiting)
         self.notes.append(report_text(event))
 
@@ -135,6 +139,24 @@ def test_two_runs_share_the_slots(topic: AssignmentTopic) -> None:
     assert first.slots.holds | second.slots.holds == set(range(4))
     assert len(first.slots.holds) == len(second.slots.holds) == 2
     assert second.notes == ["note: shared by 2 runs: this one owns 2 of 4 slots: 1, 3"]
+
+
+def test_each_generation_of_owners_is_reported_once(topic: AssignmentTopic) -> None:
+    """Also one in which this run owns what it owned before."""
+    first, second = One(topic, "a"), One(topic, "b")
+    first.member.report((), "")
+    while first.loop.look():
+        """Until it owns all slots."""
+    first.loop.look()
+    assert first.assigned == [SlotsAssigned(1, (0, 1, 2, 3))]
+    second.member.report((), "")
+    for _ in range(4):
+        first.loop.look()
+        second.loop.look()
+    assert [each.generation for each in first.assigned] == [1, 2, 3]
+    assert first.assigned[-1].slots == first.assigned[-2].slots and len(second.assigned) == 2
+    owned = {*first.assigned[-1].slots, *second.assigned[-1].slots}
+    assert owned == {0, 1, 2, 3} and second.assigned[0].slots == ()
 
 
 def test_a_run_without_a_slot_is_a_standby(topic: AssignmentTopic) -> None:

@@ -32,6 +32,7 @@ from k2ktui.replication.events import (
     Event,
     HeartbeatWritten,
     Progress,
+    SlotsAssigned,
     Started,
     Stopped,
     TopicsDiscovered,
@@ -340,6 +341,29 @@ def test_old_runs_are_forgotten(config: PipelineConfig, make_store: MakeStore) -
     eventually(names, "the old one is gone")
     heart.stop()
     assert list(store.read().commits) == ["app"]
+
+
+def test_runs_that_shared_the_pipeline_and_are_gone_are_forgotten(
+    config: PipelineConfig, make_store: MakeStore
+) -> None:
+    """A run that was killed never says that it has stopped, and all of them have the same term."""
+    store = make_store(config)
+    now = int(time.time() * 1000)
+    old = now - 24 * 3_600_000 - 1
+    shared = Runner("killed", "h", "u", 1, old, old, RunnerState.RUNNING, term=3, generation=6)
+    store.put([shared, replace(shared, runner="same", generation=7)])
+    heart = Heartbeat(config, time.time(), print)
+    heart.observe(SlotsAssigned(7, (0, 2)))
+    heart.observe(Started("p", 3, 2, 5, 0.1))
+    heart.start()
+
+    def names() -> bool:
+        return {r.runner for r in store.read().runners} == {"same", heart.runner}
+
+    eventually(names, "the one that was killed is gone")
+    (own,) = (each for each in store.read().runners if each.runner == heart.runner)
+    assert (own.generation, own.owned) == (7, (0, 2))
+    heart.stop()
 
 
 def test_a_heart_that_may_not_beat_reports_it_once(source: KafkaNode, target: KafkaNode) -> None:

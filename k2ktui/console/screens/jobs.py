@@ -32,7 +32,7 @@ from k2ktui.console.widgets.start_dialog import StartDialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.access import Access, access
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.journal import RunKind, RunnerState
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.jobs import joblog, local_jobs, manager
@@ -41,7 +41,7 @@ from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.present.runs import clock
+from k2ktui.present.runs import are_sharing, clock, describe_others
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import state_time
 
@@ -180,12 +180,12 @@ class JobsScreen(ListScreen):
             return (*cells, Cell(f"sync {place(syncs[0])}"))
         if not own:
             return (*cells, Cell("no run is alive", Tone.WARN), more)
-        if len(own) > 1:
-            return (
-                *cells,
-                Cell(f"{len(own)} runs at the same time: the older one is being fenced", Tone.WARN),
-            )
-        return (*cells, Cell(place(own[0])), more)
+        copying = [row.generation for row in own if row.state != RunnerState.STANDBY]
+        if len(copying) > 1 and not are_sharing(copying):
+            text = f"{len(copying)} runs at the same time: the older one is being fenced"
+            return (*cells, Cell(text, Tone.WARN))
+        others = describe_others(copying, len(own) - len(copying))
+        return (*cells, Cell(place(own[0]) + (f"; {others}" if others else "")), more)
 
     def _row(self) -> RunRow | None:
         row = self.grid().current

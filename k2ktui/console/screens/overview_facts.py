@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k2ktui.engine.journal import RunKind, RunnerState
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
@@ -10,14 +10,13 @@ from k2ktui.present import formatting
 from k2ktui.present.failover import group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.runs import judge_run
-from k2ktui.present.view_lines import reread_text
+from k2ktui.present.view_lines import describe_others_of, reread_text
 from k2ktui.text import counted
 from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.severity import (
     Severity,
     SeverityLabel,
     judge_mirror_flow,
-    state_time,
 )
 
 _LABEL = 12
@@ -227,12 +226,8 @@ def _where(run: RunRow) -> str:
 
 
 def _at_once(view: View, now: float, kind: RunKind) -> str:
-    at = int(state_time(view, now) * 1000)
-    alive = [each for each in view.runners if each.kind is kind and each.alive(at)]
-    waiting = sum(each.state is RunnerState.STANDBY for each in alive)
-    working = len(alive) - waiting
-    text = f", {working} at once" if working > 1 else ""
-    return text + (f", {counted(waiting, 'standby')}" if waiting and working else "")
+    text = describe_others_of(view, now, kind)
+    return f", {text}" if text else ""
 
 
 def _cluster(
