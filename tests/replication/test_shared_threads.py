@@ -118,7 +118,7 @@ class Runs:
 
     def __init__(self, config: PipelineConfig, closing: ExitStack) -> None:
         self.config, self._closing = config, closing
-        self._pool = ThreadPoolExecutor(8)
+        self._pool = ThreadPoolExecutor(16)
         closing.callback(self._pool.shutdown)
         self.all: list[ThreadRun] = []
 
@@ -200,6 +200,22 @@ def test_runs_share_a_pipeline_and_hand_their_slots_over(runs: Runs, copied: Cop
     copied.write()
     copied.prove()
     assert second.stop().records > 0
+    copied.prove()
+
+
+def test_ten_runs_that_start_at_once_share_four_slots(runs: Runs, copied: Copied) -> None:
+    """Six wait, and take over at once from those that are stopped."""
+    copied.write()
+    started = [runs.start() for _ in range(10)]
+    runs.expect_owning(*started)
+    copied.prove()
+    left = [run for run in started if not run.owns]
+    assert len(left) == len(started) - SLOTS
+    for run in started:
+        if run not in left:
+            run.stop()
+    copied.write()
+    runs.expect_owning(*left)
     copied.prove()
 
 
