@@ -112,11 +112,26 @@ class PipelineFencer(TransactionFencer):
     def read_states(self) -> dict[str, tuple[int, int]]:
         """Return producer id and epoch of each transactional id, as this driver has left them.
 
+        It fences shared slots again.
+
         Raises:
-            Superseded: another driver has taken over.
+            Superseded, OwnershipLost: another driver has taken over, or may have.
             ConnectionFailed, TimedOut, Refused: as for :meth:`take_over`.
         """
-        return self._run(lambda: self._epochs.read_states(self._renew_s))
+        with ThreadPoolExecutor(self._parallelism, thread_name_prefix="fencing") as pool:
+            shared = list(pool.map(self._read_shared, range(self.run.most_shared)))
+        # Last: another driver would have bumped the epoch of the driver's id first.
+        found = self._run(lambda: self._epochs.read_states(self._renew_s))
+        for states in shared:
+            found |= states
+        return found
+
+    def _read_shared(self, slot: int) -> dict[str, tuple[int, int]]:
+        fencer = self.make_slot_fencer(slot, "")
+        try:
+            return fencer.fence_and_read()
+        finally:
+            fencer.close(fence=False)
 
 
 def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:

@@ -6,10 +6,11 @@ data. A run that takes it over then reads which layout the pipeline has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from k2ktui.engine.run_record import Run
 from k2ktui.errors import TimedOut
@@ -17,6 +18,7 @@ from k2ktui.replication import commit_state
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded, layout_changed
 
+_T = TypeVar("_T")
 _AGAIN_S = 0.2
 
 
@@ -55,12 +57,23 @@ class SlotFencer(TransactionFencer):
             TimedOut: other runs take it over each time.
             TransactionUnfinished, ConnectionFailed, Refused: as ``take_over``.
         """
+        self._fence_and(lambda: None)
+
+    def fence_and_read(self) -> dict[str, tuple[int, int]]:
+        """Fence the run that has the slot; return producer id and epoch of its transactional ids.
+
+        Raises:
+            TimedOut, TransactionUnfinished, ConnectionFailed, Refused: as ``fence``.
+        """
+        return self._fence_and(lambda: self._run(lambda: self._epochs.read_states(self._renew_s)))
+
+    def _fence_and(self, then: Callable[[], _T]) -> _T:
         self._connect()
         until = monotonic() + self._sync_timeout
         while True:
             try:
                 self._fence_others(1)
-                return
+                return then()
             except Superseded:
                 if monotonic() > until:
                     raise _never_fenced(self._name, self.topic.shared_slot) from None

@@ -12,14 +12,16 @@ import pytest
 from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.state import Run
 from k2ktui.errors import TimedOut
+from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
+from k2ktui.kafka.transaction_state import describe_transaction
 from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
 from k2ktui.replication.pipeline_fencing import PipelineFencer, commit_topic, make_fencer
 from k2ktui.replication.slot_fencing import SlotFencer
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
-from tests.support.kafka import read_all
+from tests.support.kafka import TIMEOUT, read_all
 
 PAIR = ClusterPair("cluster-a", "cluster-b", "m")
 
@@ -70,6 +72,15 @@ def runs(copied: Copied) -> list[tuple[dict[str, object], dict[str, object]]]:
     records = read_all(copied.target, copied.commits)
     found = [(json.loads(each.key or b""), json.loads(each.value or b"")) for each in records]
     return [(key, value) for key, value in found if "run" in key or "slotRun" in key]
+
+
+def state_of(copied: Copied, name: str) -> tuple[int, int]:
+    """Return producer id and epoch of a transactional id."""
+    with Probe(wire(copied.config.target, "producer"), "target") as probe:
+        probe.open(TIMEOUT)
+        state = probe.run(lambda connection: describe_transaction(connection, name, TIMEOUT))
+    assert state is not None
+    return state.producer_id, state.epoch
 
 
 def test_a_run_takes_one_slot_over_and_leaves_the_others(drivers: Drivers) -> None:
@@ -177,6 +188,25 @@ def test_what_the_run_records_say(copied: Copied, drivers: Drivers) -> None:
     drivers.whole(None).take_over(0)
     state = read_commit_state(copied.cluster, commit_topic(config, 1), 10)
     assert state.run.layout is None and state.run.most_shared == 2 and state.run.pair == PAIR
+
+
+def test_the_states_of_all_ids_show_who_takes_a_slot_over_later(
+    copied: Copied, drivers: Drivers
+) -> None:
+    """As a drill reads them that has fenced the pipeline: those of shared slots, too."""
+    layout = drivers.divide(2)
+    drivers.take_slot(0, layout).renew(0)
+    drill = drivers.whole()
+    drill.take_over(0)
+    states = drill.read_states()
+    ids = {name.removeprefix(copied.name) for name in states}
+    shared = {f".slot-{slot}.{id_}" for slot in range(2) for id_ in ("driver", "state", "0")}
+    assert ids == {".driver", ".state", ".0"} | shared
+    with pytest.raises(LayoutChanged):
+        drivers.take_slot(1, layout)
+    later = {name: state_of(copied, name) for name in states}
+    changed = {name.removeprefix(copied.name) for name in states if states[name] != later[name]}
+    assert changed == {".slot-1.driver", ".slot-1.state", ".slot-1.0"}
 
 
 def test_all_of_many_slots_are_fenced(drivers: Drivers) -> None:
