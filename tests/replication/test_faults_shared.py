@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,11 +66,16 @@ class Team:
         hit = self._dice.sample(range(RUNS), self._dice.choice((1, 2)))
         if fault == "cut off":
             hit = list(range(self._fars))
-        print(f"{fault}: {hit} {'whole' if whole else 'the driver'}")
+        began = time.monotonic()
         for number in hit:
             self._strike(self.runs[number], fault, whole=whole)
         expect_owning([run for number, run in enumerate(self.runs) if number not in hit])
+        owned_s = time.monotonic() - began
         await_all_copying(self.near, self._topics)
+        print(
+            f"{fault}: {len(hit)} runs ({'all processes' if whole else 'the driver'}); the others "
+            f"own all slots after {owned_s:.1f} s, and copy after {time.monotonic() - began:.1f} s"
+        )
         for number in hit:
             self._end_fault(number, fault)
         expect_owning(self.runs)
