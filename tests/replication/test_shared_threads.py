@@ -203,6 +203,7 @@ def test_runs_share_a_pipeline_and_hand_their_slots_over(runs: Runs, copied: Cop
     copied.prove()
 
 
+@pytest.mark.slow
 def test_ten_runs_that_start_at_once_share_four_slots(runs: Runs, copied: Copied) -> None:
     """Six wait, and take over at once from those that are stopped."""
     copied.write()
@@ -245,6 +246,7 @@ def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> Non
     assert started[0].slots == 1 and max(each.slots for each in started) == SLOTS
 
 
+@pytest.mark.slow
 def test_partitions_that_appear_later_are_copied_from_their_beginning(
     config: PipelineConfig, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:
