@@ -181,7 +181,7 @@ class Cluster:
             ConnectionFailed: no broker accepts connections.
         """
         began = monotonic()
-        look_at = began + _LOOK_AFTER_S
+        look_at, refresh_after = began + _LOOK_AFTER_S, _LOOK_AFTER_S
         while True:
             try:
                 return future.result(_LISTEN_EVERY_S)
@@ -193,6 +193,12 @@ class Cluster:
             if monotonic() >= look_at:
                 self._look(list_first=not self._brokers)
                 look_at = monotonic() + _LOOK_AFTER_S
+            if waited >= refresh_after:
+                # The library waits, busily, for the controller or leader that it knows, although
+                # another broker may have become it: only new metadata makes it ask that one.
+                with suppress(KafkaException):
+                    self._list_topics(_METADATA_S[0])
+                refresh_after *= 2
             # The library's own timeout is shorter, so its more specific error normally wins.
             if waited > REQUEST_TIMEOUT_S + 5:
                 raise KafkaException(KafkaError(LOCAL_TIMED_OUT))

@@ -7,10 +7,10 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.clusters import ClusterConfig
-from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.runtime.node import KafkaNode
 from tests.support.brokers import Brokers
-from tests.support.kafka import create_topic, eventually, produce
+from tests.support.kafka import TIMEOUT, create_topic, eventually, produce
 
 
 def cluster_at(servers: str) -> Cluster:
@@ -52,5 +52,25 @@ def test_the_leader_after_a_dead_one_is_asked(brokers: Brokers) -> None:
     try:
         found = eventually(lambda: cluster.offsets([where], OffsetSpec.latest()), "the end", 20)
         assert found == {where: 2}
+    finally:
+        two.start()
+
+
+@pytest.mark.slow
+def test_a_request_for_the_controller_goes_to_the_next_one(brokers: Brokers) -> None:
+    """librdkafka would wait for the dead one, using a whole core, until the request times out."""
+    two = brokers.two
+    topic = create_topic(two, replicas=[[1, 2]])
+    cluster = cluster_at(two.bootstrap)
+
+    def second_is_known_as_the_controller() -> bool:
+        # In KRaft mode, a broker names any of those whose session has not expired.
+        return cluster.admin.list_topics(timeout=TIMEOUT).controller_id == two.second.number
+
+    assert cluster.describe([topic])
+    two.second.kill()
+    try:
+        eventually(second_is_known_as_the_controller, "the client takes the dead one for it")
+        assert isinstance(cluster.describe([topic])[topic], TopicDescription)
     finally:
         two.start()
