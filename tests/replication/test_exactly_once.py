@@ -103,7 +103,7 @@ def test_two_workers_killed_with_their_transactions_open(
 
 # Four starts of Spark, each within the time that `expect` and `wait` allow for one.
 @pytest.mark.timeout(4 * START_TIMEOUT + 180)
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(2)
 def test_any_process_killed_at_any_time(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:

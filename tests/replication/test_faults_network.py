@@ -54,7 +54,7 @@ def test_requests_and_answers_lost(
     proxied.prove()
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_a_commit_that_arrives_late(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
 ) -> None:

@@ -203,7 +203,7 @@ def test_a_new_run_waits_for_a_commit(scene: Scene) -> None:
     scene.pipeline.prove()
 
 
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_at_any_time(
     make_pipeline: MakePipeline, source: KafkaNode, brokers: Brokers, seed: int
 ) -> None:

@@ -351,7 +351,7 @@ def test_expressions_see_fields_of_avro_and_protobuf(
 
 
 @pytest.mark.proof
-@pytest.mark.seeds(2)
+@pytest.mark.seeds(1)
 def test_workers_killed_at_every_step_of_a_route(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:

@@ -74,7 +74,7 @@ class Traffic:
         topics: dict[str, int],
         seed: int,
         *,
-        pause: float = 0.05,
+        pause: float = 0.2,
         transactions: bool = True,
         origin: str = "",
         prefixes: Sequence[bytes] = (),
