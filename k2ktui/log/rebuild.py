@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from crc32c import crc32c
 from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
-from numpy.typing import NDArray
 
 from k2ktui.log.batch import HEADER, HEADER_BYTES, PREFIX_BYTES
-from k2ktui.log.records import I64, Records
+from k2ktui.log.records import I64, Records, encode_varints
 
 _ENCODERS: dict[int, Callable[[bytes], bytes]] = {
     1: gzip_encode,
@@ -21,9 +20,6 @@ _ENCODERS: dict[int, Callable[[bytes], bytes]] = {
 }
 # Maximum bytes of a record besides its tail: length, attributes, timestamp and offset deltas.
 _RECORD_BYTES = 21
-_LENGTH_BYTES, _TIME_BYTES, _OFFSET_BYTES = 5, 10, 5
-
-U8 = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +85,17 @@ def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
 def _heads(time_deltas: I64, sizes: I64) -> list[bytes]:
     """Return the bytes before each record's tail: length, attributes, both deltas.
 
-    Each field is a group of columns of one matrix, at its maximum width; the bytes that a record
-    actually uses are selected row by row.
+    Each field is a group of columns of one matrix; the bytes that a record actually uses are
+    selected row by row.
     """
     count = len(sizes)
-    times, time_used = _varints(time_deltas, _TIME_BYTES)
-    offsets, offset_used = _varints(np.arange(count, dtype=np.int64), _OFFSET_BYTES)
+    times, time_used = encode_varints(time_deltas)
+    offsets, offset_used = encode_varints(np.arange(count, dtype=np.int64))
     body = 1 + time_used.sum(axis=1) + offset_used.sum(axis=1) + sizes
-    lengths, length_used = _varints(body, _LENGTH_BYTES)
+    lengths, length_used = encode_varints(body)
     attributes = np.zeros((count, 1), dtype=np.uint8)
     cells = np.hstack((lengths, attributes, times, offsets))
     used = np.hstack((length_used, np.ones((count, 1), dtype=bool), time_used, offset_used))
     flat = cells[used].tobytes()
     ends = np.cumsum(used.sum(axis=1)).tolist()
     return [flat[s:e] for s, e in zip([0, *ends[:-1]], ends, strict=True)]
-
-
-def _varints(values: I64, width: int) -> tuple[U8, NDArray[np.bool_]]:
-    """Encode each value as a zigzag varint: a matrix of bytes, and a mask of those in use."""
-    zigzag = ((values << 1) ^ (values >> 63)).astype(np.uint64)
-    shifted = zigzag[:, None] >> (np.arange(width, dtype=np.uint64) * np.uint64(7))
-    used = shifted > 0
-    used[:, 0] = True
-    cells = (shifted & np.uint64(0x7F)).astype(np.uint8)
-    cells[:, :-1] |= np.where(used[:, 1:], np.uint8(0x80), np.uint8(0))
-    return cells, used

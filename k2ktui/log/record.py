@@ -159,23 +159,34 @@ def record_at(found: Records, row: int, kind: TimestampType) -> KafkaRecord:
     Raises:
         CorruptBatch: its bytes do not follow the format.
     """
-    tail = found.tails[row]
+    tail, offset = found.tails[row], int(found.offsets[row])
     try:
         key, at = _nullable(tail, 0)
         value, at = _nullable(tail, at)
-        count, at = read_varint(tail, at)
-        headers = []
+    except IndexError as error:
+        raise CorruptBatch(f"the record at {offset} is truncated") from error
+    headers = decode_headers(tail, at, offset)
+    return KafkaRecord(offset, key, value, headers, int(found.timestamps[row]), kind)
+
+
+def decode_headers(data: bytes, at: int, offset: int) -> tuple[Header, ...]:
+    """Decode the headers of the record with this offset, which begin at an index of ``data``.
+
+    Raises:
+        CorruptBatch: they do not follow the format, or do not end where ``data`` does.
+    """
+    headers = []
+    try:
+        count, at = read_varint(data, at)
         for _ in range(count):
-            name, at = _nullable(tail, at)
-            content, at = _nullable(tail, at)
+            name, at = _nullable(data, at)
+            content, at = _nullable(data, at)
             headers.append(((name or b"").decode("utf-8", "surrogateescape"), content))
     except IndexError as error:
-        raise CorruptBatch(f"the record at {found.offsets[row]} is truncated") from error
-    if at != len(tail):
-        raise CorruptBatch(f"the record at {found.offsets[row]} has another length than it says")
-    return KafkaRecord(
-        int(found.offsets[row]), key, value, tuple(headers), int(found.timestamps[row]), kind
-    )
+        raise CorruptBatch(f"the record at {offset} is truncated") from error
+    if at != len(data):
+        raise CorruptBatch(f"the record at {offset} has another length than it says")
+    return tuple(headers)
 
 
 def _nullable(data: bytes, at: int) -> tuple[bytes | None, int]:

@@ -89,6 +89,18 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
+def encode_varints(values: I64) -> tuple[U8, NDArray[np.bool_]]:
+    """Encode each value as a zigzag varint: a matrix of bytes, and a mask of those in use."""
+    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    width = max(1, -(-int(zigzag.max(initial=0)).bit_length() // 7))
+    shifted = zigzag[:, None] >> (np.arange(width, dtype=np.uint64) * np.uint64(7))
+    used = shifted > 0
+    used[:, 0] = True
+    cells = (shifted & np.uint64(0x7F)).astype(np.uint8)
+    cells[:, :-1] |= np.where(used[:, 1:], np.uint8(0x80), np.uint8(0))
+    return cells, used
+
+
 def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
     """Decode the zigzag varint at each index; return the values and the indexes after them.
 
@@ -96,18 +108,21 @@ def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
         IndexError: a varint extends beyond the end of ``data``.
         CorruptBatch: a varint has more than 10 bytes.
     """
-    value = np.zeros(len(at), dtype=np.uint64)
-    at = at.copy()
-    rows = np.arange(len(at))
-    for index in range(_VARINT_BYTES):
+    byte = data[at]
+    at = at + 1
+    value = (byte & 0x7F).astype(np.uint64)
+    rows = np.flatnonzero(byte >= 0x80)
+    for index in range(1, _VARINT_BYTES):
+        if not len(rows):
+            break
         byte = data[at[rows]]
         value[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * index)
         at[rows] += 1
         rows = rows[byte >= 0x80]
-        if not len(rows):
-            decoded = (value >> np.uint64(1)).astype(np.int64)
-            return decoded ^ -(value & np.uint64(1)).astype(np.int64), at
-    raise CorruptBatch("a varint of more than 10 bytes")
+    if len(rows):
+        raise CorruptBatch("a varint of more than 10 bytes")
+    decoded = (value >> np.uint64(1)).astype(np.int64)
+    return decoded ^ -(value & np.uint64(1)).astype(np.int64), at
 
 
 def skip_varints(data: U8, at: I64) -> I64:
@@ -174,15 +189,37 @@ def decode_with_keys(batch: Batch, position: int = 0) -> Decoded:
         raise CorruptBatch(f"the batch at offset {batch.base_offset} is truncated") from error
 
 
-def _columns(batch: Batch, position: int) -> Decoded:
+@dataclass(frozen=True, slots=True)
+class LocatedRecords:
+    """Records of a v2 batch in offset order, each with its tail in ``body``.
+
+    ``key_starts`` and ``key_lengths`` are those of :class:`Decoded`.
+    """
+
+    body: bytes
+    offsets: I64
+    timestamps: I64
+    tail_starts: I64
+    tail_ends: I64
+    key_starts: I64
+    key_lengths: I64
+
+
+def locate_records(batch: Batch, position: int = 0) -> LocatedRecords:
+    """Find the records of a v2 batch with offset ``position`` or higher.
+
+    Raises:
+        CorruptBatch: the bytes do not follow the format.
+        IndexError, OverflowError: the batch is truncated.
+    """
     body = decompress_payload(batch)
-    starts, ends = _bounds(body, batch)
+    starts, all_ends = _bounds(body, batch)
     data = np.frombuffer(body, dtype=np.uint8)
-    begin = np.array(starts, dtype=np.int64)
+    begin, ends = (np.array(each, dtype=np.int64) for each in (starts, all_ends))
     time_deltas, at = read_varints(data, begin + 1)  # one byte of attributes, unused
     offset_deltas, tails_at = read_varints(data, at)
     key_lengths, keys_at = read_varints(data, tails_at)
-    if (key_lengths >= np.array(ends, dtype=np.int64) - keys_at).any():
+    if (key_lengths >= ends - keys_at).any():
         raise CorruptBatch("a record is shorter than what is in it")
     _check_deltas(offset_deltas, batch.last_offset - batch.base_offset)
     offsets = batch.base_offset + offset_deltas
@@ -190,9 +227,17 @@ def _columns(batch: Batch, position: int) -> Decoded:
     if batch.attributes & APPEND_TIME:
         timestamps = np.full_like(timestamps, batch.max_timestamp)
     keep = slice(int(np.searchsorted(offsets, position)), None)
-    tails = [body[s:e] for s, e in zip(tails_at[keep].tolist(), ends[keep], strict=True)]
-    kept = Records(offsets[keep], timestamps[keep], tails)
-    return Decoded(kept, data, keys_at[keep], key_lengths[keep], len(body))
+    columns = (offsets, timestamps, tails_at, ends, keys_at, key_lengths)
+    return LocatedRecords(body, *(column[keep] for column in columns))
+
+
+def _columns(batch: Batch, position: int) -> Decoded:
+    found = locate_records(batch, position)
+    body = found.body
+    bounds = zip(found.tail_starts.tolist(), found.tail_ends.tolist(), strict=True)
+    kept = Records(found.offsets, found.timestamps, [body[s:e] for s, e in bounds])
+    data = np.frombuffer(body, dtype=np.uint8)
+    return Decoded(kept, data, found.key_starts, found.key_lengths, len(body))
 
 
 def find_tails(body: bytes, batch: Batch) -> tuple[I64, I64]:

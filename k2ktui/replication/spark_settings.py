@@ -66,6 +66,14 @@ TRANSFORM_JAVA = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
+# Arrow's checks of every access to a value, and of Spark's own check for null, for programs with
+# errors.
+UNCHECKED_ARROW = (
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
+# Rows between Java and Python: by default 64 KiB at a time.
+_TRANSFORM_DEFAULTS = {"spark.buffer.size": str(1 << 20)}
 # Executors of a cluster get the code only when a worker starts.
 _LOCAL_TRANSFORM_DEFAULTS = {"spark.python.daemon.module": "k2ktui.replication.worker_daemon"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -131,7 +139,8 @@ def spark_properties(
         transforms: the session transforms records.
     """
     allocator = {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR.items()}
-    properties = {**_DEFAULTS, **allocator, **settings.config, **_FIXED}
+    more = _TRANSFORM_DEFAULTS if transforms else {}
+    properties = {**_DEFAULTS, **more, **allocator, **settings.config, **_FIXED}
     java = f"-Dlog4j2.configurationFile=file:{logging_file}"
     if is_local(settings.master):
         # Files that a killed Java process leaves behind are removed with the session's directory.
@@ -141,7 +150,7 @@ def spark_properties(
         java = f"{java} {_LOCAL_JAVA}"
     options = [
         java,
-        *(TRANSFORM_JAVA if transforms else ()),
+        *((*TRANSFORM_JAVA, *UNCHECKED_ARROW) if transforms else ()),
         *java_options,
         properties.get(JAVA_OPTIONS, ""),
     ]

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
@@ -18,14 +17,13 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import ContentReader
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
-from k2ktui.log.records import Records
 from k2ktui.replication.copying.record_headers import change_headers
 from k2ktui.replication.naming import target_names
 from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.spark import SparkRuntime
-from k2ktui.replication.stages.headers import written_headers
-from k2ktui.replication.stages.rows import join_record, join_records
+from k2ktui.replication.stages.headers import written_records
+from k2ktui.replication.stages.rows import join_records
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.stages.show_values import show_decoded, show_encoded
 from k2ktui.replication.stages.steps import plan_steps
@@ -235,11 +233,7 @@ def _after(
     config: PipelineConfig, transform: Transform, source: SourcePartition, found: Transformed
 ) -> Mapping[int, Sequence[KafkaRecord]]:
     """Return the records as they would be written, by source offset."""
-    parts = zip(found.keys, found.values, written_headers(transform, found), strict=True)
-    tails = [join_record(*each) for each in parts]
-    records = Records(
-        np.array(found.offsets, dtype=np.int64), np.array(found.timestamps, dtype=np.int64), tails
-    )
+    records = written_records(transform, found)
     changed = change_headers(records, header_rules(config, source.topic), source, config.name)
     made: dict[int, list[KafkaRecord]] = defaultdict(list)
     for row in range(len(changed)):

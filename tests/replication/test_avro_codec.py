@@ -369,7 +369,7 @@ def test_a_registry_that_does_not_respond_fails_the_micro_batch_only() -> None:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         settings = RegistrySettings("source", (url,), max_retries=0)
         codecs = Codecs({"value": AvroDecoder(schema_of("string"), settings)})
-        read = rows.facts_batch(b"-")
+        read = rows.facts_batch(b"-", rows.InputLayout())
         records = read.set_column(
             read.schema.get_field_index("value"), "value", pa.array([b"\0\0\0\0\7data"])
         )

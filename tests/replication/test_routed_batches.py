@@ -16,7 +16,6 @@ from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.routed_topics import RoutedTopic
 from k2ktui.replication.slot_task import Assignment, CopyPath, Route
 from k2ktui.replication.stages.routed import spread_routed
-from k2ktui.replication.stages.transformed import Transformed
 
 TOPICS = (RoutedTopic("eu", 2, "1"), RoutedTopic("us", 3, "2"))
 EMPTY = encode_nullable(None) * 2 + b"\0"
@@ -38,11 +37,8 @@ def written(
     offsets = [10 + 3 * n for n in range(len(where))]
     times = np.zeros(len(where), dtype=np.int64)
     records = Records(np.array(offsets, dtype=np.int64), times, [EMPTY] * len(where))
-    found = Transformed(
-        offsets=offsets,
-        topics=[index if routing.topic else None for index, _ in where],
-        partitions=[number if routing.partition else None for _, number in where],
-    )
+    chosen_topics = [index if routing.topic else None for index, _ in where]
+    chosen_partitions = [number if routing.partition else None for _, number in where]
 
     def by_key(rules: Route) -> I64:
         fixed = rules.partition
@@ -50,7 +46,9 @@ def written(
         return numbers if fixed is None else np.full(len(where), fixed)
 
     landed: dict[TargetPartition, list[int]] = defaultdict(list)
-    for target, outgoing, _ in spread_routed(reader, records, found, by_key, 0):
+    for target, outgoing, _ in spread_routed(
+        reader, records, chosen_topics, chosen_partitions, by_key, 0
+    ):
         assert outgoing.sources is not None and outgoing.count == len(outgoing.sources)
         landed[target] += outgoing.sources.tolist()
     return dict(landed)

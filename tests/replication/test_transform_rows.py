@@ -13,16 +13,17 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Format, Routing, Transform
 from k2ktui.log.batch import CorruptBatch
 from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
+from k2ktui.log.record_columns import split_records
 from k2ktui.log.records import Records, encode_varint
 from k2ktui.replication.copying.record_headers import set_headers
 from k2ktui.replication.executors import transform_reason
 from k2ktui.replication.stages import rows
 from k2ktui.replication.stages.json_columns import JsonParser
 from k2ktui.replication.stages.rows import (
-    check_records,
+    InputLayout,
     encode_headers,
     join_records,
-    split_records,
+    make_layout,
 )
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.replication.stages.transformed import Failure, collect
@@ -43,15 +44,20 @@ def records(given_: list[tuple[bytes | None, bytes | None, tuple[Header, ...], i
     )
 
 
+def arrow_rows(found: Records, layout: InputLayout | None = None) -> list[pa.RecordBatch]:
+    columns = split_records(found)
+    return list(rows.input_batches(3, SOURCE, columns, layout or InputLayout()))
+
+
 @given(RECORDS)
 def test_records_are_split_and_joined(
     sent: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]],
 ) -> None:
     found = records(sent)
-    fields = split_records(found)
-    assert fields.keys.to_pylist() == [key for key, _, _, _ in sent]
-    assert fields.values.to_pylist() == [value for _, value, _, _ in sent]
-    encoded = fields.headers.to_pylist()
+    table = [row for batch in arrow_rows(found) for row in batch.to_pylist()]
+    assert [row["key"] for row in table] == [key for key, _, _, _ in sent]
+    assert [row["value"] for row in table] == [value for _, value, _, _ in sent]
+    encoded = [row[rows.HEADERS] for row in table]
     for row, (key, value, headers, at) in enumerate(sent):
         again = record_at(found, row, TimestampType.CREATE)
         assert (again.key, again.value, again.headers, again.timestamp_ms) == (
@@ -63,19 +69,65 @@ def test_records_are_split_and_joined(
         assert rows.join_record(key, value, encoded[row]) == found.tails[row]
 
 
-@given(RECORDS, st.booleans())
+@given(RECORDS)
 def test_arrow_rows_have_what_sql_sees(
-    sent: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]], with_headers: bool
+    sent: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]],
 ) -> None:
-    found = list(rows.input_batches(3, SOURCE, records(sent), with_headers=with_headers))
-    table = [row for batch in found for row in batch.to_pylist()]
+    table = [row for batch in arrow_rows(records(sent)) for row in batch.to_pylist()]
     assert [row["offset"] for row in table] == list(range(7, 7 + len(sent)))
     for row, (key, value, headers, at) in zip(table, sent, strict=True):
         assert (row[rows.READER], row["topic"], row["partition"]) == (3, "pay", 1)
         assert (row["key"], row["value"], row[rows.TIME]) == (key, value, at)
         visible = [{"key": name, "value": content} for name, content in headers]
-        assert row["headers"] == (visible if with_headers else None)
+        assert row["headers"] == visible
         assert row["timestamp"].timestamp() == at / 1000
+
+
+@pytest.mark.parametrize(
+    ("transform", "columns"),
+    [
+        (Transform(), set()),
+        (Transform(filter="`Topic` = 'a'"), {"topic"}),
+        (Transform(assignments=(("headers.a", "key"),)), set()),
+        (Transform(assignments=(("headers.a", "headers[0].value"),)), {"headers"}),
+        (Transform(explode=("value", "array(partition)")), {"partition"}),
+        (Transform(routing=Routing("date(TIMESTAMP)", ("t",))), {"timestamp"}),
+        (Transform(routing=Routing(partition="0")), {rows.COUNTS}),
+        (
+            Transform(assignments=(("value", "to_json(struct(*))"),)),
+            {"headers", "topic", "partition", "timestamp"},
+        ),
+    ],
+)
+def test_rows_have_the_columns_that_an_expression_can_use(
+    transform: Transform, columns: set[str]
+) -> None:
+    always = {rows.FACTS, rows.READER, rows.TIME, rows.HEADERS, "key", "value", "offset"}
+    layout = make_layout(transform, None)
+    assert set(layout.columns) == always | columns
+    (batch,) = arrow_rows(records([(b"k", b"v", (), 1)]), layout)
+    assert batch.schema.names == list(layout.columns)
+    assert rows.facts_batch(b"-", layout).schema == batch.schema
+
+
+def test_values_that_were_parsed_are_left_out_unless_dead_letters_need_them() -> None:
+    values = (b'{"a":1}', None, b"{", b'{"b":"\\u0061"}')
+    sent = records([(None, value, (), 1) for value in values])
+    for transform, expected in (
+        (Transform(on_error="skip"), [None, None, *values[2:]]),
+        (Transform(on_error="deadLetter"), list(values)),
+    ):
+        layout = make_layout(transform, JsonParser(SCHEMA))
+        (batch,) = arrow_rows(sent, layout)
+        table = batch.to_pylist()
+        assert [row["value"] for row in table] == expected
+        # PyArrow rejects all of them because of the one that is not an object.
+        unparsed = [row[rows.PARSED] is None for row in table]
+        assert unparsed == [False, True, True, True]
+    only = arrow_rows(
+        records([(None, values[0], (), 1)] * 3), make_layout(Transform(), layout.parser)
+    )
+    assert only[0].column("value").null_count == 3
 
 
 @pytest.mark.parametrize("tail", [b"", b"\x06", b"\x06key", b"\x06key\x0aval", b"\x01\xff"])
@@ -86,15 +138,13 @@ def test_a_damaged_record_is_corrupt(tail: bytes, others: int) -> None:
     tails = [tail, *found.tails[1:]]
     with pytest.raises(CorruptBatch):
         split_records(Records(found.offsets, found.timestamps, tails))
-    with pytest.raises(CorruptBatch):
-        check_records(Records(found.offsets, found.timestamps, tails))
 
 
 def test_a_length_beyond_all_bounds_is_corrupt() -> None:
     at = np.array([1], dtype=np.int64)
     longest = encode_varint((1 << 63) - 1)
     with pytest.raises(CorruptBatch):
-        check_records(Records(at, at, [b"\x01" + longest + b"value\x00"]))
+        split_records(Records(at, at, [b"\x01" + longest + b"value\x00"]))
 
 
 SCHEMA = pa.schema(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Transform
+from k2ktui.log.record_columns import split_records
 from k2ktui.log.records import Records
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.stages import rows
@@ -26,8 +27,9 @@ from k2ktui.replication.stages.codec_batches import (
     decode_batches,
     encode_batches,
 )
-from k2ktui.replication.stages.json_columns import JsonParser, make_json_parser
+from k2ktui.replication.stages.json_columns import make_json_parser
 from k2ktui.replication.stages.plan import TransformPlan
+from k2ktui.replication.stages.rows import InputLayout, make_layout
 from k2ktui.replication.stages.transformed import Transformed, collect
 
 if TYPE_CHECKING:
@@ -119,7 +121,7 @@ class TransformJobs:
     def apply(
         self,
         transform: Transform,
-        read: Callable[[JsonParser | None], Iterator[pa.RecordBatch]],
+        read: Callable[[InputLayout], Iterator[pa.RecordBatch]],
         name: str = _NAME,
     ) -> Any:
         """Return a DataFrame with the transformed rows that ``read`` yields.
@@ -130,10 +132,10 @@ class TransformJobs:
         from pyspark.sql.types import StructType
 
         one = self._open().range(0, 1, 1, 1)
-        columns = StructType.fromDDL(rows.INPUT)
         parsed = _json_schema(transform)
-        parser = None if parsed is None else make_json_parser(parsed)
-        if parser is not None:
+        layout = make_layout(transform, None if parsed is None else make_json_parser(parsed))
+        columns = StructType.fromDDL(layout.ddl)
+        if layout.parser is not None:
             columns.add(rows.PARSED, parsed)
         codecs = self._codecs(transform, name)
         for part, decoder in codecs.decoders.items():
@@ -141,7 +143,7 @@ class TransformJobs:
 
         def read_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _ in batches:
-                yield from decode_batches(read(parser), codecs)
+                yield from decode_batches(read(layout), codecs)
 
         records = one.mapInArrow(read_task, columns)
         return TransformPlan(transform, name, codecs).apply(records)
@@ -164,19 +166,12 @@ class TransformJobs:
         Raises:
             ConfigError: as for ``check``.
         """
-        with_headers = transform.mentions("headers")
 
-        def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
+        def read(layout: InputLayout) -> Iterator[pa.RecordBatch]:
             for number, (source, records) in enumerate(found):
-                yield from rows.input_batches(
-                    number,
-                    source,
-                    records,
-                    with_headers=with_headers,
-                    parser=parser,
-                    counts=counts,
-                )
-            yield rows.facts_batch(b"-", parser)
+                columns = split_records(records)
+                yield from rows.input_batches(number, source, columns, layout, counts)
+            yield rows.facts_batch(b"-", layout)
 
         def collect_result(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -224,13 +219,13 @@ class TransformJobs:
         source, target = self._options
         codecs = self._codecs(transform, name, writes=writes)
 
-        def read(parser: JsonParser | None) -> Iterator[pa.RecordBatch]:
+        def read(layout: InputLayout) -> Iterator[pa.RecordBatch]:
             from k2ktui.replication.stages.read import read_rows, read_samples
 
             task = _current_task()
             if task is None:
-                return read_samples(source, target, parser)
-            return read_rows(task, source, target, parser)
+                return read_samples(source, target, layout)
+            return read_rows(task, source, target, layout)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa

@@ -51,7 +51,7 @@ class JsonParser:
 
         text = _join(values)
         for mark in _DIFFERING:
-            if mark in text:
+            if mark[:1] in text and mark in text:  # to look for one byte is much faster
                 values, rows = _without(mark, values, rows)
                 text = _join(values)
         if not text:

@@ -38,7 +38,7 @@ _UNSTABLE = ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTime
 
 
 class TransformPlan:
-    """Applies a transform to a DataFrame with the columns of ``rows.INPUT``.
+    """Applies a transform to a DataFrame with the columns of a ``rows.InputLayout``.
 
     Args:
         transform: the steps.

@@ -16,7 +16,13 @@ from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch
 from k2ktui.log.record import KafkaRecord
-from k2ktui.log.records import Records, concatenate, decode_records
+from k2ktui.log.record_columns import (
+    RecordColumns,
+    concatenate_columns,
+    decode_columns,
+    split_records,
+)
+from k2ktui.log.records import decode_records
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.partition_reader import PartitionReader, ReaderState
@@ -25,7 +31,6 @@ from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.worker import known_origins, open_connections, run_connected
 from k2ktui.replication.slot_task import SlotTask, SourceLogBounds
 from k2ktui.replication.stages import rows
-from k2ktui.replication.stages.json_columns import JsonParser
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,11 +71,9 @@ def read_rows(
     task: SlotTask,
     source: Mapping[str, Any],
     target: Mapping[str, Any],
-    parser: JsonParser | None = None,
+    layout: rows.InputLayout,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a micro-batch, and last a row with its ``ReadFacts``."""
-    assert task.transform is not None
-    with_headers = task.transform.mentions("headers")
     cpu, began_at = time.process_time(), time.time()
     facts = ReadFacts(began_at=began_at)
     try:
@@ -84,35 +87,29 @@ def read_rows(
         for number, found in enumerate(read.records):
             if found is not None:
                 assignment = task.assignments[number]
-                yield from rows.input_batches(
-                    number,
-                    assignment.source,
-                    found,
-                    with_headers=with_headers,
-                    parser=parser,
-                    counts=[each.partitions for each in assignment.route.choices],
-                )
+                counts = [each.partitions for each in assignment.route.choices]
+                yield from rows.input_batches(number, assignment.source, found, layout, counts)
         spent = time.process_time() - cpu
         facts = ReadFacts(read.states, read.bounds, read.codecs, began_at, spent)
-    yield rows.facts_batch(pickle.dumps(facts), parser)
+    yield rows.facts_batch(pickle.dumps(facts), layout)
 
 
 def read_samples(
-    source: Mapping[str, Any], target: Mapping[str, Any], parser: JsonParser | None
+    source: Mapping[str, Any], target: Mapping[str, Any], layout: rows.InputLayout
 ) -> Iterator[pa.RecordBatch]:
     """Connect to the clusters, and yield records that are not written."""
     open_connections(source, target)
     # Spark parses what has an escaped character.
     values = (b"{}", b'{"\\u0061":0}')
     records = [KafkaRecord(at, b"{}", values[at % 2], (), 0) for at in range(_SAMPLES)]
-    found, partition = rows.join_records(records), SourcePartition("", 0)
-    yield from rows.input_batches(0, partition, found, with_headers=True, parser=parser)
-    yield rows.facts_batch(b"-", parser)
+    found = split_records(rows.join_records(records))
+    yield from rows.input_batches(0, SourcePartition("", 0), found, layout)
+    yield rows.facts_batch(b"-", layout)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    records: tuple[Records | None, ...]
+    records: tuple[RecordColumns | None, ...]
     codecs: tuple[int, ...]
     states: tuple[ReaderState, ...]
     bounds: Mapping[SourcePartition, SourceLogBounds]
@@ -208,12 +205,12 @@ class MicroBatchReader:
         until = reader.assignment.until
         return reader.fault is not None or (until is not None and reader.fetched >= until)
 
-    def _take_all(self) -> tuple[Records | None, ...]:
+    def _take_all(self) -> tuple[RecordColumns | None, ...]:
         """Return the records of each partition, batch by batch in turn, up to a size.
 
         What does not fit is read again by the next micro-batch.
         """
-        taken: list[list[Records]] = [[] for _ in self._readers]
+        taken: list[list[RecordColumns]] = [[] for _ in self._readers]
         size = 0
         waiting = list(range(len(self._readers)))
         while waiting and size < _DECODED_BYTES:
@@ -223,26 +220,29 @@ class MicroBatchReader:
                     waiting.remove(number)
                     continue
                 taken[number].append(found)
-                size += sum(map(len, found.tails))
-        return tuple(concatenate(parts) if parts else None for parts in taken)
+                size += len(found.body)
+        return tuple(concatenate_columns(parts) if parts else None for parts in taken)
 
-    def _take(self, reader: PartitionReader) -> Records | None:
+    def _take(self, reader: PartitionReader) -> RecordColumns | None:
         """Return the next batch's records, without those of the opposite pipeline."""
         if not reader.ready or reader.undecided:
             return None
+        left_out = np.empty(0, dtype=np.int64)
         try:
-            found = decode_records(reader.ready[0], reader.handed)
-            origin = self._task.origin
-            native = None if origin is None else native_rows(found, origin)
-            rows.check_records(found)
+            if self._task.origin is None:
+                found = decode_columns(reader.ready[0], reader.handed)
+            else:
+                records = decode_records(reader.ready[0], reader.handed)
+                native = native_rows(records, self._task.origin)
+                left_out = np.delete(records.offsets, native)
+                found = split_records(records.take(native))
         except CorruptBatch as error:
             reader.corrupt(error, reader.handed)
             reader.drop_from(reader.handed)
             return None
         reader.take()
-        if native is not None and len(native) < len(found):
-            reader.leave_out(np.delete(found.offsets, native))
-            found = found.take(native)
+        if len(left_out):
+            reader.leave_out(left_out)
         return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,13 +12,13 @@ from k2ktui.replication.copying.batch_routing import spread
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.slot_task import Route
-from k2ktui.replication.stages.transformed import Transformed
 
 
 def spread_routed(
     reader: PartitionReader,
     records: Records,
-    found: Transformed,
+    topics: Sequence[int | None],
+    partitions: Sequence[int | None],
     by_key: Callable[[Route], I64],
     codec: int,
 ) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
@@ -27,7 +27,8 @@ def spread_routed(
     Args:
         reader: their source partition.
         records: as they are written.
-        found: what the expressions chose for each of them.
+        topics: the index of the topic that an expression chose for each of them, or null.
+        partitions: the partition that an expression chose for each of them, or null.
         by_key: the partition of each record on a route, where no expression chooses it.
         codec: compression of the batches.
 
@@ -37,17 +38,13 @@ def spread_routed(
     route = reader.assignment.route
     assert route.transform is not None and route.transform.routing is not None
     by_expression = bool(route.transform.routing.partition)
-    topics = _topics(found)
-    for number in np.unique(topics).tolist():
+    # Without an expression, there is one topic.
+    indexes = np.array([topic or 0 for topic in topics], dtype=np.int64)
+    for number in np.unique(indexes).tolist():
         topic = route.choices[number]
-        (rows,) = np.nonzero(topics == number)
+        (rows,) = np.nonzero(indexes == number)
         if by_expression:
-            partitions = np.array(found.partitions, dtype=np.int64)
+            chosen = np.array(partitions, dtype=np.int64)
         else:
-            partitions = by_key(replace(route, partitions=topic.partitions))
-        yield from spread(reader, records.take(rows), partitions[rows], codec, topic.name)
-
-
-def _topics(found: Transformed) -> I64:
-    """Return the index of each record's topic; without an expression, there is one topic."""
-    return np.array([topic or 0 for topic in found.topics], dtype=np.int64)
+            chosen = by_key(replace(route, partitions=topic.partitions))
+        yield from spread(reader, records.take(rows), chosen[rows], codec, topic.name)

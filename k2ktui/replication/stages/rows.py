@@ -6,16 +6,17 @@ no record: its ``__k2k_facts`` say how far each partition was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.record import Header, KafkaRecord, TimestampType, record_at
-from k2ktui.log.records import I64, Records, encode_nullable, encode_varint, read_varints
+from k2ktui.engine.transforms import Transform
+from k2ktui.log.record import Header, KafkaRecord, decode_headers
+from k2ktui.log.record_columns import Places, RecordColumns
+from k2ktui.log.records import Records, encode_nullable, encode_varint, encode_varints
 from k2ktui.replication.stages.json_columns import JsonParser
 
 if TYPE_CHECKING:
@@ -33,12 +34,21 @@ TOPIC = "__k2k_topic"
 PARTITION = "__k2k_partition"
 COUNTS = "__k2k_counts"
 
-#: Columns of the records as they are read (Spark DDL).
-INPUT = (
-    f"{FACTS} BINARY, {READER} INT, {TIME} BIGINT, {HEADERS} BINARY, `key` BINARY, `value` BINARY, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, `partition` INT, "
-    f"`offset` BIGINT, timestamp TIMESTAMP, {COUNTS} ARRAY<INT>"
-)
+#: Columns of the records as they are read, and their types in Spark.
+_INPUT = {
+    FACTS: "BINARY",
+    READER: "INT",
+    TIME: "BIGINT",
+    HEADERS: "BINARY",
+    "key": "BINARY",
+    "value": "BINARY",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    COUNTS: "ARRAY<INT>",
+}
 #: Columns of the records as they are written.
 OUTPUT = (
     *(FACTS, READER, TIME, HEADERS, "key", "value", "offset", KEPT, FAILED, ASSIGNED),
@@ -51,70 +61,44 @@ _LONGEST_MS = 1 << 52
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFields:
-    """The parts of records as columns, in offset order; ``headers`` are encoded."""
+class InputLayout:
+    """Which columns the rows have, as a transform needs them: Spark copies all that there are.
 
-    offsets: I64
-    timestamps: I64
-    keys: pa.BinaryArray
-    values: pa.BinaryArray
-    headers: pa.BinaryArray
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Where the parts of records are in ``body``; a negative length is null."""
-
-    body: bytes
-    keys: tuple[I64, I64]
-    values: tuple[I64, I64]
-    headers: tuple[I64, I64]
-
-
-def check_records(found: Records) -> None:
-    """Raise CorruptBatch if a record is damaged."""
-    _find_parts(found)
-
-
-def split_records(found: Records) -> RecordFields:
-    """Split the tails of records.
-
-    Raises:
-        CorruptBatch: a record is damaged.
+    Attributes:
+        columns: of ``_INPUT``, in its order.
+        parser: parses the values; the rows then have the column ``PARSED``.
+        keeps_values: fill ``value`` also where ``PARSED`` is filled.
     """
-    parts = _find_parts(found)
-    columns = (_slices(parts.body, *part) for part in (parts.keys, parts.values, parts.headers))
-    return RecordFields(found.offsets, found.timestamps, *columns)
+
+    columns: tuple[str, ...] = tuple(_INPUT)
+    parser: JsonParser | None = None
+    keeps_values: bool = True
+
+    @property
+    def ddl(self) -> str:
+        """The columns without ``PARSED``, for Spark."""
+        return ", ".join(f"`{name}` {_INPUT[name]}" for name in self.columns)
 
 
-def _find_parts(found: Records) -> _Parts:
-    body = b"".join(found.tails)
-    data = np.frombuffer(body, dtype=np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, found.tails), dtype=np.int64, count=len(found)))
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends))[:-1]
-    try:
-        key_lengths, keys_at = read_varints(data, starts)
-        value_lengths, values_at = read_varints(data, keys_at + np.clip(key_lengths, 0, len(data)))
-    except IndexError:
-        raise CorruptBatch(
-            f"one of the {len(found)} records from {found.offsets[0]} on is truncated"
-        ) from None
-    headers_at = values_at + np.clip(value_lengths, 0, len(data))
-    damaged = np.flatnonzero(headers_at >= ends)
-    if len(damaged):
-        raise CorruptBatch(f"the record at {found.offsets[damaged[0]]} is truncated")
-    return _Parts(
-        body, (keys_at, key_lengths), (values_at, value_lengths), (headers_at, ends - headers_at)
-    )
+def make_layout(transform: Transform, parser: JsonParser | None) -> InputLayout:
+    """Return the columns that a transform can use."""
+    unused = {
+        name
+        for name in ("headers", "topic", "partition", "timestamp")
+        # ``struct(*)`` uses all of them.
+        if not transform.mentions(name) and not transform.mentions("*")
+    }
+    if transform.routing is None or not transform.routing.partition:
+        unused.add(COUNTS)
+    columns = tuple(name for name in _INPUT if name not in unused)
+    return InputLayout(columns, parser, transform.on_error == "deadLetter")
 
 
-def _slices(body: bytes, starts: I64, lengths: I64) -> pa.BinaryArray:
+def _slices(body: bytes, places: Places) -> pa.BinaryArray:
     """Return parts of bytes as a column; null where the length is negative."""
     import pyarrow as pa
 
+    starts, lengths = places
     # Every other value is a part; those between are what separates them.
     bounds = np.empty(2 * len(starts) + 1, dtype=np.int32)
     bounds[0:-1:2] = starts
@@ -128,6 +112,32 @@ def _slices(body: bytes, starts: I64, lengths: I64) -> pa.BinaryArray:
 def join_record(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
     """Return the tail of a record."""
     return encode_nullable(key) + encode_nullable(value) + headers
+
+
+def join_columns(
+    keys: pa.BinaryArray, values: pa.BinaryArray, headers: pa.BinaryArray
+) -> list[bytes]:
+    """Return the tails of records; ``headers`` are encoded."""
+    import pyarrow.compute as pc
+
+    keys_and_values = (
+        column for part in (keys, values) for column in (_lengths(part), part.fill_null(b""))
+    )
+    tails: list[bytes] = pc.binary_join_element_wise(*keys_and_values, headers, b"").to_pylist()
+    return tails
+
+
+def _lengths(column: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the encoded lengths of keys or values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.binary_length(column).fill_null(-1).to_numpy().astype(np.int64)
+    cells, used = encode_varints(lengths)
+    ends = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(used.sum(axis=1), out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(cells[used].tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
 
 
 def join_records(found: Sequence[KafkaRecord]) -> Records:
@@ -153,10 +163,8 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
 def input_batches(
     number: int,
     source: SourcePartition,
-    found: Records,
-    *,
-    with_headers: bool,
-    parser: JsonParser | None = None,
+    found: RecordColumns,
+    layout: InputLayout,
     counts: Sequence[int | None] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a partition as Arrow rows.
@@ -165,71 +173,89 @@ def input_batches(
         number: the partition's index in the slot's task.
         source: the partition.
         found: its records.
-        with_headers: fill the column ``headers``, which an expression uses.
-        parser: parses the values; the rows then have the column ``PARSED``.
+        layout: the columns of the rows.
         counts: number of partitions of each target topic that an expression may choose; None if it
             is not known.
 
     Raises:
-        CorruptBatch: a record is damaged.
+        CorruptBatch: the headers of a record are damaged.
     """
     import pyarrow as pa
 
     limits = pa.scalar(list(counts), pa.list_(pa.int32()))
     for part in _pieces(found):
-        fields = split_records(part)
-        visible = [_headers(part, row) for row in range(len(part))] if with_headers else None
-        yield _batch(
-            {
-                READER: np.full(len(part), number),
-                TIME: part.timestamps,
-                HEADERS: fields.headers,
-                "key": fields.keys,
-                "value": fields.values,
-                "headers": visible,
-                "topic": pa.repeat(source.topic, len(part)),
-                "partition": np.full(len(part), source.partition),
-                "offset": part.offsets,
-                "timestamp": np.clip(part.timestamps, -_LONGEST_MS, _LONGEST_MS) * 1000,
-                COUNTS: pa.repeat(limits, len(part)),
-                PARSED: None if parser is None else parser.parse(fields.values),
-            },
-            len(part),
-            parser,
-        )
+        values = _slices(part.body, part.values)
+        parsed = None if layout.parser is None else layout.parser.parse(values)
+        if parsed is not None and not layout.keeps_values:
+            values = _without_parsed(values, parsed)
+        makers: dict[str, Callable[[RecordColumns], Any]] = {
+            READER: lambda part: np.full(len(part), number),
+            TIME: lambda part: part.timestamps,
+            HEADERS: lambda part: _slices(part.body, part.headers),
+            "key": lambda part: _slices(part.body, part.keys),
+            "headers": _headers,
+            "topic": lambda part: pa.repeat(source.topic, len(part)),
+            "partition": lambda part: np.full(len(part), source.partition),
+            "offset": lambda part: part.offsets,
+            "timestamp": lambda part: np.clip(part.timestamps, -_LONGEST_MS, _LONGEST_MS) * 1000,
+            COUNTS: lambda part: pa.repeat(limits, len(part)),
+        }
+        made = {name: make(part) for name, make in makers.items() if name in layout.columns}
+        yield _batch({**made, "value": values, PARSED: parsed}, len(part), layout)
 
 
-def _pieces(found: Records) -> Iterator[Records]:
+def _without_parsed(values: pa.BinaryArray, parsed: pa.StructArray) -> pa.BinaryArray:
+    """Return the values that were not parsed, null for the others: Spark does not need them."""
+    import pyarrow as pa
+
+    if not parsed.null_count:
+        return pa.nulls(len(values), values.type)
+    missing = parsed.is_null().to_numpy(zero_copy_only=False)
+    return values.take(pa.array(np.arange(len(values)), mask=~missing))
+
+
+def _pieces(found: RecordColumns) -> Iterator[RecordColumns]:
     """Yield the records in pieces of a limited number and size."""
-    ends = np.cumsum(np.fromiter(map(len, found.tails), dtype=np.int64, count=len(found)))
+    ends = found.ends
     first = 0
     while first < len(found):
-        before = int(ends[first - 1]) if first else 0
-        end = int(np.searchsorted(ends, before + _PIECE_BYTES, side="right"))
+        begin = int(found.keys[0][first])
+        end = int(np.searchsorted(ends, begin + _PIECE_BYTES, side="right"))
         end = max(first + 1, min(end, first + _ROWS))
-        yield found.take(np.arange(first, end))
+        yield found.slice(first, end)
         first = end
 
 
-def facts_batch(facts: bytes, parser: JsonParser | None = None) -> pa.RecordBatch:
+def facts_batch(facts: bytes, layout: InputLayout) -> pa.RecordBatch:
     """Return the last row of a micro-batch, with the columns of ``input_batches``."""
-    return _batch({FACTS: [facts]}, 1, parser)
+    return _batch({FACTS: [facts]}, 1, layout)
 
 
-def _headers(found: Records, row: int) -> list[dict[str, Any]]:
-    headers = record_at(found, row, TimestampType.CREATE).headers
-    # A name that is not UTF-8 is shown with replacement characters; the record keeps its own.
-    return [
-        {"key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
-        for name, value in headers
-    ]
+def _headers(found: RecordColumns) -> list[list[dict[str, Any]]]:
+    starts, lengths = found.headers
+    visible = []
+    for offset, at, length in zip(
+        found.offsets.tolist(), starts.tolist(), lengths.tolist(), strict=True
+    ):
+        headers = decode_headers(found.body[at : at + length], 0, offset)
+        # A name that is not UTF-8 is shown with replacement characters; the record keeps its own.
+        visible.append(
+            [
+                {
+                    "key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+                    "value": value,
+                }
+                for name, value in headers
+            ]
+        )
+    return visible
 
 
-def _batch(columns: dict[str, Any], count: int, parser: JsonParser | None) -> pa.RecordBatch:
+def _batch(columns: Mapping[str, Any], count: int, layout: InputLayout) -> pa.RecordBatch:
     import pyarrow as pa
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    types = {
+    every = {
         FACTS: pa.binary(),
         READER: pa.int32(),
         TIME: pa.int64(),
@@ -243,8 +269,9 @@ def _batch(columns: dict[str, Any], count: int, parser: JsonParser | None) -> pa
         "timestamp": pa.timestamp("us", tz="UTC"),
         COUNTS: pa.list_(pa.int32()),
     }
-    if parser is not None:
-        types[PARSED] = pa.struct(parser.schema)
+    types = {name: every[name] for name in layout.columns}
+    if layout.parser is not None:
+        types[PARSED] = pa.struct(layout.parser.schema)
     arrays = []
     for name, kind in types.items():
         found = columns.get(name)

@@ -28,10 +28,11 @@ def show_decoded(records: Sequence[KafkaRecord], codecs: Codecs) -> list[KafkaRe
 def show_encoded(found: Transformed, codecs: Codecs) -> Transformed:
     """Return transformed records with the encoded keys and values as JSON."""
     readers = {part: encoder.reader for part, encoder in codecs.encoders.items()}
-    return replace(
-        found,
-        keys=_as_json(found.keys, readers.get("key")),
-        values=_as_json(found.values, readers.get("value")),
+    return found.with_columns(
+        {
+            "key": _as_json(found.keys, readers.get("key")),
+            "value": _as_json(found.values, readers.get("value")),
+        }
     )
 
 

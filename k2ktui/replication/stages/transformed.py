@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from k2ktui.log.records import I64
 from k2ktui.replication.stages.rows import (
     ASSIGNED,
     FACTS,
@@ -50,74 +51,139 @@ class Failure:
 class Transformed:
     """What came out of the SQL for one partition, in offset order.
 
-    ``assigned`` has the values of the headers that the transform sets, if it sets any; names and
-    values in turn if it sets all of them. ``topics`` and ``partitions`` have what its expressions
-    choose, a topic by its index. A source offset repeats for each record made of it.
+    Attributes:
+        kept: the records that are written, with the columns of ``OUTPUT``.
+        failures: those that failed.
     """
 
-    offsets: list[int] = field(default_factory=list)
-    timestamps: list[int] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    headers: list[bytes] = field(default_factory=list)
-    assigned: list[Sequence[bytes | None]] = field(default_factory=list)
-    topics: list[int | None] = field(default_factory=list)
-    partitions: list[int | None] = field(default_factory=list)
+    kept: list[pa.RecordBatch] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
-    def extend(self, batch: pa.RecordBatch) -> None:
-        """Add rows with the columns of ``OUTPUT``, none of which failed.
+    @property
+    def offsets(self) -> list[int]:
+        """Source offsets; one repeats for each record made of it."""
+        return self.column("offset")
+
+    @property
+    def timestamps(self) -> list[int]:
+        """Epoch milliseconds."""
+        return self.column(TIME)
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Encoded keys."""
+        return self.column("key")
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Encoded values."""
+        return self.column("value")
+
+    @property
+    def headers(self) -> list[bytes]:
+        """Encoded headers, as on the source."""
+        return self.column(HEADERS)
+
+    @property
+    def assigned(self) -> list[Sequence[bytes | None]]:
+        """The values of the headers that the transform sets, if it sets any.
+
+        If it sets all of them, names and values in turn.
+        """
+        return [each or () for each in self.column(ASSIGNED)]
+
+    @property
+    def topics(self) -> list[int | None]:
+        """The topics that an expression chose, each by its index."""
+        return self.column(TOPIC)
+
+    @property
+    def partitions(self) -> list[int | None]:
+        """The partitions that an expression chose."""
+        return self.column(PARTITION)
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column of ``OUTPUT`` as Python objects."""
+        at = OUTPUT.index(name)
+        return [each for batch in self.kept for each in batch.column(at).to_pylist()]
+
+    def numbers(self, name: str) -> I64:
+        """Return a column of ``OUTPUT`` with numbers, none of which is null."""
+        at = OUTPUT.index(name)
+        found = [batch.column(at).to_numpy(zero_copy_only=False) for batch in self.kept]
+        return np.concatenate(found or [np.empty(0)]).astype(np.int64)
+
+    def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> Transformed:
+        """Return it with other values in columns of ``OUTPUT``."""
+        import pyarrow as pa
+
+        changed, first = [], 0
+        for batch in self.kept:
+            end = first + len(batch)
+            for name, values in columns.items():
+                array = pa.array(values[first:end], batch.schema.field(name).type)
+                batch = batch.set_column(OUTPUT.index(name), name, array)
+            changed.append(batch)
+            first = end
+        return Transformed(changed, self.failures)
+
+    def extend(self, rows: pa.RecordBatch) -> None:
+        """Add rows with the columns of ``OUTPUT``.
 
         Raises:
             ValueError: they are not in offset order.
         """
         import pyarrow.compute as pc
 
-        kept = batch.filter(batch.column(OUTPUT.index(KEPT)))
+        failed = rows.column(_FAILED)
+        if failed.null_count < len(failed):
+            self._fail(rows.filter(failed.is_valid()))
+            bad = pc.is_in(rows.column(_OFFSET), pc.unique(_failing(rows)))
+            rows = rows.filter(pc.invert(bad))
+        kept = rows.filter(rows.column(_KEPT))
         if self.failures:  # of what was made of the last record, the rest may come now
-            offsets = kept.column(OUTPUT.index("offset"))
-            kept = kept.filter(pc.not_equal(offsets, self.failures[-1].offset))
-        column = {name: kept.column(at) for at, name in enumerate(OUTPUT)}
-        offsets = column["offset"].to_numpy()
-        if (np.diff(offsets, prepend=self.offsets[-1:]) < 0).any():
+            kept = kept.filter(pc.not_equal(kept.column(_OFFSET), self.failures[-1].offset))
+        if not len(kept):
+            return
+        offsets = kept.column(_OFFSET).to_numpy()
+        if (np.diff(offsets) < 0).any() or offsets[0] < self._last:
             raise ValueError("the transform changed the order of records")
-        self.offsets += offsets.tolist()
-        self.timestamps += column[TIME].to_numpy().tolist()
-        self.keys += column["key"].to_pylist()
-        self.values += column["value"].to_pylist()
-        self.headers += column[HEADERS].to_pylist()
-        self.assigned += [each or () for each in column[ASSIGNED].to_pylist()]
-        self.topics += column[TOPIC].to_pylist()
-        self.partitions += column[PARTITION].to_pylist()
+        self.kept.append(kept)
 
     def cut(self, offset: int) -> None:
         """Drop the records from an offset on."""
-        self._cut(int(np.searchsorted(np.array(self.offsets, dtype=np.int64), offset)))
+        import pyarrow.compute as pc
 
-    def fail(self, failure: Failure) -> None:
-        """Add a failure; what was made of the record before it failed is dropped."""
-        if self.has_failed(failure.offset):
-            return
-        self.failures.append(failure)
-        size = len(self.offsets)
-        while size and self.offsets[size - 1] == failure.offset:
-            size -= 1
-        self._cut(size)
-
-    def has_failed(self, offset: int) -> bool:
-        """Return whether the record at this offset, the last one so far, has failed."""
-        return bool(self.failures) and self.failures[-1].offset == offset
-
-    def _cut(self, size: int) -> None:
-        for column in self._columns:
-            del column[size:]
+        parts = [batch.filter(pc.less(batch.column(_OFFSET), offset)) for batch in self.kept]
+        self.kept = [batch for batch in parts if len(batch)]
 
     @property
-    def _columns(self) -> tuple[list[Any], ...]:
-        return (
-            *(self.offsets, self.timestamps, self.keys, self.values, self.headers),
-            *(self.assigned, self.topics, self.partitions),
-        )
+    def _last(self) -> int:
+        """The offset of the last record that is written; -1 if there is none."""
+        return int(self.kept[-1].column(_OFFSET)[-1].as_py()) if self.kept else -1
+
+    def _fail(self, rows: pa.RecordBatch) -> None:
+        """Add failures, the first one of each record."""
+        for offset, step, timestamp, key, value, headers in zip(
+            *(
+                rows.column(OUTPUT.index(name)).to_pylist()
+                for name in ("offset", FAILED, TIME, "key", "value", HEADERS)
+            ),
+            strict=True,
+        ):
+            if self.failures and self.failures[-1].offset == offset:
+                continue
+            self.failures.append(Failure(offset, step, timestamp, key, value, headers))
+            if self._last == offset:  # what was made of the record before it failed
+                self.cut(offset)
+
+
+_OFFSET, _KEPT, _FAILED = (OUTPUT.index(name) for name in ("offset", KEPT, FAILED))
+
+
+def _failing(rows: pa.RecordBatch) -> pa.Array:
+    """Return the offsets of the rows that failed."""
+    return rows.column(_OFFSET).filter(rows.column(_FAILED).is_valid())
 
 
 def collect(batches: Iterable[pa.RecordBatch]) -> tuple[dict[int, Transformed], bytes]:
@@ -131,52 +197,12 @@ def collect(batches: Iterable[pa.RecordBatch]) -> tuple[dict[int, Transformed], 
     found: dict[int, Transformed] = {}
     facts = b""
     for batch in batches:
-        fact, numbers, failed = (
-            batch.column(OUTPUT.index(name)) for name in (FACTS, READER, FAILED)
-        )
+        fact, numbers = (batch.column(OUTPUT.index(name)) for name in (FACTS, READER))
         if fact.null_count < len(fact):
             facts = fact.drop_null()[-1].as_py()
-        if failed.null_count < len(failed):
-            _collect_rows(found, batch)
-            continue
         for number in numbers.drop_null().unique().to_pylist():
             part = batch.filter(pc.equal(numbers, number))
             found.setdefault(number, Transformed()).extend(part)
     if not facts:
         raise ValueError("a micro-batch ended without its last row")
     return found, facts
-
-
-def _collect_rows(found: dict[int, Transformed], batch: pa.RecordBatch) -> None:
-    """Add rows of which some failed."""
-    column = {name: batch.column(at).to_pylist() for at, name in enumerate(OUTPUT)}
-    for (
-        fact,
-        number,
-        stamp,
-        header,
-        key,
-        value,
-        offset,
-        kept,
-        failed,
-        assigned,
-        topic,
-        partition,
-    ) in zip(*(column[name] for name in OUTPUT), strict=True):
-        if fact is not None:
-            continue
-        rows = found.setdefault(number, Transformed())
-        if failed is not None:
-            rows.fail(Failure(offset, failed, stamp, key, value, header))
-        elif kept and not rows.has_failed(offset):
-            if rows.offsets and rows.offsets[-1] > offset:
-                raise ValueError("the transform changed the order of records")
-            rows.offsets.append(offset)
-            rows.timestamps.append(stamp)
-            rows.keys.append(key)
-            rows.values.append(value)
-            rows.headers.append(header)
-            rows.assigned.append(assigned or ())
-            rows.topics.append(topic)
-            rows.partitions.append(partition)

@@ -36,10 +36,9 @@ from k2ktui.replication.slot_task import (
     UnknownSchemas,
 )
 from k2ktui.replication.stages.dead_letters import make_dead_letters
-from k2ktui.replication.stages.headers import written_headers
+from k2ktui.replication.stages.headers import written_records
 from k2ktui.replication.stages.read import ReadFacts
 from k2ktui.replication.stages.routed import spread_routed
-from k2ktui.replication.stages.rows import join_record
 from k2ktui.replication.stages.schema_ids import TransformedIds
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.replication.stages.transformed import Transformed, collect
@@ -229,7 +228,7 @@ class TransformCopier(SlotCopier):
                 routable.records, rules.headers, reader.source, pipeline, task.origin
             )
         except CorruptBatch as error:
-            first = found.offsets[0]
+            first = int(found.numbers("offset")[0])
             self._stop_before(reader, found, first)
             reader.corrupt(error, first)
             return []
@@ -247,23 +246,25 @@ class TransformCopier(SlotCopier):
             )
 
         if rules.choices:
-            return list(spread_routed(reader, records, found, by_key, chosen))
+            return list(
+                spread_routed(reader, records, found.topics, found.partitions, by_key, chosen)
+            )
         return list(spread(reader, records, by_key(rules), chosen))
 
     async def _routable(self, reader: PartitionReader, found: Transformed) -> RoutableRecords:
-        headers = written_headers(self._transform, found)
-        parts = zip(found.keys, found.values, headers, strict=True)
-        records = Records(
-            np.array(found.offsets, dtype=np.int64),
-            np.array(found.timestamps, dtype=np.int64),
-            [join_record(*each) for each in parts],
-        )
-        rule = reader.assignment.route.schemas
-        if rule is not None and self._ids is not None and len(records):
-            return await self._ids.replace(reader, records, rule)
-        lengths = np.array([-1 if k is None else len(k) for k in found.keys], dtype=np.int64)
+        records = written_records(self._transform, found)
+        rules = reader.assignment.route
+        if rules.schemas is not None and self._ids is not None and len(records):
+            return await self._ids.replace(reader, records, rules.schemas)
+        if rules.partition is not None and not rules.choices:  # no key decides
+            nothing = np.empty(0, dtype=np.int64)
+            return RoutableRecords(
+                records, nothing.astype(np.uint8), nothing, np.full(len(records), -1)
+            )
+        keys = found.keys
+        lengths = np.array([-1 if k is None else len(k) for k in keys], dtype=np.int64)
         sizes = np.maximum(lengths, 0)
-        data = np.frombuffer(b"".join(key or b"" for key in found.keys), dtype=np.uint8)
+        data = np.frombuffer(b"".join(key or b"" for key in keys), dtype=np.uint8)
         return RoutableRecords(records, data, np.cumsum(sizes) - sizes, lengths)
 
 
