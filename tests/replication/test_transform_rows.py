@@ -121,7 +121,6 @@ def test_values_that_were_parsed_are_left_out_unless_dead_letters_need_them() ->
         (batch,) = arrow_rows(sent, layout)
         table = batch.to_pylist()
         assert [row["value"] for row in table] == expected
-        # PyArrow rejects all of them because of the one that is not an object.
         unparsed = [row[rows.PARSED] is None for row in table]
         assert unparsed == [False, True, True, True]
     only = arrow_rows(

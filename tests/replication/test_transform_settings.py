@@ -31,3 +31,12 @@ def test_java_optimizes_what_transforms_and_options_of_the_file_come_last() -> N
     assert options.index("TieredStopAtLevel=1") < options.index("TieredStopAtLevel=4")
     assert "-XX:Tier4InvocationThreshold=" in options and options.endswith("-Xss2m")
     assert "Tier4" not in properties("local[2]", False)[JAVA_OPTIONS]
+
+
+def test_rows_pass_between_java_and_python_in_large_pieces_and_unchecked() -> None:
+    made = properties("local[2]", True)
+    assert made["spark.buffer.size"] == str(1 << 20)
+    assert "-Darrow.enable_unsafe_memory_access=true" in made[JAVA_OPTIONS]
+    assert "spark.buffer.size" not in properties("local[2]", False)
+    assert "-Darrow" not in properties("local[2]", False)[JAVA_OPTIONS]
+    assert properties("local[2]", True, spark_buffer_size="65536")["spark.buffer.size"] == "65536"
