@@ -175,6 +175,13 @@ class SlotsAssigned:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsReleased:
+    """The run has released a shared slot, with these partitions; another run copies them."""
+
+    partitions: Collection[SourcePartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsed:
     """The last rehearsal of a failover: its end in epoch seconds, and what it found."""
 
@@ -186,5 +193,6 @@ class Rehearsed:
 
 
 Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
-Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | SlotsAssigned | Rehearsed
+Sharing = SlotsAssigned | PartitionsReleased
+Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Sharing | Rehearsed
 Event = Report | Detail

@@ -18,6 +18,7 @@ from k2ktui.replication.events import (
     Finished,
     FirstRecord,
     Note,
+    PartitionsReleased,
     Progress,
     Started,
     TopicsDiscovered,
@@ -117,8 +118,12 @@ class SharedEvents:
     def end(self, slot: int) -> None:
         """Forget a slot whose driver has ended."""
         with self._lock:
-            if self._slots.pop(slot, None) is None:
+            found = self._slots.pop(slot, None)
+            if found is None:
                 return
+            if found.discovered is not None and not self._is_ending():
+                self._report(PartitionsReleased(found.discovered.partitions))
+                self._report(self._merge_discovered())
             if not self._slots and any(each.records for each in self._pending):
                 self._report_progress()
             self._show(self._merge_started())

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.state import Gap
-from k2ktui.replication.events import FirstRecord, HeartbeatWritten, Rehearsed, Resumed, SlotLap
+from k2ktui.replication.events import (
+    FirstRecord,
+    HeartbeatWritten,
+    PartitionsReleased,
+    Rehearsed,
+    Resumed,
+    SlotLap,
+    SlotsAssigned,
+)
 from k2ktui.replication.slot_task import FaultKind, LapOutcome
 from k2ktui.replication.telemetry.metric import full_name
 from k2ktui.replication.telemetry.metrics import CATALOG, PipelineMetrics
@@ -216,3 +225,18 @@ def test_names_stay_apart_whatever_the_prefixes() -> None:
     for prefixes in (MetricPrefixes(), same):
         names = [full_name(prefixes, metric.prefix, metric.name) for metric in CATALOG]
         assert len(set(names)) == len(names)
+
+
+def test_a_run_that_shares_its_pipeline_has_figures_of_what_it_copies(fed: Fed) -> None:
+    """Those of partitions that it has released are another run's, also if they had stopped."""
+    fed.feed(SlotsAssigned(1, (0, 1, 3)))
+    fed.feed(replace(STARTED, slots=1))
+    fed.feed(replace(STARTED, slots=3))
+    assert set(fed.read("records")) == {0, 1, 3} and fed.read("slots") == {(): 3}
+    for event in lap(0, 5, 9), lap(1, 5, 9), stopped(ORDERS_1):
+        fed.feed(event)
+    assert len(fed.read("position")) == 2 and fed.read("stopped")
+    fed.feed(SlotsAssigned(2, (0,)))
+    fed.feed(PartitionsReleased([ORDERS_1]))
+    assert fed.read("slots") == {(): 1} and not fed.read("stopped")
+    assert set(fed.read("position")) == {("orders", 0)}

@@ -12,6 +12,7 @@ from k2ktui.replication.events import (
     Finished,
     FirstRecord,
     Note,
+    PartitionsReleased,
     Progress,
     Started,
     TopicsDiscovered,
@@ -98,10 +99,22 @@ def test_what_was_discovered_is_of_all_slots_that_it_holds(merged: Merged) -> No
         3: 13,
     }
     assert len(found.ends) == 4 and found.lag_records == 6
+    before = len(merged.events)
     merged.merged.end(0)
+    released, found = merged.events[before:]
+    assert isinstance(released, PartitionsReleased) and isinstance(found, TopicsDiscovered)
+    assert sorted(at.partition for at in released.partitions) == [0, 2]
+    assert sorted(at.partition for at in found.partitions) == [1, 3] and found.lag_records == 2
     (found,) = merged.take(1, discovered(1, 3, lag=None))
     assert isinstance(found, TopicsDiscovered)
     assert len(found.partitions) == 2 and found.lag_records is None
+
+
+def test_a_run_that_ends_releases_nothing_that_another_one_copies(merged: Merged) -> None:
+    merged.take(0, discovered(0, 2, lag=4))
+    before, merged.is_ending = len(merged.events), True
+    merged.merged.end(0)
+    assert len(merged.events) == before
 
 
 def test_progress_is_reported_every_five_seconds(merged: Merged) -> None:

@@ -9,46 +9,37 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
-from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.status import count_lag
+from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.events import (
     Event,
     FirstRecord,
     HeartbeatWritten,
+    PartitionsReleased,
     Rehearsed,
     Resumed,
     SlotLap,
+    SlotsAssigned,
     Started,
     Stopped,
     TopicsDiscovered,
 )
-from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats, SourceLogBounds
+from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats
 from k2ktui.replication.telemetry.drill_metrics import DRILL_CATALOG
 from k2ktui.replication.telemetry.metric import Labels, Metric, Points
+from k2ktui.replication.telemetry.partition_figures import (
+    PartitionFigures,
+    age,
+    end_offset,
+    lag,
+    lag_time,
+    start_offset,
+)
 
 # A lap's figures count as current for two laps plus this long after its end.
 _GRACE_S = 10.0
-
-
-@dataclass(slots=True)
-class _Row:
-    """Figures of one source partition; times are epoch seconds, None is unknown."""
-
-    labels: Labels
-    position: int | None = None
-    lost: int = 0
-    log_bounds: SourceLogBounds | None = None
-    discovered_end: int | None = None
-    held_back: int | None = None
-    at: float | None = None
-    fault: FaultKind | None = None
-
-    def move(self, position: Position) -> None:
-        self.position = position.offset
-        self.lost = sum(gap.end - gap.first for gap in position.gaps)
 
 
 @dataclass(slots=True)
@@ -75,10 +66,11 @@ class PipelineMetrics:
         self._current_s = 2 * lap_s + _GRACE_S
         self._clock = clock
         self._lock = threading.Lock()
-        self._rows: dict[SourcePartition, _Row] = {}
+        self._rows: dict[SourcePartition, PartitionFigures] = {}
         self._slots: dict[int, _SlotFigures] = {}
         self._faults: Counter[FaultKind] = Counter()
         self._started: Started | None = None
+        self._shares = False
         self._first: FirstRecord | None = None
         self._rehearsed: Rehearsed | None = None
         self._partitions: int | None = None
@@ -95,8 +87,16 @@ class PipelineMetrics:
             match event:
                 case Started():
                     self._started = event
-                    for number in range(event.slots):
-                        self._slots.setdefault(number, _SlotFigures())
+                    if not self._shares:
+                        self._add_slots(range(event.slots))
+                case SlotsAssigned():
+                    self._shares = True
+                    self._add_slots(event.slots)
+                    if self._started is not None:
+                        self._started = replace(self._started, slots=len(event.slots))
+                case PartitionsReleased():
+                    for source in event.partitions:
+                        self._rows.pop(source, None)
                 case FirstRecord():
                     self._first = event
                 case Rehearsed():
@@ -115,12 +115,16 @@ class PipelineMetrics:
                 case _:
                     pass
 
-    def _row(self, source: SourcePartition) -> _Row:
+    def _row(self, source: SourcePartition) -> PartitionFigures:
         row = self._rows.get(source)
         if row is None:
             where: Labels = {"topic": source.topic, "partition": source.partition}
-            row = self._rows[source] = _Row({**self._labels, **where})
+            row = self._rows[source] = PartitionFigures({**self._labels, **where})
         return row
+
+    def _add_slots(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._slots.setdefault(number, _SlotFigures())
 
     def _add_discovery(self, found: TopicsDiscovered) -> None:
         self._partitions = len(found.partitions)
@@ -149,7 +153,7 @@ class PipelineMetrics:
             row.move(position)
             row.log_bounds, row.at = lap.log_bounds.get(source), now
 
-    def rows(self, read: Callable[[_Row, float, bool], float | None]) -> Points:
+    def rows(self, read: Callable[[PartitionFigures, float, bool], float | None]) -> Points:
         """Return one point per partition whose figure is known.
 
         ``read`` gets the row, the time, and whether the figures of the last lap are still current.
@@ -221,43 +225,8 @@ class PipelineMetrics:
         return [] if value is None else [(value, self._labels)]
 
 
-def _start(row: _Row, now: float, current: bool) -> float | None:
-    return (
-        row.log_bounds.start if current and row.log_bounds and row.log_bounds.start >= 0 else None
-    )
-
-
-def _end(row: _Row, now: float, current: bool) -> int | None:
-    """Return the end that matches the position.
-
-    The end from the slot's last lap is of the same moment as the position; with a later end,
-    records copied since would count as lag. A stopped partition has no current lap: its end comes
-    from topic discovery.
-    """
-    if row.log_bounds is not None and (current or row.discovered_end is None):
-        return row.log_bounds.end
-    return row.discovered_end
-
-
-def _lag(row: _Row, now: float, current: bool) -> int | None:
-    return count_lag(row.position, _end(row, now, current))
-
-
-def _lag_time(row: _Row, now: float, current: bool) -> float | None:
-    lag = _lag(row, now, current)
-    if lag is None or lag == 0:
-        return lag
-    if row.log_bounds is None or row.log_bounds.next_ms < 0 or row.at is None:
-        return None
-    return max(0.0, (row.at if current else now) - row.log_bounds.next_ms / 1000)
-
-
-def _age(row: _Row, now: float, current: bool) -> float | None:
-    return None if row.at is None else max(0.0, now - row.at)
-
-
 def _partition(
-    name: str, unit: str, text: str, read: Callable[[_Row, float, bool], float | None]
+    name: str, unit: str, text: str, read: Callable[[PartitionFigures, float, bool], float | None]
 ) -> Metric:
     return Metric("source_consumer", name, unit, text, lambda figures: figures.rows(read))
 
@@ -287,17 +256,17 @@ CATALOG: tuple[Metric, ...] = (
         "Next source offset to copy, as committed on the target",
         lambda row, now, current: row.position,
     ),
-    _partition("start", "{offset}", "Log start offset of the source partition", _start),
-    _partition("end", "{offset}", "Last stable offset of the source partition", _end),
-    _partition("lag", "{record}", "Source offsets between position and end", _lag),
-    _partition("lag.time", "s", "Age of the record at the position; 0 with no lag", _lag_time),
+    _partition("start", "{offset}", "Log start offset of the source partition", start_offset),
+    _partition("end", "{offset}", "Last stable offset of the source partition", end_offset),
+    _partition("lag", "{record}", "Source offsets between position and end", lag),
+    _partition("lag.time", "s", "Age of the record at the position; 0 with no lag", lag_time),
     _partition(
         "held.back",
         "{record}",
         "Source offsets between the last stable offset and the high watermark",
         lambda row, now, current: row.held_back,
     ),
-    _partition("age", "s", "Time since the position was last confirmed by a lap", _age),
+    _partition("age", "s", "Time since the position was last confirmed by a lap", age),
     _partition(
         "lost",
         "{offset}",
