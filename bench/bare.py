@@ -1,9 +1,7 @@
 """The reference: the same batches through bare sockets, and nothing else.
 
-Each process has a connection to either broker, one buffer, and some of the partitions. It receives
-a fetch response into the buffer and sends the batches from there in produce requests: no
-transaction, no position, no mapping, no check. Nothing that copies batches can do less.
-"""
+Each process has a connection to either broker, two buffers, and some of the partitions. It receives
+a fetch response X"""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class BareSockets:
 
 
 class _Connection:
-    """A blocking connection to a broker; responses are received into one buffer that grows."""
+    """A blocking connection to a broker; responses are received into two buffers in turn."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -62,7 +60,7 @@ class _Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             self._socket.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BYTES)
-        self._buffer = bytearray(1 << 20)
+        self._buffer, self._other = bytearray(1 << 20), bytearray(1 << 20)
 
     def send(self, pieces: list[bytes | memoryview]) -> None:
         left = sum(map(len, pieces))
@@ -75,7 +73,8 @@ class _Connection:
                 pieces[0] = memoryview(pieces[0])[sent:]
 
     def receive(self) -> memoryview:
-        """Return the next frame; it is valid until the next call."""
+        """Return the next frame; it is valid until the next call but one."""
+        self._buffer, self._other = self._other, self._buffer
         (size,) = _FRAME.unpack(self._take(_FRAME.size))
         return self._take(size)
 
@@ -156,22 +155,36 @@ def _copy(source: str, target: str, topic: str, into: str, ends: dict[int, int])
     """Copy partitions up to these offsets; runs in a process of its own."""
     reader, writer = _Connection(source), _Target(target, into)
     offsets = dict.fromkeys(ends, 0)
-    while any(offsets[index] < end for index, end in ends.items()):
+
+    def request_next() -> bool:
+        if all(offsets[index] >= end for index, end in ends.items()):
+            return False
         reader.send(_fetch_request(topic, offsets))
-        rounds: list[list[tuple[int, memoryview]]] = []
-        fetched = decode_fetch_response(reader.receive(), _FETCH_VERSION)
-        for part in (one for each in fetched.responses for one in each.partitions):
-            if part.error_code:
-                raise RuntimeError(f"partition {part.partition_index}: error {part.error_code}")
-            for number, (following, batch) in enumerate(_split(part.records or memoryview(b""))):
-                if number == len(rounds):
-                    rounds.append([])
-                # A produce request has one batch per partition.
-                rounds[number].append((part.partition_index, batch))
-                offsets[part.partition_index] = following
+        return True
+
+    requested = request_next()
+    while requested:
+        rounds = _rounds(reader.receive(), offsets)
+        requested = request_next()  # the broker reads while these are sent
         for batches in rounds:
             writer.send(batches)
     writer.finish()
+
+
+def _rounds(frame: memoryview, offsets: dict[int, int]) -> list[list[tuple[int, memoryview]]]:
+    """Return the batches of a fetch response by produce request, and move the offsets on."""
+    rounds: list[list[tuple[int, memoryview]]] = []
+    fetched = decode_fetch_response(frame, _FETCH_VERSION)
+    for part in (one for each in fetched.responses for one in each.partitions):
+        if part.error_code:
+            raise RuntimeError(f"partition {part.partition_index}: error {part.error_code}")
+        for number, (following, batch) in enumerate(_split(part.records or memoryview(b""))):
+            if number == len(rounds):
+                rounds.append([])
+            # A produce request has one batch per partition.
+            rounds[number].append((part.partition_index, batch))
+            offsets[part.partition_index] = following
+    return rounds
 
 
 def _leads(target: str, topic: str, partitions: int) -> bool:
