@@ -223,7 +223,7 @@ def test_registrations_are_read_up_to_the_high_watermark(
 
 def of_another_release(out: Out) -> Out:
     assert out.value is not None
-    return Out(out.value.replace(b'"v":1', b'"v":2'), out.key)
+    return Out(out.value.replace(b'"v":1', b'"v":9'), out.key)
 
 
 def test_a_registration_of_another_release_decides_nothing_about_its_producer_id(
