@@ -1,0 +1,133 @@
+"""The faults of a soak: what happens to the run, and to the clusters, once a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from tests.support.pipeline import Pipeline, Run
+from tests.support.proxy import ProxiedNode
+
+_SHORTEST_S, _LONGEST_S = 5.0, 25.0
+
+
+@dataclass
+class Scene:
+    """What faults act on.
+
+    Attributes:
+        pipeline: the pipeline.
+        target: its target, behind a proxy.
+        run: the run that copies at present; some faults replace it.
+        dice: decides which process, and for how long.
+    """
+
+    pipeline: Pipeline
+    target: ProxiedNode
+    run: Run
+    dice: random.Random
+
+    def wait(self) -> None:
+        """Let time pass while something is suspended, cut off or down."""
+        time.sleep(self.dice.uniform(_SHORTEST_S, _LONGEST_S))
+
+    def start_again(self) -> None:
+        """Start the next run, once nothing of the present one is left."""
+        self.run.await_gone()
+        self.run = self.pipeline.start()
+
+
+def _kill_worker(scene: Scene) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        scene.dice.choice(scene.run.workers()).kill()
+
+
+def _kill_java(scene: Scene) -> None:
+    scene.run.java().kill()
+
+
+def _kill_driver(scene: Scene) -> None:
+    scene.run.signal(signal.SIGKILL)
+    scene.run.wait()
+    scene.start_again()
+
+
+def _stop(scene: Scene) -> None:
+    scene.run.stop()
+    scene.start_again()
+
+
+def _take_over(scene: Scene) -> None:
+    before, scene.run = scene.run, scene.pipeline.start()
+    before.wait()
+    before.await_gone()
+
+
+def _suspend_driver(scene: Scene) -> None:
+    scene.run.signal(signal.SIGSTOP)
+    scene.wait()
+    scene.run.signal(signal.SIGCONT)
+
+
+def _suspend_worker(scene: Scene) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        worker = scene.dice.choice(scene.run.workers())
+        worker.suspend()
+        scene.wait()
+        worker.resume()
+
+
+def _cut_off(scene: Scene) -> None:
+    scene.target.proxy.cut()
+    scene.wait()
+    scene.target.proxy.restore()
+
+
+def _restart_source(scene: Scene) -> None:
+    scene.pipeline.source.restart()
+
+
+def _kill_source(scene: Scene) -> None:
+    scene.pipeline.source.kill()
+    scene.pipeline.source.start()
+
+
+def _restart_target(scene: Scene) -> None:
+    scene.target.restart()
+
+
+def _kill_target(scene: Scene) -> None:
+    scene.target.kill()
+    scene.wait()
+    scene.target.start()
+
+
+Fault = Callable[[Scene], None]
+
+# How often each of them is drawn. A driver that is killed shows no growth over a long time.
+FAULTS: dict[str, tuple[Fault, int]] = {
+    "worker killed": (_kill_worker, 6),
+    "worker suspended": (_suspend_worker, 4),
+    "Java killed": (_kill_java, 4),
+    "driver suspended": (_suspend_driver, 3),
+    "target cut off": (_cut_off, 4),
+    "target restarted": (_restart_target, 3),
+    "target killed": (_kill_target, 2),
+    "source restarted": (_restart_source, 3),
+    "source killed": (_kill_source, 2),
+    "driver killed": (_kill_driver, 1),
+    "stopped and started": (_stop, 1),
+    "taken over by another run": (_take_over, 1),
+}
+
+
+def draw(dice: random.Random, names: list[str]) -> str:
+    """Return the name of the next fault, one of ``names``."""
+    (name,) = dice.choices(names, [FAULTS[name][1] for name in names])
+    return name
