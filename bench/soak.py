@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import shutil
@@ -122,19 +123,19 @@ class Soak:
             return self._report(meter, code, scene.run.tail())
 
     def _soak(self, scene: Scene, topics: dict[str, int]) -> None:
-        end = time.monotonic() + 60 * self._options.minutes
-        period = 0
-        while time.monotonic() < end:
-            until = min(end, time.monotonic() + 60 * self._options.prove_every)
+        every_s, end, period = self._options.fault_every, math.inf, 0
+        while time.monotonic() + every_s < end:
             seed = self._dice.randrange(1 << 30)
             with Traffic(scene.pipeline.source, topics, seed, pause=self._options.pause) as traffic:
                 self._await_growth(scene, topics)
-                while time.monotonic() + self._options.fault_every < until:
+                now = time.monotonic()
+                end = min(end, now + 60 * self._options.minutes)
+                until = min(end, now + 60 * self._options.prove_every)
+                while time.monotonic() + every_s < until:
                     self._pass_a_fault(scene, topics)
             self._prove(scene, topics, traffic.sent)
             period += 1
-            if time.monotonic() < end:
-                topics = self._make_topics(scene.pipeline.source, period)
+            topics = self._make_topics(scene.pipeline.source, period)
 
     def _make_topics(self, source: KafkaNode, period: int) -> dict[str, int]:
         found = {f"soak-{period}-{name}": count for name, count in _PARTITIONS.items()}
@@ -170,7 +171,7 @@ class Soak:
         _say(event="proof", records=proof.records, ranges=proof.ranges)
 
     def _report(self, meter: SoakMeter, code: int, tail: str) -> int:
-        growths = meter.growths(min(8.0, self._options.minutes / 4))
+        growths = meter.growths()
         for each in growths:
             _say(event="growth", **asdict(each))
         flat = all(each.is_flat for each in growths)

@@ -16,6 +16,8 @@ import psutil
 
 # Of a process: allowed growth from the second quarter of its life to the last one.
 _MEMORY_SHARE, _MEMORY_MB, _THREADS, _DESCRIPTORS, _DISK_MB = 0.1, 24.0, 3.0, 8.0, 24.0
+# Younger processes still warm up; Spark's pools of threads, for example, end theirs after a minute.
+_SHORTEST_S, _FEWEST = 480.0, 8
 _MB = 1 << 20
 
 
@@ -100,17 +102,17 @@ class SoakMeter:
         self._over.set()
         self._thread.join()
 
-    def growths(self, shortest_min: float) -> list[Growth]:
-        """Return the growth of all that was measured for so many minutes, by name."""
+    def growths(self) -> list[Growth]:
+        """Return the growth of all that was measured for long enough, by name."""
         found = [
             growth(name, samples)
             for (name, _, _), samples in list(self._series.items())
-            if len(samples) >= 8 and samples[-1].at - samples[0].at >= 60 * shortest_min
+            if len(samples) >= _FEWEST and samples[-1].at - samples[0].at >= _SHORTEST_S
         ]
         found += [
             growth(name, samples, _DISK_MB)
             for name, samples in self._sizes.items()
-            if len(samples) >= 8
+            if len(samples) >= _FEWEST
         ]
         return sorted(found, key=lambda each: (each.name, -each.minutes))
 

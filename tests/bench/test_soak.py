@@ -1,0 +1,63 @@
+"""The soak: what it takes for growth, and that a short one passes."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.soak_faults import FAULTS, draw
+from bench.soak_meter import Sample, growth
+
+
+def samples(*mb: float, threads: int = 5, more_threads: int = 0) -> list[Sample]:
+    late = len(mb) * 3 // 4
+    return [
+        Sample(60.0 * at, size, threads + (more_threads if at >= late else 0), 10)
+        for at, size in enumerate(mb)
+    ]
+
+
+def test_what_a_process_needs_to_start_is_no_growth() -> None:
+    found = growth("driver", samples(20, 180, 200, 201, 202, 203, 204, 205))
+    assert found.is_flat
+    assert found.mb == (204.5, 4.0)
+    assert found.minutes == 7
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        samples(100, 100, 100, 110, 120, 130, 140, 150),
+        samples(*[100] * 8, more_threads=4),
+    ],
+    ids=["memory", "threads"],
+)
+def test_growth_is_reported(grown: list[Sample]) -> None:
+    assert not growth("driver", grown).is_flat
+
+
+def test_every_fault_is_drawn() -> None:
+    dice = random.Random(1)
+    assert {draw(dice, list(FAULTS)) for _ in range(1000)} == set(FAULTS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_short_one_passes(tmp_path: Path) -> None:
+    options = ["--minutes=0.8", "--fault-every=20", "--fault=worker killed", "--prove-every=0.8"]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.soak", *options, "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, said
+    end = said[-1]
+    assert end["event"] == "end" and end["faults"] >= 1 and end["proofs"] == 1 and end["records"]
+    assert not list(tmp_path.iterdir())
