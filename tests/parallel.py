@@ -16,23 +16,36 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.durations import group_durations, longest_first
+from tests.support.durations import (
+    function_of,
+    group_durations,
+    group_of,
+    longer_functions,
+    longest_first,
+)
 from tests.support.long import LONG, is_long
+from tests.support.parts import EVERY_TIME, Part
 
 # Of the fast suite: one process with the clusters, two for the rest.
 _WORKERS = 3
 _CLUSTERS = frozenset({"clusters", "secure"})
+# How the default of ``-m`` begins, in pyproject.toml.
+_NOT_LONGER = "not longer and "
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Choose the number of processes where the command line does not."""
+    """Choose the number of processes, and of tests, where the command line does not."""
     # This runs in xdist's own workers too, and a worker that starts workers would never end.
     if "PYTEST_XDIST_WORKER" in os.environ or not config.pluginmanager.hasplugin("xdist"):
         return
+    whole = _is_whole_suite(config)
+    if not whole:
+        # Who names a file or a test wants to see its longer tests, too.
+        config.option.markexpr = config.option.markexpr.removeprefix(_NOT_LONGER)
     if config.option.numprocesses is not None:
         return
-    if _is_whole_suite(config) and (os.cpu_count() or 1) > 1:
+    if whole and (os.cpu_count() or 1) > 1:
         config.option.numprocesses = _WORKERS
         config.option.dist = "loadgroup"
 
@@ -66,13 +79,15 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep together what shares something that is dear to start.
+    """Mark fast tests that take longer, and keep together what shares what is dear to start.
 
     Tests of a module that share a fixture stay in one process. So do all that need schema
     registries, all that need brokers of other versions, unless they name a group, and all fast
     tests that need clusters; slow tests and proofs are too long for one, each of their processes
     has clusters.
     """
+    if function_of(item.nodeid) in longer_functions() and not is_long(item):
+        item.add_marker("longer")
     if item.get_closest_marker("xdist_group") is not None:
         return
     needs = set(getattr(item, "fixturenames", ()))
@@ -99,15 +114,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="TIME",
         help="skip tests that would begin after this time (seconds since 1970) as not reached",
     )
+    parser.addoption(
+        "--part",
+        type=Part.parse,
+        metavar="K/N",
+        help="of the long tests, run those of every gate and part K of N of the others",
+    )
+
+
+def _keep_part(part: Part, config: pytest.Config, items: list[pytest.Item]) -> None:
+    every_time = [item for item in items if item.nodeid.startswith(EVERY_TIME)]
+    groups = {group_of(item) for item in every_time}
+    dealt = [item for item in items if is_long(item) and group_of(item) not in groups]
+    others = group_durations(dealt)
+    left_out = others.keys() - part.groups(others)
+    config.hook.pytest_deselected(items=[item for item in items if group_of(item) in left_out])
+    items[:] = [item for item in items if group_of(item) not in left_out]
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run first what must not be missing where time is limited: the matrix, then the proofs.
 
     Among these, and among the slow tests, what takes longest begins first where there are several
     processes: a long test that begins last would run alone.
     """
+    part = config.getoption("part")
+    if part is not None:
+        _keep_part(part, config, items)
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
     def rank(item: pytest.Item) -> int:

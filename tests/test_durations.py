@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from tests.support.durations import (
+    LONGER,
     TABLE,
     group_durations,
     known_durations,
+    longer_functions,
     longest_first,
+    write_longer,
     write_table,
 )
 
@@ -31,16 +34,17 @@ class Collected:
         return pytest.mark.xdist_group(self.group).mark if self.group else None
 
 
-def test_each_listed_test_exists() -> None:
+@pytest.mark.parametrize("table", [TABLE, LONGER])
+def test_each_listed_test_exists(table: Path) -> None:
     functions: dict[str, set[str]] = {}
-    for name in known_durations():
+    for name in longer_functions() if table == LONGER else known_durations():
         path, _, function = name.partition("::")
         functions.setdefault(path, set()).add(function)
     assert functions
     for path, names in functions.items():
         tree = ast.parse((ROOT / path).read_text())
         found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        assert names <= found, f"{TABLE.name} lists tests that {path} does not have"
+        assert names <= found, f"{table.name} lists tests that {path} does not have"
 
 
 def test_the_longest_group_begins_first_and_stays_together() -> None:
@@ -67,3 +71,13 @@ def test_the_table_has_the_means_of_reports(tmp_path: Path) -> None:
     )
     write_table([tmp_path / "report.xml"], tmp_path / "table.txt")
     assert (tmp_path / "table.txt").read_text() == "20 tests/a/test_b.py::test_c\n"
+
+
+def test_the_list_has_the_functions_whose_cases_take_longest(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(
+        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[1]" time="1.0"/>'
+        '<testcase classname="tests.a.test_b" name="test_c[2]@group" time="0.6"/>'
+        '<testcase classname="tests.a.test_b" name="test_d" time="0.9"/></testsuite></testsuites>'
+    )
+    write_longer([tmp_path / "report.xml"], tmp_path / "list.txt")
+    assert (tmp_path / "list.txt").read_text() == "tests/a/test_b.py::test_c\n"

@@ -152,15 +152,6 @@ class FencedTwice(PipelineRun):
         return Finished(True, 1, 2.0, ())
 
 
-def test_runs_that_share_a_pipeline_do_not_end_by_themselves(closed: PipelineConfig) -> None:
-    reports: list[Report] = []
-    with pytest.raises(Refused, match="--until-caught-up is not possible") as refused:
-        run_pipeline(
-            in_mode(closed, "shared"), reports.append, lambda check: None, until_caught_up=True
-        )
-    assert refused.value.unchanged == "Nothing was started." and not reports
-
-
 @pytest.mark.parametrize("mode", ["standby", "exclusive"])
 def test_a_run_that_was_fenced_is_followed_by_a_standby(closed: PipelineConfig, mode: str) -> None:
     """Only in that mode; it waits for the grace window at least."""

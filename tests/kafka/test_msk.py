@@ -302,6 +302,9 @@ def test_no_token_says_why(
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    # AWS's library takes seconds to load where the machine is busy; here it is loaded.
+    with pytest.raises(ConnectionFailed, match="no AWS credentials were found"):
+        MskTokens(MskSigner("eu-west-1")).token()
     monkeypatch.setattr(cluster_ids, "TIMEOUT", 2)
     with pytest.raises(ConnectionFailed, match="no AWS credentials were found"):
         ask(at(broker))
@@ -351,15 +354,16 @@ def test_the_wire_layer_renews_within_a_connection(
     monkeypatch.setattr(msk, "sign", signatures)
     loop = Loop()
     connection = Wire(loop, wire(at(broker), "admin"), "source")
+    others = sockets_to(broker[0])  # clients of earlier tests live until they are collected
 
     async def run() -> None:
         await connection.open(TIMEOUT)
         await connection.brokers()
-        first = sockets_to(broker[0])
+        own = sockets_to(broker[0]) - others
         while len(signatures.signers) < 3:  # the test's own time-out bounds it
             await connection.brokers()
             await loop.sleep(0.05)
-        assert first and sockets_to(broker[0]) == first, "it logged in again, on the same sockets"
+        assert own and own <= sockets_to(broker[0]), "it logged in again, on the same sockets"
 
     try:
         loop.run(run)

@@ -1,0 +1,42 @@
+"""Parts of the long tests: together they are all, and each takes about as long."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.parts import EVERY_TIME, Part
+
+ROOT = Path(__file__).parents[1]
+DURATIONS = st.dictionaries(st.text(), st.floats(1, 300), max_size=40)
+
+
+@given(DURATIONS, st.integers(1, 5))
+def test_each_group_is_in_one_part_and_parts_take_about_as_long(
+    durations: dict[str, float], count: int
+) -> None:
+    parts = [Part(number, count).groups(durations) for number in range(1, count + 1)]
+    assert sorted(group for part in parts for group in part) == sorted(durations)
+    seconds = [sum(durations[group] for group in part) for part in parts]
+    assert max(seconds) - min(seconds) <= max(durations.values(), default=0) + 1e-6
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "4", "a/b", ""])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Part.parse(text)
+
+
+def test_tests_of_every_gate_exist() -> None:
+    assert all((ROOT / path).exists() for path in EVERY_TIME)
+
+
+def test_the_gate_runs_the_next_part_after_each_commit() -> None:
+    script = (ROOT / ".ci/run").read_text()
+    count = re.search(r"^parts=(\d+)$", script, re.M)
+    assert count and int(count[1]) > 1
+    assert '--part "${part}/${parts}"' in script and "|| say" not in script
