@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ExitCode, K2kError, Refused
+from k2ktui.errors import ExitCode, K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
@@ -81,16 +81,8 @@ def run_pipeline(
 
     Raises:
         NotInstalled: PySpark is missing.
-        Refused: ``until_caught_up`` with ``coordination.mode: shared``.
         K2kError: the pipeline could not start, or had to stop.
     """
-    if until_caught_up and config.coordination.mode == "shared":
-        raise Refused(
-            "--until-caught-up is not possible with coordination.mode: shared: no run knows when "
-            "all slots have caught up",
-            unchanged="Nothing was started.",
-            hint="Stop the runs, and use a file with coordination.mode: exclusive.",
-        )
     require_pyspark("running a pipeline")
     if transforms := config.replication.transforms():
         require_transform_packages(transforms[0][0].partition("[")[0])
@@ -360,6 +352,7 @@ class PipelineRun:
             slots,
             self._began_at,
             self._take_over,
+            self._until_caught_up,
         )
         self._shared = SharedRun(self._config, parts, self._make_observer(observe))
         return self._shared.run(self._stopping)

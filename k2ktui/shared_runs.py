@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ControlTopics
 from k2ktui.replication.assignment_topic import AssignmentTopic
@@ -26,6 +28,8 @@ from k2ktui.replication.events import Event, Finished, Started
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
+from k2ktui.replication.shared_commit_topic import CommitStatesReader
+from k2ktui.replication.shared_ends import SharedEnds
 from k2ktui.replication.shared_events import SharedEvents
 from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.replication.sharing_loop import SharingLoop
@@ -35,6 +39,10 @@ from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
 from k2ktui.sync.standby import beat_interval_s
+from k2ktui.text import safe_text
+
+_READ_S = 10.0
+_TICK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class SharedRunParts:
         slots: number of slots of a layout that this run makes.
         began_at: epoch seconds of the request to run.
         take_over: do not wait for a run that copies alone.
+        until_caught_up: end when every partition of the pipeline has reached its end at the start.
     """
 
     source: Cluster
@@ -61,6 +70,7 @@ class SharedRunParts:
     slots: int
     began_at: float
     take_over: bool
+    until_caught_up: bool = False
 
 
 class SharedRun:
@@ -85,7 +95,7 @@ class SharedRun:
         return self._loop is not None and self._loop.leads
 
     def run(self, stopping: StopFlag) -> Finished:
-        """Share the pipeline until stopped.
+        """Share the pipeline until stopped, or until all runs have caught up.
 
         Raises:
             Refused: a drill has fenced the pipeline, or a record or topic cannot be used.
@@ -96,6 +106,7 @@ class SharedRun:
         assignment = config.coordination.assignment
         with ExitStack() as closing:
             closing.callback(self._fencer.close, fence=False)
+            ends = self._read_ends(closing) if parts.until_caught_up else None
             finder = LayoutFinder(
                 config,
                 parts.target,
@@ -116,16 +127,39 @@ class SharedRun:
                 runner,
                 config.coordination.commit.group,
                 log,
-                lambda: search.ask(member.members, member.outdated_layout),
+                lambda: search.ask(
+                    member.known_members, member.outdated_layout, member.leaderships
+                ),
                 assignment.grace_window_s,
                 beat_interval_s(config),
             )
             slots = SharedSlots(runner, partial(self._make_driver, events), self._report)
             self._loop = SharingLoop(member, slots, self._report)
-            self._loop.run(stopping)
-        finished = Finished(False, events.records, time() - parts.began_at, events.faults)
+            ending = _RunEnd(stopping, partial(_have_caught_up, ends, member, slots))
+            self._loop.run(ending)
+        faults = events.faults
+        caught_up = ending.caught_up and not faults
+        finished = Finished(caught_up, events.records, time() - parts.began_at, faults)
         self._report(finished)
         return finished
+
+    def _read_ends(self, closing: ExitStack) -> SharedEnds:
+        """Read the ends of all partitions, before this run takes a slot over."""
+        config, target, topic = self._config, self._parts.target, self._fencer.topic
+        refuse_fenced(config, target)
+        states = CommitStatesReader(target, topic.group)
+
+        def read() -> Mapping[SourcePartition, Position]:
+            found = target.find(topic.name)
+            if found is None:
+                raise TimedOut(f"topic {safe_text(topic.name)} does not exist on the target")
+            state = states.read(found, _READ_S).get(topic.group)
+            return state.positions if state is not None else {}
+
+        snapshot = self._make_discovery(topic).discover(read())
+        ends = SharedEnds(snapshot.every_end(), read, self._report)
+        closing.callback(ends.close)
+        return ends
 
     def _show(self, started: Started) -> None:
         """Let heartbeats show what the run copies; without a slot, it is a standby."""
@@ -155,7 +189,8 @@ class SharedRun:
             lambda event: events.take(slot, fencer.pipeline_run.term, event),
             mapping_partitions=self._parts.control.mapping_partitions,
             began_at=time(),
-            at_end=lambda: events.end(slot),
+            until_caught_up=self._parts.until_caught_up,
+            at_end=lambda reached: events.end(slot, reached=reached),
         )
 
     def _make_discovery(
@@ -164,3 +199,36 @@ class SharedRun:
         source, target = self._parts.source, self._parts.target
         committed = CommittedPositions(target, topic)
         return TopicDiscovery(self._config, source, target, committed, is_wanted)
+
+
+def _have_caught_up(ends: SharedEnds | None, member: SharingMember, slots: SharedSlots) -> bool:
+    """Return whether the run ends by itself; ``ends`` is None for one that does not."""
+    owners = member.owners
+    return ends is not None and ends.are_reached(
+        member.own, owners, slots.find_reached(owners.layout)
+    )
+
+
+class _RunEnd:
+    """When a run has to end: a stop was requested, or all runs have caught up.
+
+    Attributes:
+        caught_up: whether it ends by itself.
+    """
+
+    def __init__(self, stopping: StopFlag, have_caught_up: Callable[[], bool]) -> None:
+        self._stopping, self._have_caught_up = stopping, have_caught_up
+        self.caught_up = False
+
+    def is_set(self) -> bool:
+        """Return whether the run has to end."""
+        if not self._stopping.is_set() and not self.caught_up:
+            self.caught_up = self._have_caught_up()
+        return self.caught_up or self._stopping.is_set()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait so many seconds, or until it has to end."""
+        until = monotonic() + timeout
+        while not self.is_set() and (left := until - monotonic()) > 0:
+            self._stopping.wait(min(left, _TICK_S))
+        return self.is_set()

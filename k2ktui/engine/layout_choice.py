@@ -53,12 +53,19 @@ class LayoutChoice:
         waits_for = self._waits_for
         return waits_for is None or waits_for.layout is not None or self._is_turn
 
+    def begin_to_lead(self) -> None:
+        """Forget what it waited for when it led before: another run has led since.
+
+        That one may have divided the pipeline, and runs that it fenced are gone or share it.
+        """
+        self._stop_waiting()
+
     def observe(self, runners: Iterable[Runner], members: Collection[str], now: float) -> None:
         """Take the newest heartbeats.
 
         Args:
             runners: the newest heartbeat of each run of the pipeline.
-            members: the runs that share it, also those that are silent.
+            members: the runs that share it, also those that are silent or gone.
             now: monotonic seconds.
         """
         self._is_turn = self._turn is not None and self._turn.observe(runners, now, members)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from k2ktui.engine.state import MalformedRecord, read_commit_record
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control_reader import ControlRecord, read_committed, stable_ends
+from k2ktui.kafka.control_reader import ControlRecord
+from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.replication.commit_state import CommitState, CommitStateFold
 
 
@@ -23,10 +24,11 @@ class CommitStatesReader:
     """
 
     def __init__(self, target: Cluster, only: str | None = None) -> None:
-        self._target, self._only = target, only
-        self._of: tuple[str, str, int] | None = None
+        self._only = only
+        self._tail = ControlTail(target)
         self._folds: dict[str, CommitStateFold] = {}
-        self._next: dict[int, int] = {}
+        # What the keys say: there are as many as partitions, and each is written at every commit.
+        self._heads: dict[bytes | None, tuple[str, bool] | None] = {}
 
     def read(self, topic: TopicDescription, timeout: float) -> Mapping[str, CommitState]:
         """Return the current state of each pipeline, by ``coordination.commit.group``.
@@ -38,23 +40,31 @@ class CommitStatesReader:
         Raises:
             ConnectionFailed, TimedOut: the topic could not be read.
         """
-        identity = (topic.name, topic.topic_id, topic.partitions)
-        ends = stable_ends(self._target, topic.name, topic.partitions)
-        if identity != self._of or any(self._next.get(p, 0) > end for p, end in ends.items()):
-            self._of, self._folds, self._next = identity, {}, {}
-        found = read_committed(
-            self._target, topic.name, topic.partitions, timeout, ends=ends, since=self._next
-        )
-        for entry in found:
+        if self._tail.begin(topic):
+            self._folds, self._heads = {}, {}
+        for entry in self._tail.records(timeout):
             self._take(entry)
-            self._next[entry.partition] = entry.offset + 1
-        self._next.update(ends)
         return {group: fold.state() for group, fold in self._folds.items()}
 
+    def close(self) -> None:
+        """Disconnect; what was read is kept."""
+        self._tail.close()
+
     def _take(self, entry: ControlRecord) -> None:
-        try:
-            group, source, _ = read_commit_record(entry.key, None)
-        except MalformedRecord:
-            return  # not k2ktui's
-        if source is None or self._only in (None, group):
+        head = self._heads.get(entry.key)
+        if entry.key not in self._heads:
+            head = self._heads[entry.key] = _read_head(entry.key)
+        if head is None:
+            return
+        group, has_source = head
+        if not has_source or self._only in (None, group):
             self._folds.setdefault(group, CommitStateFold(group)).take(entry)
+
+
+def _read_head(key: bytes | None) -> tuple[str, bool] | None:
+    """Return a key's group, and whether it is of a position; None if it is not k2ktui's."""
+    try:
+        group, source, _ = read_commit_record(key, None)
+    except MalformedRecord:
+        return None
+    return group, source is not None

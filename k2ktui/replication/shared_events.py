@@ -38,6 +38,8 @@ class _SlotFigures:
     started: Started | None = None
     discovered: TopicsDiscovered | None = None
     progress: Progress | None = None
+    faults: tuple[Fault, ...] = ()
+    has_reached: bool = False
 
 
 class SharedEvents:
@@ -75,7 +77,10 @@ class SharedEvents:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The partitions that had stopped when the run was, in the slots that it held then."""
+        """The partitions that had stopped when the run, or their slot's driver, ended.
+
+        Those of slots that the run has released are left out.
+        """
         with self._lock:
             return tuple(fault for found in self._faults.values() for fault in found)
 
@@ -91,7 +96,7 @@ class SharedEvents:
             found = self._slots.setdefault(slot, _SlotFigures())
             match event:
                 case Started():
-                    found.started = replace(event, term=term)
+                    found.started, found.has_reached = replace(event, term=term), False
                     self._report_started()
                 case TopicsDiscovered():
                     found.discovered = event
@@ -107,26 +112,37 @@ class SharedEvents:
                         self._has_first_record = True
                         self._report(FirstRecord(time() - self._began_at))
                 case Finished():
-                    if self._is_ending():
-                        self._faults[slot] = event.faults
+                    found.faults = event.faults
                 case Note():
                     if self._is_new(slot, event.text):
                         self._report(event)
                 case _:
                     self._report(event)
 
-    def end(self, slot: int) -> None:
-        """Forget a slot whose driver has ended."""
+    def end(self, slot: int, reached: bool = False) -> None:
+        """Forget a slot whose driver has ended; one that has ``reached`` its end remains."""
         with self._lock:
-            found = self._slots.pop(slot, None)
+            found = self._slots.get(slot)
             if found is None:
                 return
+            if reached or self._is_ending():
+                self._faults[slot] = found.faults
+            if reached:
+                found.has_reached = True
+                if all(each.has_reached for each in self._slots.values()):
+                    self._report_pending()
+                return
+            del self._slots[slot]
             if found.discovered is not None and not self._is_ending():
                 self._report(PartitionsReleased(found.discovered.partitions))
                 self._report(self._merge_discovered())
-            if not self._slots and any(each.records for each in self._pending):
-                self._report_progress()
+            if not self._slots:
+                self._report_pending()
             self._show(self._merge_started())
+
+    def _report_pending(self) -> None:
+        if any(each.records for each in self._pending):
+            self._report_progress()
 
     def _report_started(self) -> None:
         started = self._merge_started()

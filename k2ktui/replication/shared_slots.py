@@ -27,7 +27,10 @@ class SlotDriver(Protocol):
     """What copies one slot."""
 
     def run(self) -> None:
-        """Take the slot over and copy until stopped; nothing can write for it afterwards."""
+        """Take the slot over and copy until stopped, or caught up where the run ends then.
+
+        Nothing can write for the slot afterwards.
+        """
 
     def stop(self) -> None:
         """Request a stop and return at once."""
@@ -41,6 +44,11 @@ class _HeldSlot:
     driver: SlotDriver
     ended: Future[None]
     is_stopping: bool = False
+
+    @property
+    def has_reached(self) -> bool:
+        """Whether its driver has ended by itself."""
+        return not self.is_stopping and self.ended.done() and self.ended.exception() is None
 
 
 @dataclass(slots=True)
@@ -76,12 +84,18 @@ class SharedSlots:
         self._threads = ThreadPoolExecutor(LARGEST_SLOTS, thread_name_prefix="slot")
         self._held: dict[int, _HeldSlot] = {}
         self._failures: dict[int, _Failures] = {}
+        self._reached: dict[int, str] = {}
         self.outdated = ""
 
     @property
     def holds(self) -> frozenset[int]:
         """The slots that this run has not released."""
         return frozenset(slot for slot, held in self._held.items() if not held.ended.done())
+
+    def find_reached(self, layout: str) -> frozenset[int]:
+        """Return the slots of a layout whose drivers have caught up, in a run that ends then."""
+        ended = {s: h.layout for s, h in self._held.items() if h.has_reached}
+        return frozenset(s for s, each in (self._reached | ended).items() if each == layout)
 
     def apply(self, owners: SlotOwners) -> None:
         """Take over what this run owns, release the rest, and start again what has failed.
@@ -94,6 +108,7 @@ class SharedSlots:
         """
         self._collect()
         wanted = owners.of(self._own) if owners.layout != self.outdated else frozenset()
+        wanted -= self.find_reached(owners.layout)
         for slot, held in self._held.items():
             if not held.is_stopping and (slot not in wanted or held.layout != owners.layout):
                 held.is_stopping = True
@@ -134,6 +149,8 @@ class SharedSlots:
             elif error is not None:
                 raise error
             else:
+                if held.has_reached:
+                    self._reached[slot] = held.layout
                 self._forget(slot)
 
     def _back_off(self, slot: int) -> None:

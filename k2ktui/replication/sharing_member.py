@@ -46,6 +46,9 @@ class SharingMember:
         grace_s: seconds of silence after which another run counts as gone.
         beat_s: seconds between two records of a run.
         clock: monotonic seconds.
+
+    Attributes:
+        leaderships: how many times this run has begun to lead, as far as it has seen.
     """
 
     def __init__(
@@ -67,6 +70,9 @@ class SharingMember:
         self._reported_at = 0.0
         self._layout: SharedLayout | None = None
         self._outdated = ""
+        self._known_members: set[str] = set()
+        self._leads = False
+        self.leaderships = 0
 
     @property
     def owners(self) -> SlotOwners:
@@ -77,6 +83,14 @@ class SharingMember:
     def members(self) -> frozenset[str]:
         """The runs that take part, as of the last look, also those that are silent."""
         return frozenset(self._fold.members)
+
+    @property
+    def known_members(self) -> frozenset[str]:
+        """The runs that take part, and those that did at an earlier look.
+
+        The heartbeats of a run whose record was removed still say that it works.
+        """
+        return frozenset(self._known_members)
 
     @property
     def outdated_layout(self) -> str:
@@ -95,7 +109,10 @@ class SharingMember:
             ConnectionFailed, TimedOut: the topic could not be read; nothing has changed.
         """
         self._log.read(self._fold)
+        self._known_members |= self._fold.members.keys()
         view = self._sharing.observe(self._fold, self._clock())
+        self.leaderships += view.is_leader and not self._leads
+        self._leads = view.is_leader
         self._outdated = self._fold.owners.layout if view.is_outdated else ""
         return view
 

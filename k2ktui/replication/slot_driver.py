@@ -33,7 +33,9 @@ class SharedSlotDriver:
         report: called with every event, from this driver's thread.
         mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
         began_at: epoch seconds of the request to run.
-        at_end: called when the driver has ended.
+        until_caught_up: end when every partition of the slot has reached the end that it has when
+            the slot is taken over, or has stopped.
+        at_end: called when the driver has ended; its argument says whether it ended by itself.
     """
 
     def __init__(
@@ -46,9 +48,10 @@ class SharedSlotDriver:
         *,
         mapping_partitions: int,
         began_at: float,
-        at_end: Callable[[], None] = lambda: None,
+        until_caught_up: bool = False,
+        at_end: Callable[[bool], None] = lambda reached: None,
     ) -> None:
-        self._at_end = at_end
+        self._at_end, self._is_stopping = at_end, False
         self._fencer, self._laps = fencer, OwnLaps(laps)
         self._driver = Driver(
             config,
@@ -57,28 +60,32 @@ class SharedSlotDriver:
             make_discovery(self._is_own),
             report,
             mapping_partitions=mapping_partitions,
+            until_caught_up=until_caught_up,
             began_at=began_at,
         )
 
     def run(self) -> None:
-        """Take the slot over and copy until stopped; nothing can write for it afterwards.
+        """Take the slot over and copy until it ends; nothing can write for it afterwards.
 
         Raises:
             Superseded: another run has taken the slot over.
             LayoutChanged: the slots were divided again.
             K2kError: the slot could not be taken over, or its driver had to end.
         """
+        reached = False
         try:
             self._driver.run(_ONE_SLOT)
+            reached = not self._is_stopping
         except BaseException:
             self._laps.cancel()
             self._fencer.close()
             raise
         finally:
-            self._at_end()
+            self._at_end(reached)
 
     def stop(self) -> None:
         """Request a stop and return at once."""
+        self._is_stopping = True
         self._driver.stop()
 
     def _is_own(self, source: SourcePartition) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from k2ktui.engine.header_names import EVERY_HEADER, HeaderNames
+from k2ktui.engine.pickled import pickled_by_fields
 from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.state import MappingRecord, Position, SourcePartition, mapping_key
@@ -27,6 +28,7 @@ class CopyPath(StrEnum):
     RECORD = "record"
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class HeaderRules:
     """What the record path does to headers; the defaults leave them unchanged.
@@ -60,6 +62,7 @@ class DeadLetterTarget:
     batch_limit: int
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Route:
     """The target and the copy path of one source partition.
@@ -118,6 +121,7 @@ class Route:
         return tuple((self.topic, partition) for partition in range(self.partitions))
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One source partition to copy from its position, up to offset ``until`` if given."""
@@ -273,6 +277,7 @@ class SlotStats:
         )
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class SourceLogBounds:
     """Bounds of a source log from a lap's last fetch response, without an extra request.

@@ -67,17 +67,24 @@ class LayoutFinder:
         )
         self._store = StateStore(config, target, _READ_S)
         self._ahead = ""
+        self._leadership = 0
 
     def find(
-        self, members: Collection[str], outdated: str = "", *, waits: bool = True
+        self,
+        members: Collection[str],
+        outdated: str = "",
+        leadership: int = 0,
+        *,
+        waits: bool = True,
     ) -> SharedLayout | None:
         """Return the layout; None while another run copies alone or divides the pipeline.
 
         Call it again about every second.
 
         Args:
-            members: the runs that share the pipeline.
+            members: the runs that share the pipeline, or did.
             outdated: id of a layout that one of them found to be outdated; "" for none.
+            leadership: how many times this run has begun to lead.
             waits: wait for other runs; otherwise fence them.
 
         Raises:
@@ -88,6 +95,9 @@ class LayoutFinder:
         self._require_heartbeats()
         state = self._store.read()
         refuse_if_fenced(self._config, state.drills.values())
+        if leadership != self._leadership:
+            self._leadership = leadership
+            self._choice.begin_to_lead()
         self._choice.observe(state.runners, members, monotonic())
         self._report_ahead(self._choice.ahead)
         if waits and not self._choice.needs_runs:
@@ -166,15 +176,21 @@ class LayoutSearch:
 
     def __init__(
         self,
-        find: Callable[[Collection[str], str], SharedLayout | None],
+        find: Callable[[Collection[str], str, int], SharedLayout | None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._find, self._clock = find, clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="layout")
         self._search: Future[tuple[SharedLayout | None, float]] | None = None
+        self._leadership = 0
 
-    def ask(self, members: Collection[str], outdated: str = "") -> SharedLayout | None:
+    def ask(
+        self, members: Collection[str], outdated: str = "", leadership: int = 0
+    ) -> SharedLayout | None:
         """Return what was found since the last call; None if it is not known yet.
+
+        Args:
+            members, outdated, leadership: as for ``LayoutFinder.find``.
 
         Raises:
             Exception: what ``find`` raised.
@@ -183,16 +199,19 @@ class LayoutSearch:
         if search is not None and not search.done():
             self._search = search
             return None
+        before, self._leadership = self._leadership, leadership
         found, at = search.result() if search is not None else (None, 0.0)
-        if found is not None and self._clock() - at < _FRESH_S:
+        if found is not None and leadership == before and self._clock() - at < _FRESH_S:
             return found
-        # Nothing was found, or while another run led.
-        self._search = self._thread.submit(self._run, frozenset(members), outdated)
+        # Nothing was found, or another run has led since.
+        self._search = self._thread.submit(self._run, frozenset(members), outdated, leadership)
         return None
 
     def close(self) -> None:
         """Wait until the thread has ended."""
         self._thread.shutdown()
 
-    def _run(self, members: Collection[str], outdated: str) -> tuple[SharedLayout | None, float]:
-        return self._find(members, outdated), self._clock()
+    def _run(
+        self, members: Collection[str], outdated: str, leadership: int
+    ) -> tuple[SharedLayout | None, float]:
+        return self._find(members, outdated, leadership), self._clock()

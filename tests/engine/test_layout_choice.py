@@ -141,3 +141,13 @@ def test_a_layout_that_runs_no_longer_use_is_made_again() -> None:
         waited += 1
     assert GRACE_S <= waited < 2 * GRACE_S
     assert leader.look(SHARED, READY) is Choice.USE, "it was not outdated"
+
+
+def test_a_run_that_leads_again_does_not_wait_for_what_it_saw_when_it_led_before() -> None:
+    """Another run has divided the pipeline since, and was killed: its heartbeats say it works."""
+    leader = Leader(others={"a": runner("a", RunnerState.STANDBY)})
+    assert leader.look(Run(0, 0)) is Choice.WAIT
+    leader.others["a"] = runner("a", RunnerState.RUNNING)
+    leader.choice.begin_to_lead()
+    assert leader.choice.needs_runs and not leader.choice.ahead
+    assert leader.look(SHARED, READY) is Choice.USE

@@ -183,3 +183,20 @@ def test_the_end_of_a_slot_is_not_the_end_of_the_run(merged: Merged) -> None:
     assert merged.take(1, Finished(False, 3, 1.0, (held,))) == []
     merged.merged.end(1)
     assert merged.merged.faults == (held,)
+
+
+def test_slots_that_have_caught_up_stay_in_the_figures_until_the_run_ends(merged: Merged) -> None:
+    """Their faults are the run's."""
+    fault = Fault(SourcePartition("t", 0), FaultKind.REFUSED, "too large", "")
+    merged.take(0, started(1), discovered(0, lag=4), PROGRESS, Finished(False, 1, 1.0, (fault,)))
+    merged.take(1, started(1), discovered(1, lag=2), PROGRESS)
+    merged.merged.end(0, reached=True)
+    assert merged.merged.faults == (fault,) and not merged.shown
+    merged.take(1, Finished(True, 1, 1.0, ()))
+    merged.merged.end(1, reached=True)
+    last = merged.events[-1]
+    assert isinstance(last, Progress) and (last.records, last.lag_records) == (20, 6)
+    assert not [each for each in merged.events if isinstance(each, PartitionsReleased)]
+    merged.take(0, started(1))
+    merged.merged.end(0)
+    assert merged.shown[-1].slots == 1, "it was started again, and released"

@@ -175,3 +175,21 @@ def test_closing_waits_for_all_drivers(held: Held) -> None:
     held.drivers[1].end()
     closing.join(10)
     assert not closing.is_alive() and not held.slots.holds
+
+
+def test_a_slot_that_has_caught_up_is_not_started_again_in_its_layout(held: Held) -> None:
+    """Its driver has ended by itself, which it does in runs that end when all have caught up."""
+    held.apply(0, 1, 2)
+    first, second, third = held.drivers
+    held.end(first)
+    assert held.slots.find_reached("l") == {0}, "at once"
+    held.apply(0, 1)
+    held.end(third)
+    held.end(second, ConnectionFailed("no answer"))
+    held.apply(0, 1)
+    assert held.slots.find_reached("l") == {0}, "others were stopped, or failed"
+    held.now += 60
+    held.apply(0, 1, 2)
+    assert held.started == [0, 1, 2, 1, 2]
+    held.apply(0, layout="m")
+    assert held.started[-1] == 0 and not held.slots.find_reached("m")

@@ -61,7 +61,14 @@ def config(source: KafkaNode, target: KafkaNode, topic: str) -> PipelineConfig:
 class ThreadRun:
     """One run, on a thread of its own."""
 
-    def __init__(self, config: PipelineConfig, closing: ExitStack, pool: ThreadPoolExecutor):
+    def __init__(
+        self,
+        config: PipelineConfig,
+        closing: ExitStack,
+        pool: ThreadPoolExecutor,
+        *,
+        until_caught_up: bool = False,
+    ) -> None:
         self.events: list[Event] = []
         self.stopping = StopFlag()
         self.heartbeat = heartbeat(config)
@@ -82,6 +89,7 @@ class ThreadRun:
             SLOTS,
             time.time(),
             take_over=False,
+            until_caught_up=until_caught_up,
         )
         self.ended: Future[Finished] = pool.submit(
             SharedRun(config, parts, self._take).run, self.stopping
@@ -122,8 +130,8 @@ class Runs:
         closing.callback(self._pool.shutdown)
         self.all: list[ThreadRun] = []
 
-    def start(self) -> ThreadRun:
-        run = ThreadRun(self.config, self._closing, self._pool)
+    def start(self, *, until_caught_up: bool = False) -> ThreadRun:
+        run = ThreadRun(self.config, self._closing, self._pool, until_caught_up=until_caught_up)
         self.all.append(run)
         self._closing.callback(run.ended.exception, 60)
         self._closing.callback(run.stopping.set)
@@ -218,6 +226,42 @@ def test_ten_runs_that_start_at_once_share_four_slots(runs: Runs, copied: Copied
     copied.write()
     runs.expect_owning(*left)
     copied.prove()
+
+
+def test_a_run_alone_ends_when_it_has_caught_up(
+    runs: Runs, copied: Copied, source: KafkaNode, topic: str
+) -> None:
+    """As with ``coordination.mode: exclusive``; the next one copies what has come since."""
+    copied.write()
+    written = sum(end_offsets(source, topic).values())
+    for _ in range(2):
+        run = runs.start(until_caught_up=True)
+        finished = run.ended.result(60)
+        assert finished.caught_up and not finished.faults
+        assert finished.records <= written
+        copied.prove()
+        copied.write()
+    assert runs.start(until_caught_up=True).ended.result(60).caught_up
+    copied.prove()
+
+
+def test_a_run_ends_when_others_have_caught_up_too_and_hands_its_slots_over(
+    runs: Runs, copied: Copied
+) -> None:
+    """Also several that do so at once, while more is written: none waits for another forever."""
+    copied.write()
+    stays = runs.start()
+    runs.expect_owning(stays)
+    ending = [runs.start(until_caught_up=True) for _ in range(2)]
+    while not all(each.ended.done() for each in ending):
+        assert not stays.ended.done()
+        copied.write()
+        for each in ending:
+            each.stopping.wait(0.2)
+    assert [each.ended.result().caught_up for each in ending] == [True, True]
+    runs.expect_owning(stays)
+    copied.prove()
+    assert not stays.stop().caught_up
 
 
 def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> None:

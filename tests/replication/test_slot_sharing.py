@@ -97,6 +97,9 @@ def test_the_record_of_a_run_that_is_gone_is_removed() -> None:
     for _ in range(int(2 * GRACE_S)):
         runs.pass_second()
     assert leader.members == {leader.name} and len(leader.holds) == 4
+    assert leader.known_members == {leader.name, dead.name, suspended.name}, (
+        "their heartbeats are known"
+    )
     late = runs.join(9)
     for _ in range(6):
         runs.pass_second()

@@ -275,7 +275,11 @@ class Run:
 
     def workers(self) -> list[psutil.Process]:
         """Return Spark's Python workers: those that run tasks, not the daemon that forks them."""
-        names = ("pyspark.daemon", "k2ktui.replication.worker_daemon")
+        names = (
+            "pyspark.daemon",
+            "k2ktui.replication.copy_daemon",
+            "k2ktui.replication.worker_daemon",
+        )
         daemons = [p for p in self.processes() if any(name in _command(p) for name in names)]
         pids = {p.pid for p in daemons}
         return [p for p in daemons if p.ppid() in pids]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tests.support.group_proofs import prove_groups
 from tests.support.kafka import end_offsets, eventually
 from tests.support.pipeline import Pipeline, Run
 
@@ -56,10 +57,13 @@ def await_all_copying(pipeline: Pipeline, topics: Collection[str]) -> None:
 
 
 def prove_caught_up(pipeline: Pipeline, topics: Collection[str]) -> None:
-    """Wait until the runs that share the pipeline have copied everything, and compare it."""
+    """Wait until the runs that share the pipeline have copied everything, and compare it.
+
+    Groups are translated and moved, too.
+    """
     for topic in topics:
         eventually(lambda: pipeline.is_caught_up(topic), f"{topic} is copied", _WAIT_S)  # noqa: B023
-    pipeline.prove()
+    prove_groups(pipeline, pipeline.prove())
 
 
 def catch_up_and_prove(pipeline: Pipeline, topics: Collection[str]) -> None:

@@ -66,7 +66,8 @@ class LayoutRegister:
 
     @property
     def layout(self) -> SharedLayout:
-        found = self._records.written[-1].layout
+        """That of the committed record; one after it that is never committed fences no slot."""
+        found = self._records.committed.layout
         assert found is not None and found.ready
         return found
 
@@ -154,7 +155,7 @@ class _LayoutRun(SharingRun):
         self._runs = runs
         self._choice = LayoutChoice(name, runs.slots, GRACE_S, BEAT_S)
         self._dividing: Iterator[SharedLayout | None] | None = None
-        self._beats = 0
+        self._beats = self._leaderships = 0
         super().__init__(name, runs.topic, runs.shared, began, self._find)
 
     def look(self) -> None:
@@ -172,7 +173,10 @@ class _LayoutRun(SharingRun):
             except StopIteration:
                 self._dividing = None
                 return None
-        self._choice.observe(self._runs.heartbeats.values(), self.members, self.now)
+        if self._leaderships != self.leaderships:
+            self._leaderships = self.leaderships
+            self._choice.begin_to_lead()
+        self._choice.observe(self._runs.heartbeats.values(), self.known_members, self.now)
         if not self._choice.needs_runs:
             return None
         records = self._runs.records

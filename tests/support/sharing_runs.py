@@ -136,6 +136,14 @@ class SharingRun:
         return self._member.members
 
     @property
+    def known_members(self) -> frozenset[str]:
+        return self._member.known_members
+
+    @property
+    def leaderships(self) -> int:
+        return self._member.leaderships
+
+    @property
     def outdated_layout(self) -> str:
         return self._member.outdated_layout
 

@@ -26,7 +26,9 @@ class Searches:
         self.ended = 0
         self.search = LayoutSearch(self._find, lambda: self.now)
 
-    def _find(self, members: Collection[str], outdated: str) -> SharedLayout | None:
+    def _find(
+        self, members: Collection[str], outdated: str, leadership: int
+    ) -> SharedLayout | None:
         self.members.append(frozenset(members))
         assert self.may_end.acquire(timeout=30)
         found = self._results.pop(0) if len(self._results) > 1 else self._results[0]
@@ -35,8 +37,8 @@ class Searches:
             raise found
         return found
 
-    def ask(self, *members: str) -> SharedLayout | None:
-        return self.search.ask(members)
+    def ask(self, *members: str, leadership: int = 1) -> SharedLayout | None:
+        return self.search.ask(members, leadership=leadership)
 
     def close(self) -> None:
         self.may_end.release(9)
@@ -99,3 +101,15 @@ def test_what_it_found_while_another_run_led_is_not_used(searches: list[Searches
     one.now = 60.0
     one.may_end.release()
     eventually(lambda: one.ask() == newer, "found again", 10)
+
+
+def test_what_it_found_when_this_run_led_before_is_not_used(searches: list[Searches]) -> None:
+    """However short the time was: the run that led between may have divided the pipeline."""
+    newer = SharedLayout("m", 4, ready=True)
+    one = Searches(LAYOUT, newer)
+    searches.append(one)
+    one.ask()
+    one.may_end.release()
+    eventually(lambda: one.ended == 1, "found", 10)
+    one.may_end.release()
+    eventually(lambda: one.ask(leadership=2) == newer, "found again", 10)

@@ -219,6 +219,17 @@ def test_a_layout_whose_leader_died_is_made_again(runs: Runs) -> None:
         dead.publish_layout()
 
 
+def test_a_run_that_leads_again_uses_the_layout_of_the_leader_before_at_once(runs: Runs) -> None:
+    """That one was killed: it has no record among the members, and its heartbeats say it works."""
+    again = runs.finder()
+    assert again.find((), "", 1) is None, "it waits, and another run begins to lead"
+    killed, lower = runs.start(), runs.finder()
+    layout = eventually(lambda: lower.find(runs.shown()), "there is a layout", 60)
+    killed.observe(Started("p", 1, 2, 3, 0.5))
+    eventually(lambda: killed.runner in runs.shown(), "its heartbeat can be read")
+    assert again.find((), "", 2) == layout
+
+
 def test_a_drill_that_fences_the_pipeline_ends_the_leader(runs: Runs) -> None:
     leader = runs.finder()
     find(leader)
