@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -200,12 +201,21 @@ class Transform:
 
     def mentions(self, column: str) -> bool:
         """Return whether an expression may use a column."""
+        return any(column in text.lower() for text in self._expressions)
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether an expression may use all columns, as ``struct(*)`` does."""
+        return any("*" in _without_literals(text) for text in self._expressions)
+
+    @property
+    def _expressions(self) -> list[str]:
         texts = [self.filter, *(text for _, text in self.assignments)]
         if self.explode is not None:
             texts.append(self.explode[1])
         if self.routing is not None:
             texts += [self.routing.topic, self.routing.partition]
-        return any(column in text.lower() for text in texts)
+        return texts
 
     @property
     def words(self) -> str:
@@ -227,3 +237,14 @@ class Transform:
         if not words and not self.is_sql and self.encode_key == self.encode_value == "bytes":
             return ""
         return ", ".join(words) or "encodes again"
+
+
+# Quoted text of Spark SQL; a quote in it is written twice, or after a backslash.
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
+
+
+def _without_literals(text: str) -> str:
+    """Return an expression without quoted text; as it is where its ends are not certain."""
+    if any(mark in text for mark in ("\\", "--", "/*")):
+        return text
+    return _QUOTED.sub("''", text)

@@ -56,20 +56,22 @@ class RecordColumns:
         return RecordColumns(self.offsets[rows], self.timestamps[rows], body, keys, values, headers)
 
 
-def decode_columns(batch: Batch, position: int = 0) -> RecordColumns:
-    """Decode the records of a data batch with offset ``position`` or higher.
+def decode_columns(batches: Sequence[Batch], position: int = 0) -> RecordColumns:
+    """Decode the records of data batches, in offset order, with offset ``position`` or higher.
 
     Raises:
-        CorruptBatch: the bytes do not follow the format.
+        CorruptBatch: the bytes of one of them do not follow the format.
     """
-    if batch.magic < 2:
-        return split_records(decode_records(batch, position))
+    if any(batch.magic < 2 for batch in batches):
+        return concatenate_columns(
+            [split_records(decode_records(batch, position)) for batch in batches]
+        )
     try:
-        found = locate_records(batch, position)
+        found = locate_records(batches, position)
     except CorruptBatch as error:
-        raise CorruptBatch(f"the batch at offset {batch.base_offset}: {error}") from error
+        raise CorruptBatch(f"the batch at offset {batches[0].base_offset}: {error}") from error
     except (IndexError, OverflowError) as error:
-        raise CorruptBatch(f"the batch at offset {batch.base_offset} is truncated") from error
+        raise CorruptBatch(f"the batch at offset {batches[0].base_offset} is truncated") from error
     keys = (found.key_starts, found.key_lengths)
     return _with_parts(found.offsets, found.timestamps, found.body, keys, found.tail_ends)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +192,7 @@ def decode_with_keys(batch: Batch, position: int = 0) -> Decoded:
 
 @dataclass(frozen=True, slots=True)
 class LocatedRecords:
-    """Records of a v2 batch in offset order, each with its tail in ``body``.
+    """Records of v2 batches in offset order, each with its tail in ``body``.
 
     ``key_starts`` and ``key_lengths`` are those of :class:`Decoded`.
     """
@@ -205,34 +206,45 @@ class LocatedRecords:
     key_lengths: I64
 
 
-def locate_records(batch: Batch, position: int = 0) -> LocatedRecords:
-    """Find the records of a v2 batch with offset ``position`` or higher.
+def locate_records(batches: Sequence[Batch], position: int = 0) -> LocatedRecords:
+    """Find the records of v2 batches with offset ``position`` or higher.
+
+    Batches of a few records cost little more than one batch with all of these records.
 
     Raises:
         CorruptBatch: the bytes do not follow the format.
-        IndexError, OverflowError: the batch is truncated.
+        IndexError, OverflowError: a batch is truncated.
     """
-    body = decompress_payload(batch)
-    starts, all_ends = _bounds(body, batch)
+    bodies = [decompress_payload(batch) for batch in batches]
+    bounds = [_bounds(body, batch) for body, batch in zip(bodies, batches, strict=True)]
+    counts = np.array([len(starts) for starts, _ in bounds])
+    before = np.cumsum([0, *map(len, bodies[:-1])])
+    shifts = np.repeat(before, counts)
+    begin, ends = (
+        np.fromiter(chain.from_iterable(each), dtype=np.int64, count=len(shifts)) + shifts
+        for each in zip(*bounds, strict=True)
+    )
+    body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
     data = np.frombuffer(body, dtype=np.uint8)
-    begin, ends = (np.array(each, dtype=np.int64) for each in (starts, all_ends))
     time_deltas, at = read_varints(data, begin + 1)  # one byte of attributes, unused
     offset_deltas, tails_at = read_varints(data, at)
     key_lengths, keys_at = read_varints(data, tails_at)
     if (key_lengths >= ends - keys_at).any():
         raise CorruptBatch("a record is shorter than what is in it")
-    _check_deltas(offset_deltas, batch.last_offset - batch.base_offset)
-    offsets = batch.base_offset + offset_deltas
-    timestamps = batch.base_timestamp + time_deltas
-    if batch.attributes & APPEND_TIME:
-        timestamps = np.full_like(timestamps, batch.max_timestamp)
+    _check_deltas(offset_deltas, batches, counts)
+    offsets = offset_deltas + np.repeat([batch.base_offset for batch in batches], counts)
+    timestamps = time_deltas + np.repeat([batch.base_timestamp for batch in batches], counts)
+    appended = [bool(batch.attributes & APPEND_TIME) for batch in batches]
+    if any(appended):
+        latest = np.repeat([batch.max_timestamp for batch in batches], counts)
+        timestamps = np.where(np.repeat(appended, counts), latest, timestamps)
     keep = slice(int(np.searchsorted(offsets, position)), None)
     columns = (offsets, timestamps, tails_at, ends, keys_at, key_lengths)
     return LocatedRecords(body, *(column[keep] for column in columns))
 
 
 def _columns(batch: Batch, position: int) -> Decoded:
-    found = locate_records(batch, position)
+    found = locate_records((batch,), position)
     body = found.body
     bounds = zip(found.tail_starts.tolist(), found.tail_ends.tolist(), strict=True)
     kept = Records(found.offsets, found.timestamps, [body[s:e] for s, e in bounds])
@@ -283,8 +295,15 @@ def _ends(body: bytes, count: int) -> list[int]:
     return ends
 
 
-def _check_deltas(deltas: I64, last: int) -> None:
-    if len(deltas) and (deltas[0] < 0 or deltas[-1] > last or (deltas[1:] <= deltas[:-1]).any()):
+def _check_deltas(deltas: I64, batches: Sequence[Batch], counts: I64) -> None:
+    """Check the deltas of each batch; ``counts`` has how many of them are its own."""
+    full = np.flatnonzero(counts)
+    ends = np.cumsum(counts)[full]
+    starts = ends - counts[full]
+    last = np.array([batches[at].last_offset - batches[at].base_offset for at in full.tolist()])
+    grows = np.diff(deltas, prepend=-1) > 0
+    grows[starts] = deltas[starts] >= 0
+    if not grows.all() or (deltas[ends - 1] > last).any():
         raise CorruptBatch("the offsets of its records do not increase up to its last")
 
 

@@ -55,12 +55,13 @@ def test_columns_of_batches_are_those_of_their_tails(
     for sent in batches:
         made.append(make(sent, first, codec))
         first += len(sent)
-    found = concatenate_columns([decode_columns(batch, position) for batch in made])
+    found = decode_columns(made, position)
     expected = [parts(split_records(decode_records(batch, position))) for batch in made]
     rows = [row for each in expected for row in each]
     assert parts(found) == rows
     flat = [record for sent in batches for record in sent][max(0, position - 5) :]
     assert [(row[2], row[3]) for row in rows] == [(key, value) for key, value, _ in flat]
+    assert parts(concatenate_columns([decode_columns([each], position) for each in made])) == rows
     for at in range(len(rows)):
         assert parts(found.slice(at, at + 1)) == rows[at : at + 1]
         assert parts(found.slice(at, len(rows))) == rows[at:]
@@ -70,8 +71,7 @@ def test_old_formats_have_columns_too() -> None:
     builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
     for row in range(3):
         builder.append(row, 7, b"k%d" % row, None if row else b"v")
-    batches = [decode_columns(batch) for batch in split_batches(bytearray(builder.build()))]
-    assert parts(concatenate_columns(batches)) == [
+    assert parts(decode_columns(list(split_batches(bytearray(builder.build()))))) == [
         (row, 7, b"k%d" % row, None if row else b"v", b"\x00") for row in range(3)
     ]
 
@@ -90,10 +90,12 @@ def test_the_same_damage_is_found_as_in_tails() -> None:
         damaged = bytearray(whole.view)
         damaged[at] ^= 0x80
         (batch,) = split_batches(damaged)
-        columns = partial(decode_columns, batch)
+        columns = partial(decode_columns, [batch])
         tails = partial(lambda batch: split_records(decode_records(batch)), batch)
         found.append(outcome(columns))
         assert found[-1] == outcome(tails)
+        for others in ([whole, batch], [batch, whole], [whole, batch, whole]):
+            assert (outcome(partial(decode_columns, others)) is None) == (found[-1] is None)
     assert None in found
 
 

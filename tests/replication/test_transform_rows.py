@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 else:
     pa = pytest.importorskip("pyarrow")  # of the extra ``transform``
 SOURCE = SourcePartition("pay", 1)
+EVERY = {"headers", "topic", "partition", "timestamp"}
 BYTES = st.none() | st.binary(max_size=5)
 HEADERS = st.lists(st.tuples(st.text(max_size=2), BYTES), max_size=3).map(tuple)
 RECORDS = st.lists(st.tuples(BYTES, BYTES, HEADERS, st.integers(-1, 1 << 42)), max_size=5)
@@ -93,9 +94,20 @@ def test_arrow_rows_have_what_sql_sees(
         (Transform(explode=("value", "array(partition)")), {"partition"}),
         (Transform(routing=Routing("date(TIMESTAMP)", ("t",))), {"timestamp"}),
         (Transform(routing=Routing(partition="0")), {rows.COUNTS}),
-        (
-            Transform(assignments=(("value", "to_json(struct(*))"),)),
-            {"headers", "topic", "partition", "timestamp"},
+        *(
+            (Transform(assignments=(("value", text),)), EVERY)
+            for text in (
+                "to_json(struct(*))",
+                "concat('**', \"it's\", to_json(struct(*)), '**')",
+                "concat('it''s', `'`, to_json(struct(*)), '`')",
+                "concat('\\\\'', to_json(struct(*)), '\\\\'')",
+                "to_json(struct(*)) -- it's\n || '*'",
+                "to_json(struct(/* it's */ *)) || '*'",
+            )
+        ),
+        *(
+            (Transform(assignments=(("value.card", text),)), set[str]())
+            for text in ("'****'", "concat('it''s *', `value`.card, ' *')")
         ),
     ],
 )

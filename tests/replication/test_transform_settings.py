@@ -17,9 +17,9 @@ def properties(master: str, transforms: bool, **config: str) -> dict[str, str]:
     return spark_properties(settings, "test", Path("x"), Path("y"), transforms=transforms)
 
 
-def test_only_local_workers_of_transforms_are_forked_with_their_modules_loaded() -> None:
+def test_only_local_workers_are_forked_with_their_modules_loaded() -> None:
     assert properties("local[2]", True)[_DAEMON] == "k2ktui.replication.worker_daemon"
-    assert _DAEMON not in properties("local[2]", False)
+    assert properties("local[2]", False)[_DAEMON] == "k2ktui.replication.copy_daemon"
     # The executors of a cluster have the code only once a worker has started.
     assert _DAEMON not in properties("spark://host:7077", True)
     own = properties("local[2]", True, spark_python_daemon_module="pyspark.daemon")

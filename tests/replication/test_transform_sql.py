@@ -34,6 +34,26 @@ def spark() -> Any:
     runtime.stop()
 
 
+def queries(session: Any) -> int:
+    """Return how many queries Spark has described to its listeners."""
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # noqa: SLF001 - not in Python
+    store = session._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - not in Python
+    return int(store.executionsCount())
+
+
+def test_a_lap_is_no_query(spark: SparkRuntime) -> None:
+    """Spark describes the plan of each query, whatever its size."""
+    from pyspark.sql import SparkSession
+
+    spark.transforms.warm_up(Transform(), 1)
+    session = SparkSession.builder.getOrCreate()
+    before = queries(session)
+    spark.transforms.warm_up(Transform(), 1)
+    assert queries(session) == before
+    session.range(1).collect()
+    assert queries(session) == before + 1
+
+
 REFUSED = {
     "sum(offset) > 1": "the operator Aggregate",
     "row_number() OVER (ORDER BY offset) > 1": "the operator Window",

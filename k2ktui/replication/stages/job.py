@@ -61,10 +61,11 @@ Options = Mapping[str, Any]
 
 
 class TransformJobs:
-    """The DataFrames of a session's transforms: one for each, which all laps of all slots use.
+    """The RDDs of a session's transforms: one for each, which all laps of all slots use.
 
-    Spark analyzes, optimizes and compiles a DataFrame once, and keeps its RDD; a lap is a job of
-    that RDD. What a lap is to do is a property of its job.
+    Spark analyzes, optimizes and compiles a DataFrame once, for its RDD. A lap is a job of that
+    RDD, not a query: Spark describes the plan of each query in text and to its listeners. What a
+    lap is to do is a property of its job.
 
     Args:
         context: the Spark context.
@@ -83,7 +84,7 @@ class TransformJobs:
         self._context = context
         self._schemas = schemas
         self._options = (dict(source), dict(target))
-        self._frames: dict[tuple[Transform, bool], Any] = {}
+        self._rdds: dict[tuple[Transform, bool], Any] = {}
         self._lock = threading.Lock()
         self._session: Any = None
 
@@ -93,15 +94,15 @@ class TransformJobs:
         # The task has no secrets; the clusters' options, which have some, are in the closures.
         text = base64.b64encode(pickle.dumps(task)).decode()
         result: SlotResult = pickle.loads(  # noqa: S301 - our own task wrote it
-            self._collect(self._frame(task.transform, writes=True), text)
+            self._collect(self._rdd(task.transform, writes=True), text)
         )
         return result
 
     def warm_up(self, transform: Transform, tasks: int) -> None:
         """Start the workers of some tasks, and let Java load and compile what a transform needs."""
-        frame = self._frame(transform, writes=not self._registers(transform))
+        rdd = self._rdd(transform, writes=not self._registers(transform))
         with ThreadPoolExecutor(tasks, thread_name_prefix="warm-up") as pool:
-            for each in [pool.submit(self._collect, frame, _WARM_UP) for _ in range(tasks)]:
+            for each in [pool.submit(self._collect, rdd, _WARM_UP) for _ in range(tasks)]:
                 each.result()
 
     def check(self, transforms: Iterable[tuple[str, Transform]]) -> None:
@@ -114,7 +115,7 @@ class TransformJobs:
             ConfigError: Spark rejects an expression, or it needs more than one stage.
         """
         for name, transform in transforms:
-            self._frame(transform, name, writes=not self._registers(transform))
+            self._rdd(transform, name, writes=not self._registers(transform))
             if self._schemas is not None:
                 self._schemas.check(transform, name)
 
@@ -192,8 +193,8 @@ class TransformJobs:
     def _registers(self, transform: Transform) -> bool:
         return self._schemas is not None and self._schemas.may_register(transform)
 
-    def _frame(self, transform: Transform, name: str = _NAME, *, writes: bool) -> Any:
-        """Return the DataFrame of a transform's laps; raises ConfigError as ``check``.
+    def _rdd(self, transform: Transform, name: str = _NAME, *, writes: bool) -> Any:
+        """Return the RDD of a transform's laps; raises ConfigError as ``check``.
 
         Args:
             transform: the steps.
@@ -202,15 +203,15 @@ class TransformJobs:
         """
         with self._lock:
             key = (transform, writes)
-            if key not in self._frames:
-                self._frames[key] = self._plan(transform, name, writes=writes)
-            return self._frames[key]
+            if key not in self._rdds:
+                self._rdds[key] = self._plan(transform, name, writes=writes).rdd
+            return self._rdds[key]
 
-    def _collect(self, frame: Any, text: str) -> bytes:
+    def _collect(self, rdd: Any, text: str) -> bytes:
         """Run a job with what the task is to do; return what it wrote."""
         self._context.setLocalProperty(_TASK, text)
         try:
-            (row,) = frame.collect()
+            (row,) = rdd.collect()
         finally:
             self._context.setLocalProperty(_TASK, None)
         return bytes(row[0])

@@ -14,7 +14,7 @@ import numpy as np
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Wire
-from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch
+from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch
 from k2ktui.log.record import KafkaRecord
 from k2ktui.log.record_columns import (
     RecordColumns,
@@ -29,7 +29,8 @@ from k2ktui.replication.copying.partition_reader import PartitionReader, ReaderS
 from k2ktui.replication.copying.record_headers import native_rows
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.worker import known_origins, open_connections, run_connected
-from k2ktui.replication.slot_task import SlotTask, SourceLogBounds
+from k2ktui.replication.slot_settings import FetchSettings
+from k2ktui.replication.slot_task import OriginHeader, SlotTask, SourceLogBounds
 from k2ktui.replication.stages import rows
 
 if TYPE_CHECKING:
@@ -37,12 +38,17 @@ if TYPE_CHECKING:
 
 # A micro-batch ends when it has so many fetched bytes, or so long after its first data: later while
 # the source has more or the micro-batch has only begun, as each micro-batch has a price.
-_BYTES = 8 << 20
+_BYTES = 16 << 20
 _DECODED_BYTES = 32 << 20
+# Producers with a low rate write batches of a few records: decoding one alone takes as long as
+# decoding hundreds of records.
+_TOGETHER_BYTES = 256 << 10
 _GATHER_S = 0.05
 _SHORTEST_S = 0.2
-_LONGEST_GATHER_S = 0.5
+_LONGEST_GATHER_S = 0.25
 _LONGEST_WAIT_MS = 50
+# Each response costs time, and a micro-batch is not written before it ends.
+_ENOUGH_BYTES = 256 << 10
 _SAMPLES = 1000
 
 
@@ -150,6 +156,7 @@ class MicroBatchReader:
             # for a fetch of this one.
             settings=replace(
                 task.fetch,
+                min_bytes=_enough_bytes(task.fetch),
                 max_wait_ms=min(task.fetch.max_wait_ms, _LONGEST_WAIT_MS),
                 waiting_bytes=_BYTES,
             ),
@@ -206,7 +213,7 @@ class MicroBatchReader:
         return reader.fault is not None or (until is not None and reader.fetched >= until)
 
     def _take_all(self) -> tuple[RecordColumns | None, ...]:
-        """Return the records of each partition, batch by batch in turn, up to a size.
+        """Return the records of each partition, some batches of each in turn, up to a size.
 
         What does not fit is read again by the next micro-batch.
         """
@@ -224,26 +231,67 @@ class MicroBatchReader:
         return tuple(concatenate_columns(parts) if parts else None for parts in taken)
 
     def _take(self, reader: PartitionReader) -> RecordColumns | None:
-        """Return the next batch's records, without those of the opposite pipeline."""
+        """Return the records of the next batches, without those of the opposite pipeline."""
         if not reader.ready or reader.undecided:
             return None
-        left_out = np.empty(0, dtype=np.int64)
+        if self._task.origin is not None:
+            return self._take_native(reader, self._task.origin)
+        return take_columns(reader)
+
+    def _take_native(self, reader: PartitionReader, origin: OriginHeader) -> RecordColumns | None:
+        """Return the next batch's records, without those of the opposite pipeline."""
         try:
-            if self._task.origin is None:
-                found = decode_columns(reader.ready[0], reader.handed)
-            else:
-                records = decode_records(reader.ready[0], reader.handed)
-                native = native_rows(records, self._task.origin)
-                left_out = np.delete(records.offsets, native)
-                found = split_records(records.take(native))
+            records = decode_records(reader.ready[0], reader.handed)
+            native = native_rows(records, origin)
+            found = split_records(records.take(native))
         except CorruptBatch as error:
-            reader.corrupt(error, reader.handed)
-            reader.drop_from(reader.handed)
+            _stop_corrupt(reader, error)
             return None
         reader.take()
+        left_out = np.delete(records.offsets, native)
         if len(left_out):
             reader.leave_out(left_out)
         return found
+
+
+def _enough_bytes(settings: FetchSettings) -> int:
+    """Return the bytes that a broker waits for: less than a response has that is full."""
+    full = min(settings.partition_bytes, settings.max_bytes)
+    return max(settings.min_bytes, min(_ENOUGH_BYTES, full // 4))
+
+
+def take_columns(reader: PartitionReader) -> RecordColumns | None:
+    """Take the next batch, and small ones after it; None if it is damaged: the reader stops."""
+    batches = _small_batches(reader)
+    while True:
+        try:
+            found = decode_columns(batches, reader.handed)
+        except CorruptBatch as error:
+            if len(batches) > 1:  # find the one that is damaged
+                del batches[len(batches) // 2 :]
+                continue
+            _stop_corrupt(reader, error)
+            return None
+        for _ in batches:
+            reader.take()
+        return found
+
+
+def _small_batches(reader: PartitionReader) -> list[Batch]:
+    """Return the next batch, and those after it that are decoded together with it."""
+    found: list[Batch] = []
+    size = 0
+    for batch in reader.ready:
+        size += len(batch.view)
+        if found and size > _TOGETHER_BYTES:
+            break
+        found.append(batch)
+    return found
+
+
+def _stop_corrupt(reader: PartitionReader, error: CorruptBatch) -> None:
+    reader.corrupt(error, reader.handed)
+    reader.drop_from(reader.handed)
 
 
 def _codec(reader: PartitionReader) -> int:

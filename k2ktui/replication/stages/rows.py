@@ -85,8 +85,7 @@ def make_layout(transform: Transform, parser: JsonParser | None) -> InputLayout:
     unused = {
         name
         for name in ("headers", "topic", "partition", "timestamp")
-        # ``struct(*)`` uses all of them.
-        if not transform.mentions(name) and not transform.mentions("*")
+        if not transform.mentions(name) and not transform.selects_all
     }
     if transform.routing is None or not transform.routing.partition:
         unused.add(COUNTS)
