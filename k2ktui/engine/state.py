@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from k2ktui.engine.pickled import pickled_by_fields
 from k2ktui.engine.producer_registration import PRODUCER, ProducerRegistration, parse_registration
 from k2ktui.engine.run_record import LARGEST_TERM, SLOT_RUN, parse_run
 from k2ktui.engine.run_record import Run as Run
@@ -41,6 +42,7 @@ VERSION = 1
 _LARGEST_KEY = 1 << 20
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True, order=True)
 class SourcePartition:
     """A partition of a topic on the source cluster."""
@@ -104,6 +106,7 @@ class Gap:
     reason: str
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Position:
     """Replicated position of one source partition.
@@ -121,8 +124,7 @@ class Position:
         since: term in which ``start`` was set; mappings of earlier terms belong to another log.
         at_ms: wall clock of the writer, epoch milliseconds.
         gaps: lost ranges that an operator chose to skip.
-        further_targets: the other target topics, each with its id, if an expression chooses among
-            several.
+        further_targets: the other target topics, each with its id, if an expression chooses one.
     """
 
     offset: int

@@ -39,6 +39,14 @@ class TrendLines:
     directions: Sequence[Direction]
     to_zero: Values
 
+    def equals(self, other: TrendLines) -> bool:
+        """Whether all lines are the same; unknown values are equal."""
+        return (
+            np.array_equal(self.slope, other.slope, equal_nan=True)
+            and np.array_equal(self.to_zero, other.to_zero, equal_nan=True)
+            and self.directions == other.directions
+        )
+
 
 class Trends:
     """Samples of several values within a time window.
@@ -81,8 +89,10 @@ class Trends:
             values = np.where(known, values, 0.0)
             mean = values.sum(axis=0) / number
             away = np.where(known, times - (times * known).sum(axis=0) / number, 0.0)
-            slope = (away * values).sum(axis=0) / (away**2).sum(axis=0)
-            off = np.where(known, values - mean - slope * away, 0.0)
+            # From the mean: the slope of a value that does not change is then exactly 0.
+            from_mean = np.where(known, values - mean, 0.0)
+            slope = (away * from_mean).sum(axis=0) / (away**2).sum(axis=0)
+            off = np.where(known, from_mean - slope * away, 0.0)
             noise = np.sqrt((off**2).sum(axis=0) / number)
             least = np.maximum(self._steady * np.abs(values).sum(axis=0) / number, 2 * noise)
             change = slope * -times[0, 0]

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from time import time
 
 from k2ktui.config.model import PipelineConfig
@@ -24,6 +25,8 @@ from k2ktui.jobs.process import same_boot
 _TAIL = 200
 # Longest time in seconds until a new process has recorded its pid.
 FORK_S = 30.0
+# By job directory: what the last error was read from, and the error.
+_last_errors: dict[Path, tuple[tuple[str, int, int, int], str]] = {}
 
 
 class JobState(StrEnum):
@@ -126,8 +129,17 @@ def absolute_paths(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _last_error(place: JobDirectory, record: JobRecord) -> str:
-    entries = joblog.entries_since_start(joblog.read_tail(place, _TAIL), record.start)
-    return joblog.last_error(entries)
+    """Return the last error since the job started; a log that did not grow is not read again."""
+    try:
+        log = place.log.stat()
+    except OSError:
+        return ""
+    of = (record.start, log.st_ino, log.st_size, log.st_mtime_ns)
+    known = _last_errors.get(place.directory)
+    if known is None or known[0] != of:
+        entries = joblog.entries_since_start(joblog.read_tail(place, _TAIL), record.start)
+        known = _last_errors[place.directory] = (of, joblog.last_error(entries))
+    return known[1]
 
 
 def _explain_death(place: JobDirectory, record: JobRecord) -> str:

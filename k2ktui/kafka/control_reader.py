@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep
+from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -17,6 +18,13 @@ from k2ktui.text import safe_text
 _POLL_S = 0.1
 _FIRST_S, _FURTHER_S = 0.2, 0.005
 _BATCH = 1000
+# Settings of the consumers that read control topics.
+CONSUMER: Mapping[str, Any] = {
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 50,
+    "auto.offset.reset": "error",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +116,7 @@ def read_committed(
         K2kError: the broker returned an error.
     """
     ends = stable_ends(cluster, topic, partitions, timeout) if ends is None else ends
-    yield from _read(cluster, topic, ends, timeout, "read_committed", since or {})
+    yield from read_records(cluster, topic, ends, timeout, since=since)
 
 
 def read_written(
@@ -116,32 +124,40 @@ def read_written(
 ) -> Iterator[ControlRecord]:
     """Yield all records, including open and aborted transactions; else as read_committed."""
     ends = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
-    yield from _read(cluster, topic, ends, timeout, "read_uncommitted", {})
+    yield from read_records(cluster, topic, ends, timeout, isolation="read_uncommitted")
 
 
-def _read(
+def read_records(
     cluster: Cluster,
     topic: str,
     ends: Mapping[int, int],
     timeout: float,
-    isolation: str,
-    since: Mapping[int, int],
+    *,
+    since: Mapping[int, int] | None = None,
+    isolation: str = "read_committed",
+    consumer: Consumer | None = None,
 ) -> Iterator[ControlRecord]:
-    until = monotonic() + timeout
+    """Yield the records below ``ends``, as :func:`read_committed`.
+
+    Args:
+        cluster, topic, timeout, since: as there.
+        ends: offset to stop at in each partition.
+        isolation: the isolation level of a consumer that is made for this reading.
+        consumer: one with the settings :data:`CONSUMER`; no partition is assigned to it before
+            and afterwards.
+    """
+    until, since = monotonic() + timeout, since or {}
     starts = _starts(cluster, topic, [p for p, end in ends.items() if p not in since and end])
     starts |= since
     remaining = {p: end for p, end in ends.items() if end > starts.get(p, 0)}
     if not remaining:
         return
-    consumer = cluster.consumer(
-        **{
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 50,
-            # The log start offset may have moved since it was read.
-            "auto.offset.reset": "error" if since else "earliest",
-        }
-    )
+    own = consumer is None
+    if consumer is None:
+        # The log start offset may have moved since it was read.
+        reset = "error" if since else "earliest"
+        overrides = {"isolation.level": isolation, "auto.offset.reset": reset}
+        consumer = cluster.consumer(**{**CONSUMER, **overrides})
     try:
         consumer.assign([TopicPartition(topic, p, starts[p]) for p in remaining])
         while remaining:
@@ -166,7 +182,10 @@ def _read(
                 elif not error.retriable():
                     raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
     finally:
-        consumer.close()
+        if own:
+            consumer.close()
+        else:
+            consumer.unassign()
 
 
 def _starts(cluster: Cluster, topic: str, partitions: Collection[int]) -> dict[int, int]:

@@ -126,19 +126,24 @@ class ConsumerGroupClient:
         """
         return self._coordinators.run(self._list)
 
-    def describe(self, names: Iterable[str]) -> dict[str, GroupState]:
+    def describe(
+        self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
+    ) -> dict[str, GroupState]:
         """Return the state and members of groups.
 
-        On the source, groups that are not listed, including those that the principal may not
+        ``listed`` is the last result of :meth:`list`; without it, the groups are listed again. On
+        the source, groups that are not listed, including those that the principal may not
         describe, are reported as nonexistent.
 
         Raises:
             ConnectionFailed, TimedOut: as for :meth:`list`.
         """
-        return self._coordinators.run(lambda: self._describe(list(names)))
+        return self._coordinators.run(lambda: self._describe(list(names), listed))
 
-    def read_committed(self, names: Iterable[str]) -> dict[str, GroupOffsets]:
-        """Return all committed offsets of groups; unlisted groups as for :meth:`describe`.
+    def read_committed(
+        self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
+    ) -> dict[str, GroupOffsets]:
+        """Return all committed offsets of groups; the arguments are those of :meth:`describe`.
 
         If an open transaction has a pending offset commit (KIP-447), this method waits up to
         ``stable_patience`` seconds for it to end. If it stays open, the previously committed offset
@@ -149,7 +154,7 @@ class ConsumerGroupClient:
         Raises:
             TimedOut: no broker answered.
         """
-        return self._coordinators.run(lambda: self._read_committed(list(names)))
+        return self._coordinators.run(lambda: self._read_committed(list(names), listed))
 
     def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
         """Commit offsets of groups that have no members.
@@ -259,8 +264,10 @@ class ConsumerGroupClient:
     def _knows_consumer_groups(self) -> bool:
         return self._coordinators.version_of(ConsumerGroupDescribeRequest) >= 0
 
-    async def _describe(self, names: Collection[str]) -> dict[str, GroupState]:
-        listed = await self._list()
+    async def _describe(
+        self, names: Collection[str], listed: Mapping[str, GroupListing] | None
+    ) -> dict[str, GroupState]:
+        listed = await self._list() if listed is None else listed
         states = {name: self._as_listed(name, listed) for name in names}
         groups = [n for n in self._askable(names, listed) if states[n].kind not in _LISTED_ONLY]
         modern = [n for n in groups if states[n].kind == "consumer"]
@@ -299,8 +306,10 @@ class ConsumerGroupClient:
             else ""
         )
 
-    async def _read_committed(self, names: Collection[str]) -> dict[str, GroupOffsets]:
-        listed = await self._list()
+    async def _read_committed(
+        self, names: Collection[str], listed: Mapping[str, GroupListing] | None
+    ) -> dict[str, GroupOffsets]:
+        listed = await self._list() if listed is None else listed
         unlisted = self._incomplete_listing()
         offsets = {n: GroupOffsets(n, {}, "" if n in listed else unlisted) for n in names}
         found = await self._fetch(self._askable(names, listed))

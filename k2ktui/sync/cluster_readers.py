@@ -19,10 +19,12 @@ from k2ktui.kafka.clients import (
     source_cluster,
     target_cluster,
 )
-from k2ktui.kafka.groups import ConsumerGroupClient
+from k2ktui.kafka.groups import ConsumerGroupClient, GroupListing
 from k2ktui.kafka.properties import wire
 from k2ktui.log.content import ContentReader
 
+# A topic's id, the offset after the last copied record, and the bounds of the log.
+_ClearKey = tuple[str, int, TargetLog]
 _OPEN_S = 10.0
 _CLEAR_S = 10.0
 
@@ -74,11 +76,22 @@ class ConsumerGroupReader:
 
         A group that cannot be described, or whose offsets cannot be read, carries its error.
         """
-        listed = self.groups.list()
+        return self.views_of(self.groups.list(), names)
+
+    def views_of(
+        self, listed: Mapping[str, GroupListing], names: Collection[str]
+    ) -> dict[str, GroupView]:
+        """Return views as :meth:`views`; ``listed`` are the groups as just listed."""
         chosen = sorted(n for n in names if n in listed and listed[n].kind != "share")
-        states = self.groups.describe(chosen)
-        offsets = self.groups.read_committed(chosen)
-        found = self._hidden([n for n in names if n not in listed])
+        hidden = [n for n in names if n not in listed]
+        states = self.groups.describe([*chosen, *sorted(hidden)], listed)
+        offsets = self.groups.read_committed(chosen, listed)
+        # Groups that exist but are hidden from the principal.
+        found = {
+            name: GroupView("", None, error=states[name].error)
+            for name in hidden
+            if name in states and states[name].error
+        }
         for name in chosen:
             state, committed = states.get(name), offsets.get(name)
             errors = [each.error for each in (state, committed) if each is not None and each.error]
@@ -107,15 +120,6 @@ class ConsumerGroupReader:
             if not committed.error and offsets != views[name].offsets:
                 found[name] = replace(views[name], offsets=offsets)
         return found
-
-    def _hidden(self, names: Collection[str]) -> dict[str, GroupView]:
-        """Return the groups that exist but are hidden from the principal, with their errors."""
-        states = self.groups.describe(sorted(names)) if names else {}
-        return {
-            name: GroupView("", None, error=state.error)
-            for name, state in states.items()
-            if state.error
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +182,8 @@ class SourceClusterReader:
 
     def _read_groups(self) -> dict[str, GroupView]:
         try:
-            chosen = self._config.consumer_groups
-            names = [name for name in self._reader.names() if chosen.matches(name)]
-            return self._reader.views(names)
+            chosen, listed = self._config.consumer_groups, self._reader.groups.list()
+            return self._reader.views_of(listed, [name for name in listed if chosen.matches(name)])
         except BaseException:
             self._reader.close()
             raise
@@ -214,6 +217,7 @@ class TargetClusterReader:
         self.cluster = target_cluster(config)
         self.contents = ContentReader(self.cluster)
         self.reader = ConsumerGroupReader(config, "target")
+        self._clear: dict[TargetPartition, tuple[_ClearKey, TargetLog]] = {}
 
     @property
     def groups(self) -> ConsumerGroupClient:
@@ -245,25 +249,41 @@ class TargetClusterReader:
         return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
     def find_clear_ends(
-        self, logs: Mapping[TargetPartition, TargetLog], ends: Mapping[TargetPartition, int]
+        self,
+        logs: Mapping[TargetPartition, TargetLog],
+        ends: Mapping[TargetPartition, int],
+        ids: Mapping[str, str],
     ) -> dict[TargetPartition, TargetLog]:
         """Return the logs, with ``clear_from`` set where only control records follow.
 
         Args:
             logs: bounds of target partitions.
             ends: offset after the last copied record, for the partitions to check.
+            ids: ids of the target's topics, read before the bounds: records of a log that has the
+                same bounds as before are not fetched again.
 
         Raises:
             ConnectionFailed: the target does not answer.
         """
-        asked = {at: end for at, end in ends.items() if at in logs and end < logs[at].end}
-        answers = self.contents.next_records([(*at, end) for at, end in asked.items()], _CLEAR_S)
-        found = dict(logs)
-        for at, end in asked.items():
-            if answers[(*at, end)] is None:
+        asked = {
+            at: (ids.get(at[0], ""), end, logs[at])
+            for at, end in ends.items()
+            if at in logs and end < logs[at].end
+        }
+        known = {at: self._clear[at][1] for at, key in asked.items() if self._is_clear(at, key)}
+        answers = self.contents.next_records(
+            [(*at, end) for at, (_, end, _) in asked.items() if at not in known], _CLEAR_S
+        )
+        for at, (_, end, log) in asked.items():
+            if at not in known and answers[(*at, end)] is None:
                 stable = self.contents.bounds[at].stable
-                found[at] = replace(logs[at], end=max(end, stable), clear_from=end)
-        return found
+                known[at] = replace(log, end=max(end, stable), clear_from=end)
+        self._clear = {at: (asked[at], log) for at, log in known.items()}
+        return {**logs, **known}
+
+    def _is_clear(self, at: TargetPartition, key: _ClearKey) -> bool:
+        before = self._clear.get(at)
+        return before is not None and before[0] == key and bool(key[0])
 
     def close(self) -> None:
         """Disconnect from the target."""

@@ -80,13 +80,8 @@ class TopicReader:
         return {number: offset for (_, number), offset in found.items()}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Assign exactly these partitions and read from these offsets."""
-        if offsets == self.next and self._consumer is not None:
-            return
+        """Read exactly these partitions, from these offsets."""
         self.next = dict(offsets)
-        if self._consumer is None:
-            self._consumer = self._cluster.consumer(**_SETTINGS)
-        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in offsets.items()])
 
     def read(self, ends: Mapping[int, int], until: float) -> Iterator[dict[int, list[Message]]]:
         """Yield the records up to ``ends``, and perhaps beyond, per partition in order.
@@ -99,6 +94,22 @@ class TopicReader:
             K2kError: the broker rejected the fetch for another reason.
         """
         left = {p for p, end in ends.items() if p in self.next and self.next[p] < end}
+        if not left:
+            return
+        if self._consumer is None:
+            self._consumer = self._cluster.kept_consumer(**_SETTINGS)
+        consumer = self._consumer
+        # Assigned only while it reads: at the end of the topic, it would request 20 times a second.
+        consumer.assign([TopicPartition(self._topic, p, self.next[p]) for p in left])
+        try:
+            yield from self._read(left, ends, until)
+        finally:
+            if self._consumer is consumer:
+                consumer.unassign()
+
+    def _read(
+        self, left: set[int], ends: Mapping[int, int], until: float
+    ) -> Iterator[dict[int, list[Message]]]:
         while left and monotonic() < until:
             found: dict[int, list[Message]] = {}
             for message in self._consume():

@@ -46,7 +46,13 @@ class PipelineMappings:
         self._two_way: Collection[SourcePartition] = ()
         self._next_repeat = 0.0
         self._states_of: dict[str, StateStore] = {}
-        self.close = self._store.close
+
+    def close(self) -> None:
+        """Disconnect; what was read is kept."""
+        self._store.close()
+        self._states.close()
+        for store in self._states_of.values():
+            store.close()
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read the commit topic; the errors are the protocol's."""

@@ -226,7 +226,7 @@ class SnapshotReader:
         }
         logs |= self.target.logs(wanted - set(logs))
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
-        logs = self.target.find_clear_ends(logs, ends)
+        logs = self.target.find_clear_ends(logs, ends, ids)
         joined: Mapping[TargetPartition, OppositeCopy] = {}
         if opposite is not None:
             topic_ids = source.topic_ids, ids

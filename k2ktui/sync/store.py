@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from time import sleep
 
 from confluent_kafka import KafkaError
@@ -25,7 +26,6 @@ from k2ktui.engine.journal import (
     record_key,
 )
 from k2ktui.engine.journal_format import (
-    read_state_key,
     read_state_value,
     state_key,
     state_value,
@@ -35,8 +35,10 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import ensure_state_topic
 from k2ktui.kafka.control_reader import read_committed
+from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.sync.liveness import HeartbeatObserver
+from k2ktui.sync.state_fold import StateFold, read_own_key
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
@@ -102,6 +104,10 @@ class StateStore:
         self._group = group or config.coordination.commit.group
         self._writer: KeyedWriter | None = None
         self._observer = HeartbeatObserver()
+        # A drill's heartbeat reads beside its phases.
+        self._lock = Lock()
+        self._tail = ControlTail(target, check_starts=True)
+        self._fold = StateFold(self._group)
         self._entries: dict[str, set[str]] = {}
         self._headers: dict[str, JournalHeader] = {}
         self._writing: dict[str, JournalHeader] = {}
@@ -113,22 +119,16 @@ class StateStore:
             Refused: the principal may not read the topic.
             ConnectionFailed, TimedOut: the target did not answer in time.
         """
-        newest, malformed = self._newest(_is_whole)
-        found: list[StateRecord] = []
-        entries: dict[str, set[str]] = {}
-        for key, value in newest.items():
-            if isinstance(key, JournalKey):
-                entries.setdefault(key.id, set()).add(key.consumer_group)
-            if not _is_whole(key):
-                continue
-            try:
-                found.append(read_state_value(key, value))
-            except MalformedRecord:
-                malformed += 1
-        self._entries = entries
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> PipelineState:
+        self._read_new()
+        found = self._fold.records()
+        self._entries = {entry: set(groups) for entry, groups in self._fold.entries().items()}
         self._headers = {each.id: each for each in found if isinstance(each, JournalHeader)}
         runners = self._observer.observe(each for each in found if isinstance(each, Runner))
-        return _state(found, runners, malformed, self._rows)
+        return _state(found, runners, self._fold.malformed, self._rows)
 
     def read_settled(self, is_over: Callable[[Runner], bool] = lambda _: False) -> PipelineState:
         """Read as :meth:`read`, and wait until it is known which runs are alive.
@@ -144,11 +144,8 @@ class StateStore:
         return state
 
     def _rows(self, entry_id: str) -> tuple[JournalRows, ...]:
-        newest, _ = self._newest(lambda key: isinstance(key, JournalKey) and key.id == entry_id)
         parts = []
-        for key, value in newest.items():
-            if not isinstance(key, JournalKey) or key.id != entry_id or _is_whole(key):
-                continue
+        for key, value in self._read_parts(entry_id).items():
             try:
                 record = read_state_value(key, value)
             except MalformedRecord as error:
@@ -201,7 +198,8 @@ class StateStore:
         return entries + [(state_key(self._group, key), None) for key in keys]
 
     def close(self) -> None:
-        """Close the writer."""
+        """Disconnect."""
+        self._tail.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -243,42 +241,52 @@ class StateStore:
             for group in sorted(self._entries.pop(entry_id), reverse=True)
         ]
 
-    def _newest(self, wanted: Callable[[StateKey], bool]) -> tuple[dict[StateKey, bytes], int]:
-        """Return this pipeline's keys with their last value, and the number of unreadable keys.
+    def _read_new(self) -> None:
+        """Read what was written since the last reading."""
+        found = self._find_topic()
+        if found is None:
+            # Even the same topic is read from its beginning, should it be found again.
+            self._tail.close()
+            self._tail = ControlTail(self._target, check_starts=True)
+            self._fold = StateFold(self._group)
+            return
+        if self._tail.begin(found):
+            self._fold = StateFold(self._group)
+        for record in self._tail.records(self._timeout):
+            self._fold.take(record)
 
-        The value is empty unless the key is ``wanted``.
-        """
-        found = self._target.describe([self._topic])[self._topic]
-        if isinstance(found, KafkaError):
-            if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return {}, 0
-            raise self._unread(found)
-        assert isinstance(found, TopicDescription)
+    def _read_parts(self, entry_id: str) -> dict[JournalKey, bytes]:
+        """Return the newest values of the parts of a journal entry."""
+        found = self._find_topic()
+        if found is None:
+            return {}
         keys: dict[bytes, StateKey | None] = {}
-        newest: dict[StateKey, bytes] = {}
-        malformed = set()
+        newest: dict[JournalKey, bytes] = {}
         for record in read_committed(self._target, self._topic, found.partitions, self._timeout):
             raw = record.key or b""
             if raw not in keys:
-                keys[raw], readable = self._key(raw)
-                if not readable:
-                    malformed.add(raw)
+                keys[raw], _ = read_own_key(raw, self._group)
             key = keys[raw]
+            if not isinstance(key, JournalKey) or key.id != entry_id or not key.consumer_group:
+                continue
             if record.value is None:
-                malformed.discard(raw)
-                if key is not None:
-                    newest.pop(key, None)
-            elif key is not None:
-                newest[key] = record.value if wanted(key) else b""
-        return newest, len(malformed)
+                newest.pop(key, None)
+            else:
+                newest[key] = record.value
+        return newest
 
-    def _key(self, raw: bytes) -> tuple[StateKey | None, bool]:
-        """Return the key if it belongs to this pipeline, and whether it could be read."""
-        try:
-            _, key = read_state_key(raw, self._group)
-        except MalformedRecord:
-            return None, False
-        return key, True
+    def _find_topic(self) -> TopicDescription | None:
+        """Describe the topic; None if it does not exist.
+
+        Raises:
+            Refused: the principal may not describe it.
+        """
+        found = self._target.describe([self._topic])[self._topic]
+        if not isinstance(found, KafkaError):
+            return found
+        if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise self._unread(found)
 
     def _unread(self, error: KafkaError) -> Refused:
         return Refused(
@@ -286,11 +294,6 @@ class StateStore:
             f"{safe_text(error.str())}",
             hint="Grant the target principal Describe and Read on it.",
         )
-
-
-def _is_whole(key: StateKey) -> bool:
-    """Whether it is anything but a part of a journal entry; those are read on demand."""
-    return not (isinstance(key, JournalKey) and key.consumer_group)
 
 
 def _order(header: JournalHeader) -> tuple[int, str]:

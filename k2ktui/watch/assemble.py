@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from k2ktui.engine.audit import Audit
@@ -32,6 +33,7 @@ from k2ktui.watch.group_sums import counts, summarize_groups
 from k2ktui.watch.history import History
 from k2ktui.watch.model import (
     ClusterView,
+    GroupSummary,
     Part,
     PartitionRow,
     PartName,
@@ -42,6 +44,7 @@ from k2ktui.watch.model import (
     ranges_below,
 )
 from k2ktui.watch.reason import reason_for
+from k2ktui.watch.unchanged import Same, Unchanged
 
 F = TypeVar("F")
 TargetOf = tuple[str, int | None]
@@ -75,6 +78,11 @@ class Assembler:
         self._addresses = addresses
         self._read_at: float | None = None
         self._cached_rows: dict[SourcePartition, tuple[object, PartitionRow] | None] = {}
+        # What the last rows, summaries and totals were made from: with thousands of partitions,
+        # comparing it costs a small part of making them again.
+        self._rows_of: Unchanged[tuple[PartitionRow, ...]] = Unchanged()
+        self._summaries_of: Unchanged[tuple[GroupSummary, ...]] = Unchanged()
+        self._totals_of: Unchanged[Totals] = Unchanged()
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
@@ -92,14 +100,14 @@ class Assembler:
         if any(parts[each].stale for each in _SIDES if each in parts):
             # The current copy rate is unknown.
             rows = self.history.without_trends(rows)
-            totals = sum_totals(rows, groups)
+            totals = self._sum_totals(rows, groups)
         elif fresh:
             self._read_at = read_at
             rows = self.history.add(now, rows)
-            totals = self.history.add_totals(now, sum_totals(rows, groups))
+            totals = self.history.add_totals(now, self._sum_totals(rows, groups))
         else:
             rows = self.history.with_trends(rows)
-            totals = self.history.totals_with_trend(sum_totals(rows, groups))
+            totals = self.history.totals_with_trend(self._sum_totals(rows, groups))
         return View(
             pair=self._pair,
             taken_at=now,
@@ -108,7 +116,7 @@ class Assembler:
             target=target.cluster if target else ClusterView(address=self._addresses[1]),
             partitions=rows,
             groups=groups.rows if groups else (),
-            summaries=summarize_groups(groups, rows, audit) if groups else (),
+            summaries=self._summarize(groups, rows, audit) if groups else (),
             heartbeat_at=target.heartbeat_at if target else None,
             commits_at=groups.commits_at if groups else None,
             source_down=groups.source_down if groups else "",
@@ -135,6 +143,28 @@ class Assembler:
         its lag would be too low. While the source does not answer, rows have the ``newest``
         positions, and the lag as it was when the source was last read.
         """
+        inputs = (
+            newest,
+            None if groups is None else groups.mapped,
+            None if target is None else (target.positions, target.ends),
+            None
+            if source is None
+            else (
+                (source.starts, source.ends, source.high, source.topic_ids, source.partitions),
+                (source.ages, source.truncated, source.held_back, source.positions),
+            ),
+        )
+        make = partial(self._make_rows, source, target, groups, newest=newest)
+        return self._rows_of.get(inputs, make)
+
+    def _make_rows(
+        self,
+        source: SourceFacts | None,
+        target: TargetFacts | None,
+        groups: GroupFacts | None,
+        *,
+        newest: bool,
+    ) -> tuple[PartitionRow, ...]:
         positions = target.positions if target else {}
         if source is not None and not newest:
             positions = {at: source.positions.get(at, p) for at, p in positions.items()}
@@ -149,6 +179,16 @@ class Assembler:
             if cached is None or cached[0] != facts:
                 self._cached_rows[at] = (facts, self._row(at, source, target, *own))
         return tuple(cached[1] for cached in self._cached_rows.values() if cached)
+
+    def _summarize(
+        self, groups: GroupFacts, rows: tuple[PartitionRow, ...], audit: Audit | None
+    ) -> tuple[GroupSummary, ...]:
+        inputs = (Same(rows), groups.rows, groups.source, groups.target, audit)
+        return self._summaries_of.get(inputs, partial(summarize_groups, groups, rows, audit))
+
+    def _sum_totals(self, rows: tuple[PartitionRow, ...], groups: GroupFacts | None) -> Totals:
+        of_groups = None if groups is None else (groups.rows, len(groups.source))
+        return self._totals_of.get((Same(rows), of_groups), partial(sum_totals, rows, groups))
 
     def _row(
         self,

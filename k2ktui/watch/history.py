@@ -81,6 +81,9 @@ class History:
         self._lines: tuple[TrendLines, TrendLines] = (self._lag.lines(), self._position.lines())
         self._columns: ThinnedSeries[_Column] = ThinnedSeries()
         self._shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
+        self._last: tuple[Sequence[PartitionRow], tuple[PartitionRow, ...]] = ((), ())
+        self._last_lines: tuple[TrendLines, TrendLines] | None = None
+        self._values: tuple[Sequence[PartitionRow], Values, Values] | None = None
         self._total_lag = Trends(1, _LAG_WINDOW_S)
         self._points: ThinnedSeries[Point] = ThinnedSeries()
 
@@ -91,10 +94,13 @@ class History:
 
     def add(self, at: float, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Add rows of one moment, ``at`` increasing; return them with rates and trends."""
-        self._arrange([row.key for row in rows])
-        lag = _array([row.status.lag_records for row in rows])
+        if self._values is None or self._values[0] is not rows:
+            self._arrange([row.key for row in rows])
+            lag = _array([row.status.lag_records for row in rows])
+            self._values = (rows, lag, _array([row.status.position for row in rows]))
+        _, lag, position = self._values
         self._lag.add(at, lag)
-        self._position.add(at, _array([row.status.position for row in rows]))
+        self._position.add(at, position)
         self._lines = (self._lag.lines(), self._position.lines())
         rate = np.maximum(0.0, self._lines[1].slope).astype(np.float32)
         self._columns.add(_Column(self._index, at, lag, rate))
@@ -103,12 +109,18 @@ class History:
     def with_trends(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Return rows of a moment that was already added, with rates and trends."""
         lag, position = self._lines
+        if rows is self._last[0] and self._last_lines is not None:
+            before = self._last_lines
+            if before[0].equals(lag) and before[1].equals(position):
+                return self._last[1]
         slopes, left = _list(np.maximum(0.0, position.slope)), _list(lag.to_zero)
         trends = {key: (slopes[n], lag.directions[n], left[n]) for key, n in self._index.items()}
-        return self._with(rows, trends)
+        self._last, self._last_lines = (rows, self._with(rows, trends)), (lag, position)
+        return self._last[1]
 
     def without_trends(self, rows: Sequence[PartitionRow]) -> tuple[PartitionRow, ...]:
         """Return rows without rates and trends, because their inputs were not read this time."""
+        self._last_lines = None
         return self._with(rows, {})
 
     def _with(
