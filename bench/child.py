@@ -52,6 +52,11 @@ class Child:
         self._process.stop(_STOP_SECONDS)
 
     @property
+    def pid(self) -> int:
+        """The process id of the replicator itself."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll()

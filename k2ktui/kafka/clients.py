@@ -56,6 +56,7 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
+_RECONNECT_MAX, _RECONNECT_MS = "reconnect.backoff.max.ms", 1000
 _ANSWER_S = (3.0, 9.0, 18.0)
 LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
 # The short attempts detect refused logins and closed ports without waiting for the full timeout.
@@ -123,6 +124,16 @@ class Cluster:
         }
         settings = {key.replace("__", "."): value for key, value in settings.items()}
         return self._make(Consumer, settings)
+
+    def kept_consumer(self, **overrides: Any) -> Consumer:
+        """Create a consumer, as :meth:`consumer`, that stays connected between readings.
+
+        After an outage it does not wait for librdkafka's 10 seconds, unless so configured.
+        """
+        given = librdkafka(self.config, "consumer")
+        if not any(name in given for name in ("reconnect.backoff.ms", _RECONNECT_MAX)):
+            overrides = {_RECONNECT_MAX: _RECONNECT_MS, **overrides}
+        return self.consumer(**overrides)
 
     def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
         settings.setdefault("log_level", 2)
@@ -230,6 +241,11 @@ class Cluster:
         """Return the names of all topics the principal may describe."""
         metadata = self._metadata("listing topics")
         return frozenset(name for name, topic in metadata.topics.items() if topic.error is None)
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of all topics the principal may describe."""
+        topics = self._metadata("listing topics").topics
+        return {n: len(topic.partitions) for n, topic in topics.items() if topic.error is None}
 
     def describe(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
         """Describe topics; one that is missing or forbidden maps to its error."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from time import monotonic, thread_time
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
@@ -13,6 +15,8 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack, count_lag, sum_lags
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
+from k2ktui.kafka.known_settings import KnownSettings
+from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.copying.partition_faults import recreated_fault
 from k2ktui.replication.copying.partition_reader import now_ms
@@ -22,7 +26,12 @@ from k2ktui.replication.routed_topics import with_topics
 from k2ktui.replication.routing import BATCH_OVERHEAD_BYTES, routes_for
 from k2ktui.replication.selected_topics import SelectedTopics
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
+from k2ktui.replication.target_settings import max_message_bytes
 from k2ktui.replication.targets import TargetTopic, ensure_targets
+
+# With more partitions than this, everything is read again only after so many times the CPU time
+# that it takes, within bounds.
+_MANY, _SPARSE, _LONGEST_S = 500, 100.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,11 @@ class TopicSnapshot:
     notes: tuple[str, ...] = ()
     lag_records: int | None = None
 
+    def is_settled(self, positions: Mapping[SourcePartition, Position]) -> bool:
+        """Return whether nothing is missing, at fault, or without one of the known positions."""
+        whole = not self.faults and self.routes.keys() <= self.ends.keys()
+        return whole and self.routes.keys() <= positions.keys()
+
     def every_end(self) -> dict[SourcePartition, int]:
         """Return the high watermark of every partition that can be copied.
 
@@ -80,16 +94,12 @@ class TopicSnapshot:
             self.routes.keys(), dict(positions), self.ends, self.held_back, self.lag_records
         )
 
-    def batch_limit(self, source: SourcePartition) -> int:
-        """Return the largest batch, in bytes, that all of the partition's targets accept."""
-        route = self.routes[source]
-        names = [each.name for each in route.choices] or [route.topic]
-        limit = min(self.limits.get(name, 1 << 20) for name in names)
-        return max(1024, limit - BATCH_OVERHEAD_BYTES)
-
 
 class TopicDiscovery:
     """Discovers topics on both clusters; creates and grows target topics where allowed.
+
+    Reading everything takes time in proportion to the number of partitions. With thousands, most
+    discoveries only look for topics and partitions that are new or gone.
 
     Args:
         config: the pipeline.
@@ -116,9 +126,12 @@ class TopicDiscovery:
         self._has_discovered = is_wanted is not None
         self._selected = SelectedTopics(config, source)
         self._held_back = HeldBackReader(source)
+        self._settings = KnownSettings(target)
+        self._last: tuple[TopicSnapshot, Mapping[str, int]] | None = None
+        self._next_full = 0.0
 
     def discover(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
-        """Take one snapshot.
+        """Take one snapshot, or return the last one if no topic has appeared, grown or gone.
 
         Args:
             positions: known positions; partitions without one get a start position.
@@ -126,10 +139,38 @@ class TopicDiscovery:
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
+        began, counts = thread_time(), self._counts()
+        last = self._last if monotonic() < self._next_full else None
+        if last is not None and last[1] == counts and last[0].is_settled(positions):
+            return last[0]
+        self._last = None
+        snapshot = self._read_everything(positions)
+        self._last = snapshot, counts
+        pause_s = min(_SPARSE * (thread_time() - began), _LONGEST_S)
+        self._next_full = monotonic() + (pause_s if len(snapshot.routes) > _MANY else 0.0)
+        return snapshot
+
+    def batch_limit(self, snapshot: TopicSnapshot, source: SourcePartition) -> int:
+        """Return the largest batch, in bytes, that all of a partition's targets accept now."""
+        route = snapshot.routes[source]
+        names = [each.name for each in route.choices] or [route.topic]
+        limits = dict(snapshot.limits)
+        with suppress(K2kError):  # those that were read before
+            for name, settings in topic_settings(self._target, names).items():
+                if not isinstance(settings, K2kError):
+                    limits[name] = max_message_bytes(settings)
+        return max(1024, min(limits.get(n, 1 << 20) for n in names) - BATCH_OVERHEAD_BYTES)
+
+    def _counts(self) -> dict[str, int]:
+        """Return the numbers of partitions of the selected source topics."""
+        found, topics = self._source.partition_counts(), self._config.topics
+        return {n: c for n, c in found.items() if n in topics.names or topics.matches(n)}
+
+    def _read_everything(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
         replicated = {source.topic for source in positions}
         topics, faults = self._selected.describe()
         targets, refused = ensure_targets(
-            self._config, self._source, self._target, topics, replicated
+            self._config, self._source, self._target, topics, replicated, self._settings
         )
         by_name = {topic.name: topic for topic in topics}
         for name, error in refused.items():

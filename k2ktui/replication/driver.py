@@ -31,7 +31,7 @@ from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.pipeline_fencing import describe_malformed
 from k2ktui.replication.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
-from k2ktui.replication.slots import SlotState, choose_slot_of, in_turn, make_slots
+from k2ktui.replication.slots import SlotPlacement, SlotState, in_turn, make_slots
 from k2ktui.replication.spark import SparkEnded
 from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.runtime.stop_flag import StopFlag
@@ -145,8 +145,7 @@ class Driver:
         return None
 
     def _loop(self, pool: ThreadPoolExecutor) -> None:
-        pending: Future[TopicSnapshot] | None = None
-        next_discovery = monotonic() + _DISCOVERY_INTERVAL_S
+        pending, next_discovery = None, monotonic() + _DISCOVERY_INTERVAL_S
         self._progress_reporter.begin()
         while not self._stopping.is_set():
             if self._fencer.must_take_over:
@@ -177,7 +176,8 @@ class Driver:
 
     def _finish_discovery(self, pending: Future[TopicSnapshot]) -> None:
         try:
-            self._apply_snapshot(pending.result())
+            if (found := pending.result()) is not self._topics:
+                self._apply_snapshot(found)
         except Superseded:
             raise
         except K2kError as error:
@@ -204,10 +204,10 @@ class Driver:
             self._write_start_positions({**new, **recreated})
         known = {source for slot in self._slots for source in slot.sources}
         known |= self._unfinished.sources
-        routes, spread = snapshot.routes, bool(self._config.slots)
-        for source in in_turn(snapshot.routes.keys() - known, routes):
-            slot = choose_slot_of(self._slots, source, routes, spread=spread)
-            position = self._positions.get(source)
+        routes = snapshot.routes
+        placement = SlotPlacement(self._slots, routes, spread=bool(self._config.slots))
+        for source in in_turn(routes.keys() - known, routes):
+            slot, position = placement.choose(source), self._positions.get(source)
             if self._unfinished.admit(slot, source, routes[source], position):
                 slot.sources.append(source)
         for fault in self._held_back.look(snapshot.held_back, self._positions, self._until):
@@ -360,7 +360,7 @@ class Driver:
         source = fault.source
         if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
             if source in self._topics.routes:  # otherwise it is no longer copied
-                self._limits[source] = self._topics.batch_limit(source)
+                self._limits[source] = self._discovery.batch_limit(self._topics, source)
             return
         if fault.kind in _LOST and self._continue:
             self._loss.add(fault)

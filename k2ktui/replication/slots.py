@@ -92,30 +92,44 @@ def make_slots(number: int, first: int = 0) -> list[SlotState]:
     return [SlotState(first + identity, identity) for identity in range(number)]
 
 
-def choose_slot_of(
-    slots: Sequence[SlotState],
-    source: SourcePartition,
-    routes: Mapping[SourcePartition, Route],
-    *,
-    spread: bool,
-) -> SlotState:
-    """Return the slot for a partition: one whose partitions have the same transform, if possible.
+class SlotPlacement:
+    """Chooses slots for partitions: those whose partitions have the same transform, if possible.
+
+    What slots have is looked at once: a pipeline may have thousands of partitions to place.
 
     Args:
-        slots: the slots with their partitions so far.
-        source: the partition.
+        slots: the slots; the caller appends each partition to the slot that it was placed in.
         routes: routes of all partitions.
         spread: as for ``choose_slot``.
     """
-    route = routes[source]
-    alike = [
-        slot
-        for slot in slots
-        if all(routes[at].transform == route.transform for at in slot.sources if at in routes)
-    ]
-    found = alike or slots
-    loads = [len(slot.sources) for slot in found]
-    return found[choose_slot(loads, route.path, spread=spread)]
+
+    def __init__(
+        self,
+        slots: Sequence[SlotState],
+        routes: Mapping[SourcePartition, Route],
+        *,
+        spread: bool,
+    ) -> None:
+        self._slots, self._routes, self._spread = slots, routes, spread
+        self._seen = [0] * len(slots)
+        self._kinds: list[set[Transform | None]] = [set() for _ in slots]
+
+    def choose(self, source: SourcePartition) -> SlotState:
+        """Return the slot for a partition."""
+        route = self._routes[source]
+        kind = {route.transform}
+        self._look_at_added()
+        pairs = zip(self._slots, self._kinds, strict=True)
+        found = [slot for slot, kinds in pairs if kinds <= kind] or self._slots
+        loads = [len(slot.sources) for slot in found]
+        return found[choose_slot(loads, route.path, spread=self._spread)]
+
+    def _look_at_added(self) -> None:
+        for index, slot in enumerate(self._slots):
+            for at in slot.sources[self._seen[index] :]:
+                if at in self._routes:
+                    self._kinds[index].add(self._routes[at].transform)
+            self._seen[index] = len(slot.sources)
 
 
 def in_turn(

@@ -54,6 +54,8 @@ ALLOCATOR: Mapping[str, str] = {
 _LOCAL_DEFAULTS = {
     "spark.driver.host": _LOOPBACK,
     "spark.driver.bindAddress": _LOOPBACK,
+    # Executors of a cluster get the code only when a worker starts.
+    "spark.python.daemon.module": "k2ktui.replication.copy_daemon",
 }
 # A local driver that only schedules should start quickly and stay small.
 _LOCAL_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -74,7 +76,6 @@ UNCHECKED_ARROW = (
 )
 # Rows between Java and Python: by default 64 KiB at a time.
 _TRANSFORM_DEFAULTS = {"spark.buffer.size": str(1 << 20)}
-# Executors of a cluster get the code only when a worker starts.
 _LOCAL_TRANSFORM_DEFAULTS = {"spark.python.daemon.module": "k2ktui.replication.worker_daemon"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENCRYPTED_NETWORK = (

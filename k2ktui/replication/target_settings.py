@@ -50,6 +50,12 @@ _EXCLUDED = frozenset(
 _EXCLUDED_PREFIXES = ("remote.", "local.retention.", "confluent.", "redpanda.")
 
 
+def max_message_bytes(settings: Settings) -> int:
+    """Return the largest batch that a topic with these settings accepts, in bytes."""
+    entry = settings.get(MAX_MESSAGE_BYTES)
+    return int(entry.value) if entry is not None and entry.value else DEFAULT_MAX_MESSAGE_BYTES
+
+
 def target_spec(
     config: PipelineConfig,
     name: str,

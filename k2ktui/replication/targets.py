@@ -19,7 +19,9 @@ from confluent_kafka import KafkaError
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.known_settings import KnownSettings
 from k2ktui.kafka.topics import (
+    Settings,
     TopicSpec,
     await_topics,
     broker_count,
@@ -34,8 +36,8 @@ from k2ktui.replication.dead_letters import DeadLetterTopic, ensure_dead_letters
 from k2ktui.replication.naming import check_supported, target_names
 from k2ktui.replication.target_settings import (
     DEFAULT_MAX_MESSAGE_BYTES,
-    MAX_MESSAGE_BYTES,
     TIMESTAMP_TYPE,
+    max_message_bytes,
     target_spec,
 )
 from k2ktui.text import counted, safe_text
@@ -110,6 +112,7 @@ def ensure_targets(
     target: Cluster,
     topics: Collection[TopicDescription],
     replicated: Collection[str],
+    known: KnownSettings | None = None,
 ) -> tuple[dict[str, tuple[TargetTopic, ...]], Refusals]:
     """Create and grow target topics where allowed, and describe them.
 
@@ -119,6 +122,7 @@ def ensure_targets(
         target: its target cluster.
         topics: the source topics to copy.
         replicated: names of source topics that already have a position in this pipeline.
+        known: settings of the target's topics that were read before; None for none.
 
     Returns:
         The targets by source topic, and the refused source topics with the reason.
@@ -142,7 +146,7 @@ def ensure_targets(
         kept = plan if error is None else _without_change(plan, error, replicated, refused)
         if kept is not None:
             settled.append(kept)
-    described = _describe(target, settled)
+    described = _describe(known or KnownSettings(target), settled)
     names = {source: [each.name for each in targets] for source, targets in described.items()}
     dead, errors = ensure_dead_letters(config, source, target, names, topics)
     refused.update(errors)
@@ -311,19 +315,22 @@ def _without_change(
     return replace(plan, sources=left, grow_to=0, short=short) if left else None
 
 
-def _describe(target: Cluster, plans: Collection[TargetPlan]) -> dict[str, tuple[TargetTopic, ...]]:
-    settings = topic_settings(target, [plan.name for plan in plans])
+def _describe(
+    known: KnownSettings, plans: Collection[TargetPlan]
+) -> dict[str, tuple[TargetTopic, ...]]:
+    settings = known.read({plan.name: plan.found.topic_id for plan in plans if plan.found})
     described: dict[str, tuple[TargetTopic, ...]] = {}
     for plan in plans:
         found, entries = plan.found, settings[plan.name]
         assert found is not None
-        values = {} if isinstance(entries, K2kError) else {k: e.value for k, e in entries.items()}
+        readable: Settings = {} if isinstance(entries, K2kError) else entries
+        stamps = readable.get(TIMESTAMP_TYPE)
         topic = TargetTopic(
             plan.name,
             found.topic_id,
             found.partitions,
-            int(values.get(MAX_MESSAGE_BYTES) or DEFAULT_MAX_MESSAGE_BYTES),
-            values.get(TIMESTAMP_TYPE, ""),
+            max_message_bytes(readable),
+            stamps.value if stamps else "",
             plan.notes,
         )
         for each in plan.sources:

@@ -12,6 +12,8 @@ import os
 import sys
 from importlib.abc import MetaPathFinder
 
+from k2ktui.replication.installed_pyspark import prefer_installed
+
 _UNUSED = "pandas"
 
 
@@ -28,6 +30,7 @@ class _WithoutPandas(MetaPathFinder):
 
 def main() -> None:
     """Load modules, and serve as PySpark's daemon does."""
+    prefer_installed()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     sys.meta_path.insert(0, _WithoutPandas())
     import pyspark.worker  # noqa: F401

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.transforms import Transform
 from k2ktui.replication.slot_task import Assignment, CopyPath, Route
-from k2ktui.replication.slots import SlotState, choose_slot, choose_slot_of, in_turn
+from k2ktui.replication.slots import SlotPlacement, SlotState, choose_slot, in_turn
 
 
 def placed(partitions: int, slots: int, path: CopyPath, *, spread: bool) -> list[int]:
@@ -62,8 +62,9 @@ def kinds(*found: Transform | None) -> dict[SourcePartition, Route]:
 
 def assigned(routes: dict[SourcePartition, Route], slots: int) -> list[SlotState]:
     found = [SlotState(number, number) for number in range(slots)]
+    placement = SlotPlacement(found, routes, spread=False)
     for source in in_turn(routes.keys(), routes):
-        choose_slot_of(found, source, routes, spread=False).sources.append(source)
+        placement.choose(source).sources.append(source)
     return found
 
 
@@ -73,6 +74,23 @@ def test_transforms_have_slots_of_their_own_if_there_are_enough() -> None:
         for slot in assigned(routes, slots):
             assert len({routes[source].transform for source in slot.sources}) <= 1
     assert sum(len(slot.sources) for slot in assigned(routes, 2)) == 6
+
+
+class CountedRoutes(dict[SourcePartition, Route]):
+    """Routes that count how often one is looked up."""
+
+    looked_up = 0
+
+    def __getitem__(self, source: SourcePartition) -> Route:
+        self.looked_up += 1
+        return super().__getitem__(source)
+
+
+def test_the_work_to_place_a_partition_does_not_grow_with_their_number() -> None:
+    routes = CountedRoutes(kinds(*[None] * 400, *[ONE] * 100))
+    slots = assigned(routes, 3)
+    assert sum(len(slot.sources) for slot in slots) == 1000
+    assert routes.looked_up <= 4 * len(routes)
 
 
 def test_transforms_that_share_a_slot_take_turns() -> None:

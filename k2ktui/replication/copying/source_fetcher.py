@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -25,6 +24,7 @@ from k2ktui.kafka.read_requests import (
 )
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
 from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.fetch_session import FetchSession, Key
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
 from k2ktui.replication.slot_settings import FetchSettings
 from k2ktui.replication.slot_task import SourceLogBounds
@@ -38,24 +38,6 @@ _LONGEST_WAIT_S = 1.0
 _SMALL_BYTES = 64 << 10
 _TRICKLE_S = 0.003
 _FINAL_EPOCH = -1
-
-_Key = tuple[str, int]
-
-
-@dataclass(slots=True, eq=False)
-class _Session:
-    """A fetch session with one broker; ``known`` is the fetch state that the broker remembers."""
-
-    node: int
-    session_id: int = 0
-    epoch: int = 0
-    known: dict[_Key, FetchPosition] = field(default_factory=dict)
-    waiting: bool = False
-    not_before: float = 0.0
-
-    def reset(self) -> None:
-        self.session_id, self.epoch = 0, 0
-        self.known.clear()
 
 
 class SourceFetcher:
@@ -82,14 +64,14 @@ class SourceFetcher:
         self._signal = signal
         self._continue = continue_on_loss
         self._settings = settings
-        self._readers: dict[_Key, PartitionReader] = {
+        self._readers: dict[Key, PartitionReader] = {
             (f.source.topic, f.source.partition): f for f in readers
         }
         self._ids = {f.source.topic: f.assignment.position.topic_id for f in self._readers.values()}
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
-        self._leaders: dict[_Key, int] = {}  # or the replica that the leader named
-        self._followed: set[_Key] = set()
-        self._sessions: dict[int, _Session] = {}
+        self._leaders: dict[Key, int] = {}  # or the replica that the leader named
+        self._followed: set[Key] = set()
+        self._sessions: dict[int, FetchSession] = {}
         self._stale = True
         self._stale_since = 0.0
         self._looking = False
@@ -139,21 +121,23 @@ class SourceFetcher:
         delay = max(0.001, self._stale_since - now) if self._stale else _LONGEST_WAIT_S
         if self.buffered > _BUFFER_BYTES:
             return delay
-        for node in set(self._leaders.values()):
-            session = self._sessions.setdefault(node, _Session(node))
-            if session.waiting:
+        for session in self._sessions.values():
+            if session.waiting or not session.members:
                 continue
             if now < session.not_before:
                 delay = min(delay, session.not_before - now)
                 continue
-            keys = [k for k, leader in self._leaders.items() if leader == node and self._wants(k)]
-            if keys:
-                self._fetch(session, keys, until - now)
+            self._fetch(session, until - now)
         return delay
 
-    def _wants(self, key: _Key) -> bool:
-        reader = self._readers[key]
-        return reader.fault is None and reader.ready_bytes < self._settings.most_waiting_bytes
+    def _fetch_from(self, key: Key, node: int) -> None:
+        """Fetch a partition from a broker, -1 for none until its leader is known."""
+        before = self._leaders.pop(key, -1)
+        if before >= 0:
+            self._sessions[before].remove(key)
+        if node >= 0:
+            self._leaders[key] = node
+            self._sessions.setdefault(node, FetchSession(node)).add(key)
 
     def close(self) -> None:
         """Stop fetching and close the fetch sessions on the brokers."""
@@ -163,26 +147,24 @@ class SourceFetcher:
                 request = self._request(session.session_id, _FINAL_EPOCH, [], [], 0)
                 self._wire.post(request, session.node).add_errback(lambda _: None)
 
-    def _fetch(self, session: _Session, keys: list[_Key], remaining: float) -> None:
+    def _fetch(self, session: FetchSession, remaining: float) -> None:
+        changes = session.take_changes(self._readers, self._settings.most_waiting_bytes)
+        if changes is None:
+            return
         topics: dict[str, list[Any]] = defaultdict(list)
-        sent: dict[_Key, FetchPosition] = {}
-        for key in keys:
-            want = self._readers[key].next_fetch
-            if session.known.get(key) != want:
-                sent[key] = want
-                topics[key[0]].append(
-                    FetchRequest.FetchTopic.FetchPartition(
-                        partition=key[1],
-                        current_leader_epoch=-1,
-                        fetch_offset=want.offset,
-                        last_fetched_epoch=want.epoch,
-                        log_start_offset=-1,
-                        partition_max_bytes=self._settings.partition_bytes,
-                    )
+        for (name, partition), want in changes.wanted.items():
+            topics[name].append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=partition,
+                    current_leader_epoch=-1,
+                    fetch_offset=want.offset,
+                    last_fetched_epoch=want.epoch,
+                    log_start_offset=-1,
+                    partition_max_bytes=self._settings.partition_bytes,
                 )
-        dropped = session.known.keys() - set(keys)
+            )
         forgotten: dict[str, list[int]] = defaultdict(list)
-        for name, partition in dropped:
+        for name, partition in changes.dropped:
             forgotten[name].append(partition)
         wait_ms = max(1, min(self._settings.max_wait_ms, int(remaining * 1000)))
         request = self._request(
@@ -196,9 +178,6 @@ class SourceFetcher:
             ],
             wait_ms,
         )
-        for key in dropped:
-            del session.known[key]
-        session.known.update(sent)
         session.waiting = True
         timeout = self._wire.request_timeout_s + wait_ms / 1000
         posted = self._wire.post(request, session.node, timeout)
@@ -225,12 +204,12 @@ class SourceFetcher:
             max_version=16 if self._by_id else 12,
         )
 
-    async def _await_answer(self, session: _Session, posted: Any) -> None:
+    async def _await_answer(self, session: FetchSession, posted: Any) -> None:
         try:
             response = await self._wire.answer(posted)
             self._handle_response(session, response)
         except (NotSent, OutcomeUnknown):
-            session.reset()
+            session.restart()
             session.not_before = monotonic() + _BACKOFF_S
             self._look_up_later()
         except Exception as error:  # a defect here must end the lap, not stall it
@@ -239,11 +218,11 @@ class SourceFetcher:
             session.waiting = False
             self._signal.set()
 
-    def _handle_response(self, session: _Session, response: Any) -> None:
+    def _handle_response(self, session: FetchSession, response: Any) -> None:
         if self._closed:
             return
         if response.error_code != Code.NONE:
-            session.reset()
+            session.restart()
             if response.error_code not in SESSION_LOST:
                 session.not_before = monotonic() + _BACKOFF_S
             return
@@ -253,16 +232,19 @@ class SourceFetcher:
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id.hex, "")
             for part in topic.partitions:
-                reader = self._readers.get((name, part.partition_index))
-                if reader is not None and reader.fault is None:
-                    self._partition(session, reader, part)
+                key = (name, part.partition_index)
+                reader = self._readers.get(key)
+                if reader is not None:
+                    session.touch((key,))
+                    if reader.fault is None:
+                        self._partition(session, reader, part)
         if not response.session_id:
-            session.known.clear()
+            session.lose_known()
         if 0 < self.buffered - before < _SMALL_BYTES:
             # Little data: delay the next fetch briefly, so that its response carries more.
             session.not_before = monotonic() + _TRICKLE_S
 
-    def _partition(self, session: _Session, reader: PartitionReader, part: Any) -> None:
+    def _partition(self, session: FetchSession, reader: PartitionReader, part: Any) -> None:
         code, key = part.error_code, (reader.source.topic, reader.source.partition)
         if not reader.awaits(session.known.get(key)):
             return  # the partition's fetch position has changed since this request
@@ -287,18 +269,18 @@ class SourceFetcher:
             else:
                 self._measure(session, reader, -1)
         elif code in TOPIC_GONE:
-            session.known.pop(key, None)
+            session.forget(key)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
             partition_faults.stop_unauthorized(reader)
         elif code in LEADER_MOVED:
-            session.known.pop(key, None)
-            self._leaders.pop(key, None)
+            session.forget(key)
+            self._fetch_from(key, -1)
             self._look_up_later()
         else:
             partition_faults.stop_refused(reader, code)
 
-    def _changes_replica(self, session: _Session, key: _Key, part: Any) -> bool:
+    def _changes_replica(self, session: FetchSession, key: Key, part: Any) -> bool:
         """Follow the leader's advice to a closer replica; return from it if it has a problem."""
         diverging = getattr(part, "diverging_epoch", None)
         if key in self._followed:
@@ -306,17 +288,17 @@ class SourceFetcher:
                 return False
             # Only the leader knows whether records are lost.
             self._followed.discard(key)
-            self._leaders.pop(key, None)
+            self._fetch_from(key, -1)
             self._look_up_later()
             return True
         closer = getattr(part, "preferred_read_replica", -1)
         if part.error_code != Code.NONE or closer < 0 or closer == session.node:
             return False
         self._followed.add(key)
-        self._leaders[key] = closer
+        self._fetch_from(key, closer)
         return True
 
-    def _measure(self, session: _Session, reader: PartitionReader, diverged_at: int) -> None:
+    def _measure(self, session: FetchSession, reader: PartitionReader, diverged_at: int) -> None:
         """Request the current log bounds before deciding whether records are lost."""
         if reader not in self._measuring:
             self._measuring.add(reader)
@@ -350,6 +332,9 @@ class SourceFetcher:
         loss = partition_faults.describe_loss(reader, start, end, diverged_at)
         if loss is None:
             return  # out of range only temporarily, for example while the leader moves
+        key = (reader.source.topic, reader.source.partition)
+        if key in self._leaders:
+            self._sessions[self._leaders[key]].touch((key,))
         if self._continue and loss.go_on_at >= reader.handed:
             self.buffered -= reader.jump(loss.go_on_at, loss.kind.value)
             self._updated.add(reader)
@@ -376,8 +361,10 @@ class SourceFetcher:
             info = found.get(key[0])
             if reader.fault is None and info is not None:
                 self._apply_topic_info(key, reader, info)
+                if reader.fault is not None:
+                    self._fetch_from(key, -1)
 
-    def _apply_topic_info(self, key: _Key, reader: PartitionReader, info: TopicInfo) -> None:
+    def _apply_topic_info(self, key: Key, reader: PartitionReader, info: TopicInfo) -> None:
         topic_id = self._ids[key[0]]
         if info.error not in TOPIC_GONE:
             self._unknown_since.pop(key[0], None)
@@ -393,7 +380,7 @@ class SourceFetcher:
         elif topic_id and info.topic_id and info.topic_id != topic_id:
             partition_faults.stop_recreated(reader)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
-            self._leaders[key] = info.partitions[key[1]].node
+            self._fetch_from(key, info.partitions[key[1]].node)
             self._followed.discard(key)
         else:
             self._look_up_later()

@@ -1,0 +1,112 @@
+"""What a broker remembers of a fetch session (KIP-227), and what has changed on this side since.
+
+A request names only the partitions whose fetch position differs from what the broker remembers.
+Finding them must not take a pass over all partitions either: a slot may have thousands, of which
+few have traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
+
+Key = tuple[str, int]
+
+
+class Changes(NamedTuple):
+    """What the next request of a session has to change."""
+
+    wanted: dict[Key, FetchPosition]
+    dropped: list[Key]
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """A fetch session with one broker.
+
+    Attributes:
+        node: id of the broker.
+        session_id: id that the broker gave; 0 for none.
+        epoch: number of the next request.
+        known: the fetch positions that the broker remembers.
+        members: the partitions that are fetched from this broker.
+        waiting: a request has no response yet.
+        not_before: monotonic seconds; no request is sent before.
+    """
+
+    node: int
+    session_id: int = 0
+    epoch: int = 0
+    known: dict[Key, FetchPosition] = field(default_factory=dict)
+    members: set[Key] = field(default_factory=set)
+    waiting: bool = False
+    not_before: float = 0.0
+    _changed: dict[Key, None] = field(default_factory=dict)  # a set in the order of its changes
+
+    def add(self, key: Key) -> None:
+        """Fetch a partition from this broker."""
+        self.members.add(key)
+        self._changed[key] = None
+
+    def remove(self, key: Key) -> None:
+        """Fetch a partition from this broker no longer."""
+        self.members.discard(key)
+        self._changed[key] = None
+
+    def forget(self, key: Key) -> None:
+        """Send a partition's fetch position again, also if it stays the same."""
+        self.known.pop(key, None)
+        self._changed[key] = None
+
+    def touch(self, keys: Iterable[Key]) -> None:
+        """Note partitions whose fetch position may change from now on."""
+        self._changed.update(dict.fromkeys(keys))
+
+    def restart(self) -> None:
+        """Begin a new session: the broker remembers nothing."""
+        self.session_id, self.epoch = 0, 0
+        self.lose_known()
+
+    def lose_known(self) -> None:
+        """Send every fetch position again."""
+        self.known.clear()
+        self.touch(self.members)
+
+    def take_changes(
+        self, readers: Mapping[Key, PartitionReader], most_waiting: int
+    ) -> Changes | None:
+        """Return what differs from what the broker remembers, and count it as remembered.
+
+        None if there is nothing to fetch from this broker; then nothing has changed.
+
+        Partitions that were touched are looked at until no work is pending in their reader: only
+        those of such a reader change without a response.
+
+        Args:
+            readers: the readers of all partitions.
+            most_waiting: bytes that wait to be handed on, from which on no more are fetched.
+        """
+        wanted: dict[Key, FetchPosition] = {}
+        dropped: list[Key] = []
+        again: dict[Key, None] = {}
+        for key in self._changed:
+            reader = readers[key]
+            is_member = key in self.members and reader.fault is None
+            if is_member and reader.ready_bytes < most_waiting:
+                want = reader.next_fetch
+                if self.known.get(key) != want:
+                    wanted[key] = want
+            elif key in self.known:
+                dropped.append(key)
+            if is_member and reader.active:
+                again[key] = None
+        if not wanted and len(dropped) == len(self.known):
+            return None  # the next request that fetches anything drops them, too
+        for key in dropped:
+            del self.known[key]
+        self.known.update(wanted)
+        self._changed = again
+        return Changes(wanted, dropped)

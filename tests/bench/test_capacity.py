@@ -1,0 +1,69 @@
+"""The model of capacity: its page has what the benchmark's figures give."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import capacity
+from bench.growth_report import Growth, report
+
+COPIES = """
+| CPU | Some, 2 cores |
+## Copy: 100 B, uncompressed, 4 partitions, 9 records
+
+| k2ktui verbatim, exactly-once | 1,000 | 200.0 | 4 | 7.4 | 3.0 | 24.2 | 723 | all, once |
+| k2ktui record path, exactly-once | 500 | 80.0 | 3 | 6.9 | 16.0 | 36.0 | 745 | all, once |
+
+## Copy: 1000 B, uncompressed, 4 partitions, 9 records
+
+| k2ktui verbatim, exactly-once | 200 | 250.0 | 1 | 7.1 | 2.5 | 8.2 | 734 | all, once |
+"""
+
+
+def grown(partitions: int, idle: float) -> Growth:
+    kinds = {"driver": idle / 2, "workers": idle / 2}
+    delays = (10.0, 20.0, 30.0)
+    return Growth(partitions, 1.0, 2.0, 3.0, 4.0, 5.0, idle * 2, kinds, 1.0, delays, 700 + idle)
+
+
+def results() -> str:
+    brokers = {size: capacity.Broker(1.0, 2.0, 0.5, 0.25) for size in (100, 1000)}
+    growth = report([grown(1_000, 2.0), grown(5_000, 6.0)])
+    return (
+        f"{COPIES}<!-- growth -->\n{growth}<!-- /growth -->\n"
+        f"<!-- capacity -->\n{capacity.section(brokers)}<!-- /capacity -->\n"
+    )
+
+
+def test_the_page_has_the_tables_of_the_results() -> None:
+    found = capacity.tables(capacity.constants(capacity.RESULTS.read_text()))
+    page = capacity.PAGE.read_text()
+    hint = "python -m bench.capacity --keep writes them"
+    assert capacity.put_tables(page, found) == page, hint
+    assert found in page
+
+
+def test_loads_are_multiplied_and_partitions_are_extended() -> None:
+    found = capacity.tables(capacity.constants(results()))
+    assert "| 1 GB/s | verbatim | 1,000 B | 3 | 4 | 3 | 8 Gbit/s | 43 GB |" in found
+    assert "| 10 GB/s | record path | 100 B | 160 | 125 | 30 | 80 Gbit/s | 432 GB |" in found
+    assert "| 5,000 | 12.0 | 6.0 | 706 | measured |" in found
+    # Two cores less those of the run, if that is less than what the brokers took.
+    known = capacity.constants(results().replace("| 1.0 | 2.0 |", "| 10.0 | 20.0 |"))
+    assert known.brokers_s("verbatim", 100) == 7.0
+    # 1 percent, 2 CPU seconds and 1 MB for each thousand more.
+    assert "| 100,000 | 202 | 101 | 801 | extrapolated |" in found
+
+
+def test_a_missing_section_is_named() -> None:
+    with pytest.raises(LookupError, match=r"python -m bench\.capacity"):
+        capacity.constants(COPIES)
+    with pytest.raises(LookupError, match="verbatim"):
+        capacity.constants("")
+
+
+def test_only_what_is_between_the_marks_changes() -> None:
+    page = "a\n<!-- tables -->\nold\n<!-- /tables -->\nb\n"
+    after = capacity.put_tables(page, "new\n")
+    assert after == "a\n<!-- tables -->\nnew\n<!-- /tables -->\nb\n"
+    assert capacity.put_tables(after, "new\n") == after

@@ -1,0 +1,190 @@
+"""Thousands of partitions: work is in proportion to what has changed, not to their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.known_settings import KnownSettings
+from k2ktui.replication import discovery as module
+from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.discovery import TopicDiscovery
+from k2ktui.runtime.node import KafkaNode
+from tests.support.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
+
+T = TypeVar("T")
+
+
+class Asked(Cluster):
+    """A cluster that notes what it is asked for."""
+
+    def __init__(self, config: Any, label: str) -> None:
+        super().__init__(config, label)
+        self.questions: list[str] = []
+
+    def ask(self, what: str, question: Callable[[], T]) -> T:
+        self.questions.append(what)
+        return super().ask(what, question)
+
+    def take(self, what: str) -> int:
+        """Return how often it was asked for something since the last call."""
+        found, self.questions = self.questions.count(what), []
+        return found
+
+
+def config(source: KafkaNode, target: KafkaNode, stem: str) -> PipelineConfig:
+    sides = {
+        side: {"kafka": {"common": {"bootstrap.servers": node.bootstrap}}}
+        for side, node in (("source", source), ("target", target))
+    }
+    sink = {"topic": {"prefix": f"{stem}copy-"}, "partition": "source"}
+    replication = {"source": {"topic": f"{stem}[a-z0-9-]*"}, "sink": sink}
+    return PipelineConfig.model_validate({"name": "p", **sides, "replication": replication})
+
+
+class NothingCommitted(CommittedPositions):
+    """The positions of a run that has committed nothing since it began."""
+
+    def __init__(self) -> None:
+        pass
+
+    def read(self, known: Any, timeout: float = 10.0) -> dict[SourcePartition, Position]:
+        return dict(known)
+
+
+class Discovery:
+    """A discovery of the topics that begin with a stem, and the clusters that it asks."""
+
+    def __init__(self, source: KafkaNode, target: KafkaNode, stem: str) -> None:
+        pipeline = config(source, target, stem)
+        self.source = Asked(pipeline.source, "source")
+        self.target = Asked(pipeline.target, "target")
+        self.discovery = TopicDiscovery(pipeline, self.source, self.target, NothingCommitted())
+        self.positions: dict[SourcePartition, Position] = {}
+
+    def discover(self) -> module.TopicSnapshot:
+        """Discover once, and adopt the start positions as the driver does."""
+        found = self.discovery.discover(self.positions)
+        self.positions.update({s: p for s, p in found.begin.items() if s not in self.positions})
+        return found
+
+
+def test_topics_are_read_again_when_one_appears_or_grows(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MANY", 0)
+    monkeypatch.setattr(module, "_SPARSE", 1e9)
+    stem = unique_name("many")
+    create_topic(source, f"{stem}-a", partitions=2)
+    found = Discovery(source, target, stem)
+    first = found.discover()
+    assert len(first.routes) == 2
+    assert found.source.take("describing topics") and found.target.take("describing topics")
+    for _ in range(3):
+        assert found.discover() is first
+    assert not found.source.take("describing topics")
+    assert not found.target.questions
+    create_topic(source, f"{stem}-b", partitions=1)
+    second = eventually(lambda: f if (f := found.discover()) is not first else None, "the new one")
+    assert len(second.routes) == 3
+    assert {at.topic for at in second.begin} == {f"{stem}-b"}
+    assert found.discover() is second
+    grow(source, f"{stem}-a", 4)
+    eventually(lambda: len(found.discover().routes) == 5, "the grown one")
+
+
+def test_topics_are_read_again_while_something_is_wrong_or_unknown(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MANY", 0)
+    monkeypatch.setattr(module, "_SPARSE", 1e9)
+    stem = unique_name("many")
+    create_topic(source, f"{stem}-a", partitions=2)
+    create_topic(target, f"{stem}copy-{stem}-a", partitions=1)
+    found = Discovery(source, target, stem)
+    first = found.discover()
+    assert first.faults and found.discover() is not first, "a target has too few partitions"
+    grow(target, f"{stem}copy-{stem}-a", 2)
+    eventually(lambda: len(found.discover().routes) == 2, "the target has enough")
+    last = found.discover()
+    assert found.discover() is last
+    found.positions.popitem()
+    assert found.discover() is not last, "the driver has not adopted a start position"
+
+
+def test_everything_is_read_again_of_few_partitions(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SPARSE", 1e9)
+    stem = unique_name("many")
+    create_topic(source, f"{stem}-a")
+    found = Discovery(source, target, stem)
+    assert found.discover() is not found.discover()
+
+
+def test_settings_are_read_once_a_minute_and_of_new_topics_at_once(target: KafkaNode) -> None:
+    stem, now = unique_name("settings"), [0.0]
+    one, other = f"{stem}-a", f"{stem}-b"
+    create_topic(target, one, config={"max.message.bytes": "7000"})
+    cluster = Asked(config(target, target, stem).target, "target")
+    known = KnownSettings(cluster, clock=lambda: now[0])
+
+    def limit(name: str, ids: dict[str, str]) -> str:
+        settings = known.read(ids)[name]
+        assert isinstance(settings, dict)
+        return str(settings["max.message.bytes"].value)
+
+    assert limit(one, {one: "1"}) == "7000"
+    assert cluster.take("reading topic settings")
+    assert limit(one, {one: "1"}) == "7000"
+    assert not cluster.questions
+    create_topic(target, other)
+    assert limit(other, {one: "1", other: "2"}) == "1048588"
+    assert cluster.take("reading topic settings")
+    assert limit(other, {one: "1", other: "3"}) == "1048588", "created again"
+    assert cluster.take("reading topic settings")
+    now[0] += 61
+    assert limit(one, {one: "1"}) == "7000"
+    assert cluster.take("reading topic settings")
+
+
+def test_the_limit_of_a_refused_batch_is_that_of_the_target_now(
+    source: KafkaNode, target: KafkaNode
+) -> None:
+    stem = unique_name("many")
+    name = create_topic(source, f"{stem}-a")
+    found = Discovery(source, target, stem)
+    snapshot = found.discover()
+    assert snapshot.limits == {f"{stem}copy-{name}": 1048588}
+    lowered = Discovery(source, target, stem)
+    lower(target, f"{stem}copy-{name}", 9000)
+    at = SourcePartition(name, 0)
+    eventually(
+        lambda: lowered.discovery.batch_limit(snapshot, at) == 9000 - 512, "the new limit is read"
+    )
+
+
+def grow(node: KafkaNode, topic: str, partitions: int) -> None:
+    client = admin(node)
+    client.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
+
+
+def lower(node: KafkaNode, topic: str, limit: int) -> None:
+    entry = ConfigEntry(
+        "max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = admin(node)
+    client.incremental_alter_configs([resource])[resource].result(TIMEOUT)
