@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -40,6 +39,7 @@ from k2ktui.kafka.client_errors import (
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.msk import check_token
 from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.topic_description import ConfigEntry as ConfigEntry
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
 from k2ktui.kafka.topic_description import read_description
 from k2ktui.kafka.unreachable import (
@@ -73,14 +73,6 @@ _REFUSED = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """A topic setting; ``is_default`` is true when it is not set on the topic itself."""
-
-    value: str
-    is_default: bool
 
 
 class Cluster:
@@ -363,7 +355,13 @@ class Cluster:
         return moving
 
     def cluster_id(self) -> str:
-        """Return the cluster id."""
+        """Return the cluster id, which a cluster that has answered before gives without topics."""
+        if self._brokers:
+            # An error is explained by asking as for the first time.
+            with suppress(KafkaException, TimeoutError):
+                future = self.admin.describe_cluster(request_timeout=_METADATA_S[0])
+                if found := future.result(2 * _METADATA_S[0]).cluster_id:
+                    return str(found)
         return str(self._metadata("reaching a broker").cluster_id)
 
     def _metadata(self, what: str) -> Any:

@@ -7,6 +7,14 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A topic setting; ``is_default`` is true when it is not set on the topic itself."""
+
+    value: str
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic as its cluster describes it; ``topic_id`` is hex text, empty if it has none.
 

@@ -9,25 +9,120 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 _SHELL = "pyspark-shell"
+_HOME = "SPARK_HOME"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_MEMORY = "spark.driver.memory"
+# The release whose launcher prints these options.
+_KNOWN_RELEASE = "4.3."
+_OPENED = (
+    *("java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect"),
+    *("java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util"),
+    *("java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic"),
+    *("java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs"),
+    *("java.base/sun.security.action", "java.base/sun.util.calendar"),
+    "java.security.jgss/sun.security.krb5",
+)
+_FIXED_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-modules=jdk.incubator.vector",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+_MAIN = "org.apache.spark.deploy.SparkSubmit"
+# Other variables, properties and files that the launcher reads may change the command.
+_HARMLESS = frozenset({_HOME, "SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS"})
+_CHANGING = (
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+)
 
 
-def launch_java(settings: Path, log: Path) -> Any:
+def launch_java(settings: Path, log: Path, properties: Mapping[str, str]) -> Any:
     """Start Spark's Java process and return the gateway to it.
 
     Args:
         settings: a properties file: settings may hold secrets, which command lines show.
         log: file for Java's output, to keep it off the terminal.
+        properties: what is in the properties file.
     """
     from pyspark.java_gateway import launch_gateway
 
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {_SHELL}"
-    with log.open("wb") as out:
-        return launch_gateway(None, {"stdout": out, "stderr": out, "start_new_session": True})
+    arguments = ("--properties-file", str(settings), _SHELL)
+    with log.open("wb") as out, _spark_home() as home:
+        options = {"stdout": out, "stderr": out, "start_new_session": True}
+        command = java_command(properties, home, os.environ)
+        if command is not None:
+            options["executable"] = command[0]
+            arguments = (*command[1:], *arguments)
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
+        return launch_gateway(None, options)
+
+
+@contextlib.contextmanager
+def _spark_home() -> Iterator[Path]:
+    """Set the variable with Spark's directory meanwhile, as Spark's scripts do."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    before = os.environ.get(_HOME)
+    home = os.environ[_HOME] = _find_spark_home()
+    try:
+        yield Path(home)
+    finally:
+        if before is None:
+            del os.environ[_HOME]
+
+
+def java_command(
+    properties: Mapping[str, str], home: Path, env: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    """Return the command of a session's Java process up to the arguments of ``SparkSubmit``.
+
+    ``bin/spark-submit`` starts Java only to print this command, which takes as long as a Java
+    process takes to start. None if that is necessary: another release, or something is set that
+    may change the command.
+
+    Args:
+        properties: Spark's properties.
+        home: Spark's directory.
+        env: environment variables.
+    """
+    from pyspark.version import __version__ as release
+
+    jars, options = home / "jars", properties.get(_JAVA_OPTIONS, "")
+    is_changed = (
+        re.fullmatch(r"local(\[.*\])?", properties["spark.master"]) is None
+        or any(name.startswith("SPARK_") and name not in _HARMLESS for name in env)
+        or any(name in env for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+        or any(name in properties for name in _CHANGING)
+        or any(sign in options for sign in ("'", '"', "\\", "-Xmx"))
+        or (home / "conf").exists()
+    )
+    logging_api = sorted(jars.glob("slf4j-api-*.jar"))
+    known = release.startswith(_KNOWN_RELEASE) and len(logging_api) == 1
+    if is_changed or not known or "JAVA_HOME" not in env or _MEMORY not in properties:
+        return None
+    return (
+        str(Path(env["JAVA_HOME"], "bin", "java")),
+        "-cp",
+        f"{home / 'conf'}:{logging_api[0]}:{jars / '*'}",
+        f"-Xmx{properties[_MEMORY]}",
+        *options.split(),
+        *_FIXED_OPTIONS,
+        _MAIN,
+    )
 
 
 def kill_java(gateway: Any) -> None:

@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from k2ktui.replication.stages.schemas import TransformSchemas
 
 _T = TypeVar("_T")
-_JOB_GROUP = "k2ktui-lap"
-_MAX_JOBS = 512
+_JOB_GROUP, _MAX_JOBS = "k2ktui-lap", 512
 _DIRECTORY = "k2ktui-lap-"
-_LOG = "spark.log"
+_LOG, _PROPERTIES = "spark.log", "spark.properties"
 _WARM_S = 0.3
 _STARTS = 3
 # Time limit of Py4J calls, which have no timeout.
@@ -143,14 +142,15 @@ class SparkRuntime:
         # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         self._private = Scratch(_DIRECTORY)
-        settings = self._write_settings(self._private.path, java_options)
-        self._gateway = _pyspark.launch_java(settings, self._private.path / _LOG)
+        directory = self._private.path
+        settings = self._write_settings(directory, java_options)
+        self._gateway = _pyspark.launch_java(directory / _PROPERTIES, directory / _LOG, settings)
         self._context = SparkContext(gateway=self._gateway)
         _pyspark.silence_lost_java(self._context)
         self._transforms = TransformJobs(self._context, *self._options, self._schemas)
-        settings.unlink()
+        (directory / _PROPERTIES).unlink()
 
-    def _write_settings(self, directory: Path, java_options: Sequence[str]) -> Path:
+    def _write_settings(self, directory: Path, java_options: Sequence[str]) -> dict[str, str]:
         logging_file = directory / "log4j2.properties"
         logging_file.write_text(_LOG4J)
         properties = spark_properties(
@@ -161,10 +161,10 @@ class SparkRuntime:
             java_options,
             transforms=self._with_transforms,
         )
-        path = directory / "spark.properties"
+        path = directory / _PROPERTIES
         path.touch(mode=0o600)
         path.write_text(properties_text(properties))
-        return path
+        return properties
 
     def _did_not_start(self, error: Exception) -> K2kError:
         said: list[str] = []

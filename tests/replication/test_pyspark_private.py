@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.config.model import SparkSettings
+from k2ktui.replication import _pyspark
+from k2ktui.replication.spark_settings import properties_text, spark_properties
+from k2ktui.runtime.java import spark_java_home
+
 _SESSION = """
 import os, signal, time
 from k2ktui.config.model import SparkSettings
@@ -60,6 +65,61 @@ def test_javas_output_can_be_redirected() -> None:
 
     parameters = list(inspect.signature(launch_gateway).parameters)
     assert parameters[:2] == ["conf", "popen_kwargs"], "Java's output would reach the terminal"
+
+
+def local_properties(directory: Path, **config: str) -> dict[str, str]:
+    settings = SparkSettings(master="local[2]", config=config)
+    return spark_properties(settings, "test", directory, directory / "log4j2.properties")
+
+
+def test_java_gets_the_command_that_sparks_launcher_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a release of Spark would start without an option that it needs."""
+    for name in [name for name in os.environ if name.startswith("SPARK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("JAVA_HOME", str(spark_java_home()))
+    properties = local_properties(tmp_path)
+    file = tmp_path / "spark.properties"
+    file.write_text(properties_text(properties))
+    with _pyspark._spark_home() as home:
+        assert os.environ["SPARK_HOME"] == str(home)
+        command = _pyspark.java_command(properties, home, os.environ)
+    assert "SPARK_HOME" not in os.environ
+    assert command is not None, "this release is not known: each start runs the launcher"
+    arguments = ["--properties-file", str(file), "pyspark-shell"]
+    printed = subprocess.run(
+        [
+            *(command[0], "-Xmx128m", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"),
+            *("org.apache.spark.deploy.SparkSubmit", *arguments),
+        ],
+        env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    # The command follows a line that ends with a null character.
+    assert printed.partition("\0\n")[2].split("\0") == [*command, *arguments, ""]
+
+
+@pytest.mark.parametrize(
+    ("config", "variables"),
+    [
+        ({"spark.driver.extraClassPath": "/own/*"}, {}),
+        ({"spark.driver.extraJavaOptions": "-Dname='two words'"}, {}),
+        ({}, {"SPARK_SUBMIT_OPTS": "-Dname=value"}),
+        ({}, {"SPARK_CONF_DIR": "/own"}),
+        ({}, {"HADOOP_CONF_DIR": "/own"}),
+    ],
+)
+def test_the_launcher_runs_if_something_may_change_the_command(
+    tmp_path: Path, config: dict[str, str], variables: dict[str, str]
+) -> None:
+    with _pyspark._spark_home() as home:
+        env = {"JAVA_HOME": "/java", **variables}
+        command = _pyspark.java_command(local_properties(tmp_path, **config), home, env)
+        plain = _pyspark.java_command(local_properties(tmp_path), home, {"JAVA_HOME": "/java"})
+    assert command is None and plain is not None
 
 
 @pytest.mark.slow
