@@ -12,16 +12,22 @@ from k2ktui.replication.slot_settings import FetchSettings, ProduceSettings
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _INT_MAX = 2_147_483_647
+_WAIT = "fetch.max.wait.ms"
 
 
 def fetch_settings(config: PipelineConfig) -> FetchSettings:
     """Return how the source is read; a property that is not set has k2ktui's default."""
     given, default = config.source.properties("consumer"), FetchSettings()
+    wait_ms = _number(given, _WAIT, default.max_wait_ms)
+    # A waiting fetch keeps the requests behind it waiting: those for the opposite pipeline's
+    # registrations are urgent.
+    idle_ms = wait_ms if config.bidirectional_mode == "provenance" else default.idle_wait_ms
     return FetchSettings(
         min_bytes=_number(given, "fetch.min.bytes", default.min_bytes),
         max_bytes=_number(given, "fetch.max.bytes", default.max_bytes),
         partition_bytes=_number(given, "max.partition.fetch.bytes", default.partition_bytes),
-        max_wait_ms=_number(given, "fetch.max.wait.ms", default.max_wait_ms),
+        max_wait_ms=wait_ms,
+        idle_wait_ms=_number(given, _WAIT, idle_ms),
         rack=given.get("client.rack", default.rack),
     )
 

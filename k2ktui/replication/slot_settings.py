@@ -31,6 +31,7 @@ class FetchSettings:
         max_bytes: maximum size of a response.
         partition_bytes: maximum size of a partition's part of a response.
         max_wait_ms: maximum time that a broker waits for ``min_bytes``.
+        idle_wait_ms: the same where nothing but new records can change what is requested.
         rack: fetch from a replica in this rack if there is one (KIP-392); "" for the leader.
         waiting_bytes: fetch no more of a partition while so many bytes wait to be handed on; 0 for
             twice ``partition_bytes``.
@@ -40,8 +41,13 @@ class FetchSettings:
     max_bytes: int = 16 << 20
     partition_bytes: int = 2 << 20
     max_wait_ms: int = 250
+    idle_wait_ms: int = 1000
     rack: str = ""
     waiting_bytes: int = 0
+
+    def wait_ms(self, *, idle: bool) -> int:
+        """Return the maximum time that a broker waits, which ends at the first record if idle."""
+        return self.idle_wait_ms if idle and self.min_bytes == 1 else self.max_wait_ms
 
     @property
     def most_waiting_bytes(self) -> int:

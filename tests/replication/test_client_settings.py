@@ -21,6 +21,7 @@ from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import Loop, PartitionLeader, Signal, TopicInfo, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, split_batches
+from k2ktui.replication.client_settings import fetch_settings
 from k2ktui.replication.copying import source_fetcher
 from k2ktui.replication.copying.batch_routing import route_next
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
@@ -95,6 +96,34 @@ def test_fetch_requests_follow_the_source_consumer(key: str, value: str, field: 
 def test_a_fetch_may_take_as_long_as_the_broker_waits() -> None:
     _, timeout = first_fetch(pipeline({"fetch.max.wait.ms": "9000"}))
     assert timeout == Brokers.request_timeout_s + 9
+
+
+@pytest.mark.parametrize(
+    ("config", "records", "wait_ms"),
+    [
+        (pipeline(), 0, 1000),
+        (pipeline(), 1, 250),
+        (pipeline({"fetch.max.wait.ms": "900"}), 0, 900),
+        (pipeline({"fetch.min.bytes": "2"}), 0, 250),
+        (pipeline(features={"bidirectionalReplication": "enabled"}), 0, 250),
+    ],
+    ids=["idle", "records not committed yet", "configured", "more than a record", "bidirectional"],
+)
+def test_a_fetch_waits_longer_while_nothing_else_can_be_requested(
+    config: PipelineConfig, records: int, wait_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_fetcher, "_TRICKLE_S", 0.0)
+    brokers: Any = Brokers()
+    if records:
+        brokers.append(records)
+    settings = fetch_settings(config)
+    reader = SourceFetcher(brokers, [a_feed()], SIGNAL, continue_on_loss=True, settings=settings)
+    reader.pump(FOREVER)
+    brokers.arrive(0)
+    reader.pump(FOREVER)
+    request, _, timeout = brokers.posted[1]
+    assert request.max_wait_ms == wait_ms
+    assert timeout == Brokers.request_timeout_s + wait_ms / 1000
 
 
 class Racks(Brokers):

@@ -65,6 +65,11 @@ class FetchSession:
         """Note partitions whose fetch position may change from now on."""
         self._changed.update(dict.fromkeys(keys))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether only a response, or another leader, can change what is fetched."""
+        return not self._changed
+
     def restart(self) -> None:
         """Begin a new session: the broker remembers nothing."""
         self.session_id, self.epoch = 0, 0

@@ -166,7 +166,10 @@ class SourceFetcher:
         forgotten: dict[str, list[int]] = defaultdict(list)
         for name, partition in changes.dropped:
             forgotten[name].append(partition)
-        wait_ms = max(1, min(self._settings.max_wait_ms, int(remaining * 1000)))
+        known = bool(session.session_id) and not self._stale and not self._looking
+        wait_ms = max(
+            1, min(self._settings.wait_ms(idle=known and session.is_idle), int(remaining * 1000))
+        )
         request = self._request(
             session.session_id,
             session.epoch,

@@ -158,6 +158,7 @@ class MicroBatchReader:
                 task.fetch,
                 min_bytes=_enough_bytes(task.fetch),
                 max_wait_ms=min(task.fetch.max_wait_ms, _LONGEST_WAIT_MS),
+                idle_wait_ms=min(task.fetch.idle_wait_ms, _LONGEST_WAIT_MS),
                 waiting_bytes=_BYTES,
             ),
         )
