@@ -60,7 +60,7 @@ def launch_java(settings: Path, log: Path, properties: Mapping[str, str]) -> Any
     """
     from pyspark.java_gateway import launch_gateway
 
-    arguments = ("--properties-file", str(settings), _SHELL)
+    arguments: tuple[str, ...] = ("--properties-file", str(settings), _SHELL)
     with log.open("wb") as out, _spark_home() as home:
         options = {"stdout": out, "stderr": out, "start_new_session": True}
         command = java_command(properties, home, os.environ)

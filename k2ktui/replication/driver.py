@@ -264,7 +264,7 @@ class Driver:
         error = future.exception()
         if isinstance(error, SparkEnded):
             raise error
-        result = None if error else future.result()[0]
+        result = None if error else slot.complete(future.result()[0], self._positions)
         self._progress_reporter.lap_ended(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:
             self._positions.update(result.positions)

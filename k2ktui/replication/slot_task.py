@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -338,9 +339,10 @@ class UnknownSchemas:
 class SlotResult:
     """A slot's report at the end of a lap.
 
-    ``positions`` are those that it committed; unless the outcome is DONE, ignore them and read the
-    target's. Times are epoch seconds by the worker's clock; ``first_commit_at`` is 0 if nothing was
-    committed. ``log_bounds`` has the log bounds of the partitions that were fetched.
+    ``positions`` are those that it committed, without those that have not changed; unless the
+    outcome is DONE, ignore them and read the target's. Times are epoch seconds by the worker's
+    clock; ``first_commit_at`` is 0 if nothing was committed. ``log_bounds`` has the log bounds of
+    the partitions that were fetched.
     """
 
     slot: int
@@ -352,5 +354,5 @@ class SlotResult:
     began_at: float = 0.0
     ended_at: float = 0.0
     first_commit_at: float = 0.0
-    log_bounds: dict[SourcePartition, SourceLogBounds] = field(default_factory=dict)
+    log_bounds: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
     skipped: tuple[SkippedRecords | UnknownSchemas, ...] = ()

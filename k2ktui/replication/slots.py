@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from k2ktui.engine.state import Position, SourcePartition
@@ -27,6 +27,7 @@ class SlotState:
         identity: number of its transactional id; another one while the last transaction of that id
             cannot end.
         sources: the partitions that the slot copies.
+        copied: those of the current lap, or of the last one.
         running: the future of the current lap, None between laps.
         deadline: monotonic seconds; a lap that is still running then counts as hung.
         failures: consecutive failures of laps or of attempts to start one.
@@ -39,6 +40,7 @@ class SlotState:
     number: int
     identity: int
     sources: list[SourcePartition] = field(default_factory=list)
+    copied: frozenset[SourcePartition] = frozenset()
     running: Future[list[SlotResult]] | None = None
     deadline: float = 0.0
     failures: int = 0
@@ -63,6 +65,15 @@ class SlotState:
         if lap is None or not lap.done():
             return False
         return lap.exception() is not None or lap.result()[0].outcome is not LapOutcome.DONE
+
+    def complete(
+        self, result: SlotResult, positions: Mapping[SourcePartition, Position]
+    ) -> SlotResult:
+        """Return a lap's result with the known positions of partitions that have not moved."""
+        if result.outcome is not LapOutcome.DONE:
+            return result
+        known = {source: positions[source] for source in self.copied if source in positions}
+        return replace(result, positions=known | result.positions)
 
     def offsets(self, positions: Mapping[SourcePartition, Position]) -> list[int]:
         """Return the offsets of the slot's partitions that have a position."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import pickle
 import sys
 import threading
 import time
@@ -24,7 +23,7 @@ from k2ktui.config.model import SparkSettings
 from k2ktui.engine.transforms import Transform
 from k2ktui.errors import K2kError
 from k2ktui.replication import _pyspark
-from k2ktui.replication.copying.worker import open_connections, run_slot
+from k2ktui.replication.copying.worker import open_connections, run_packed
 from k2ktui.replication.executors import (
     await_executors,
     runs_task,
@@ -32,6 +31,7 @@ from k2ktui.replication.executors import (
     spark_reason,
     transform_reason,
 )
+from k2ktui.replication.packed_tasks import TaskPacker
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.replication.spark_archive import archive_options, make_missing_archive
 from k2ktui.replication.spark_settings import (
@@ -105,7 +105,7 @@ class SparkRuntime:
         self._options = (dict(source), dict(target))
         self._jobs: ThreadPoolExecutor | None = None
         self._groups: dict[Future[list[SlotResult]], str] = {}
-        self._numbers = count()
+        self._numbers, self._packer = count(), TaskPacker()
         self._context: Any = None
         self._gateway: Any = None
         self._with_transforms = transforms
@@ -295,7 +295,7 @@ class SparkRuntime:
         source, target = self._options
         transforms = self._transforms
         # Bytes in place of objects: Spark's own pickling calls Python for each of thousands.
-        packed = [pickle.dumps(each) for each in tasks]
+        packed = [self._packer.pack(each) for each in tasks]
 
         def task(indexes: Iterator[int]) -> Iterator[SlotResult]:
             from pyspark import TaskContext
@@ -304,7 +304,7 @@ class SparkRuntime:
             if attempt is not None and attempt.attemptNumber() > 0:
                 raise RuntimeError("a slot task is valid for one attempt only")
             for index in indexes:
-                yield run_slot(pickle.loads(packed[index]), source, target)  # noqa: S301 - our own
+                yield run_packed(packed[index], source, target)
 
         count = len(packed)
         try:

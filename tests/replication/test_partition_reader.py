@@ -82,11 +82,11 @@ def test_mappings_cover_what_was_passed_since_the_last_commit() -> None:
 def test_a_partition_that_committed_nothing_keeps_the_term_of_its_record() -> None:
     """With this lap's term the record on the target would look older, and never be believed."""
     one = feed(7)
-    before = one.assignment.position
-    assert one.committed_position(3, 0) == before
+    assert one.committed_position(3, 0) is None
     one.receive(batch(7, 2), [])
     one.take()
-    assert one.committed_position(3, 0) == before
+    assert one.committed_position(3, 0) is None
     one.mark_committed(9)
-    assert (one.committed_position(3, 0).term, one.committed_position(3, 0).offset) == (3, 9)
-    assert before.newer_than(feed(7).committed_position(3, 0))
+    after = one.committed_position(3, 0)
+    assert after is not None and (after.term, after.offset) == (3, 9)
+    assert feed(7).committed_position(3, 0) is None

@@ -281,14 +281,13 @@ class PartitionReader:
             gaps=tuple(gap for gap in self.gaps if gap.first < self.handed),
         )
 
-    def committed_position(self, term: int, slot: int) -> Position:
-        """Return the position in the commit topic; if the lap committed nothing, the initial one.
+    def committed_position(self, term: int, slot: int) -> Position | None:
+        """Return the position in the commit topic; None if the lap committed nothing.
 
         Its term must be that of its record, because the driver rejects older ones after a failure.
         """
-        before = self.assignment.position
-        if self.committed == before.offset:
-            return before
+        if self.committed == self.assignment.position.offset:
+            return None
         return replace(self.position(term, slot, 0), offset=self.committed)
 
     def mappings(self, pipeline: str, term: int) -> list[MappingRecord]:

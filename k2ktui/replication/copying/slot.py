@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import replace
 from time import monotonic
 
+from k2ktui.engine.pickled import UnpickledOnUse
 from k2ktui.engine.state import (
     Position,
     SourcePartition,
@@ -160,7 +161,7 @@ class SlotCopier:
             began_at=began_at,
             ended_at=time.time(),
             first_commit_at=self._first_commit_at,
-            log_bounds=self._bounds(),
+            log_bounds=UnpickledOnUse(self._bounds()),
             skipped=self._router.unknown,
         )
 
@@ -388,7 +389,9 @@ class SlotCopier:
         return found
 
     def _positions(self) -> dict[SourcePartition, Position]:
+        term, slot = self._task.state_topics.term, self._task.slot
         return {
-            reader.source: reader.committed_position(self._task.state_topics.term, self._task.slot)
+            reader.source: found
             for reader in self._readers
+            if (found := reader.committed_position(term, slot)) is not None
         }

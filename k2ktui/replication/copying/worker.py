@@ -15,6 +15,7 @@ from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot import SlotCopier
+from k2ktui.replication.packed_tasks import PackedTask, TaskUnpacker
 from k2ktui.replication.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
 
 _CONNECT_TIMEOUT_S = 15.0
@@ -41,6 +42,7 @@ class _Connections:
 
 # A worker process runs one task at a time, so the next lap can reuse the connections.
 _kept: dict[str, _Connections] = {}
+_unpacker = TaskUnpacker()
 _known_schemas: dict[str, KnownSchemas] = {}
 _known_origins: dict[tuple[str, OppositePipeline], BatchOrigins] = {}
 
@@ -49,6 +51,13 @@ def open_connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> No
     """Connect ahead of the first lap; failures are ignored, because the lap reports them."""
     with contextlib.suppress(Exception):
         _connections(source, target)
+
+
+def run_packed(
+    packed: PackedTask, source: Mapping[str, Any], target: Mapping[str, Any]
+) -> SlotResult:
+    """Run one lap of one slot, as ``run_slot`` does."""
+    return run_slot(_unpacker.unpack(packed), source, target)
 
 
 def run_slot(task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:

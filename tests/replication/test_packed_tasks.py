@@ -1,0 +1,127 @@
+"""Thousands of partitions: a lap packs and unpacks what has changed since the last one."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k2ktui.engine.pickled import UnpickledOnUse
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.replication import packed_tasks as module
+from k2ktui.replication.packed_tasks import TaskPacker, TaskUnpacker
+from k2ktui.replication.slot_settings import CommitPolicy
+from k2ktui.replication.slot_task import (
+    Assignment,
+    CopyPath,
+    LapOutcome,
+    Route,
+    SlotResult,
+    SlotTask,
+    StateTopics,
+)
+from k2ktui.replication.slots import SlotState
+
+
+def assignment(number: int, offset: int = 0) -> Assignment:
+    position = Position(offset, 0, -1, "", 1, 0, "t", number)
+    route = Route(CopyPath.VERBATIM, "t", number, 1000)
+    return Assignment(SourcePartition("t", number), position, route)
+
+
+def task(assignments: list[Assignment], epoch: int = 0) -> SlotTask:
+    topics = StateTopics("p", "p", 1, "c", 0, "m", 1)
+    producer = Producer("p.0", 7, epoch)
+    return SlotTask(0, producer, True, topics, CommitPolicy(1.0), tuple(assignments))
+
+
+class Counted:
+    """``pickle``, counting what it packs and unpacks."""
+
+    def __init__(self) -> None:
+        self.packed = self.unpacked = 0
+
+    def dumps(self, value: Any) -> bytes:
+        self.packed += len(value) if isinstance(value, tuple) else 0
+        return pickle.dumps(value)
+
+    def loads(self, data: bytes) -> Any:
+        found = pickle.loads(data)
+        self.unpacked += len(found) if isinstance(found, tuple) else 0
+        return found
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    found = Counted()
+    monkeypatch.setattr(module, "pickle", found)
+    return found
+
+
+def test_only_chunks_with_a_changed_partition_are_packed_and_unpacked_again(
+    counted: Counted,
+) -> None:
+    packer, worker = TaskPacker(), TaskUnpacker()
+    found = [assignment(number) for number in range(1000)]
+    first = task(found)
+    assert worker.unpack(packer.pack(first)) == first
+    assert (counted.packed, counted.unpacked) == (1000, 1000)
+    # The driver makes assignments again for each lap.
+    second = task([replace(each) for each in found], epoch=1)
+    assert worker.unpack(packer.pack(second)) == second
+    assert (counted.packed, counted.unpacked) == (1000, 1000)
+    found[250] = assignment(250, offset=9)
+    found[777] = replace(found[777], until=5)
+    third = task(found, epoch=2)
+    assert worker.unpack(packer.pack(third)) == third
+    assert (counted.packed, counted.unpacked) == (1200, 1200)
+
+
+def test_a_changed_route_reaches_the_worker() -> None:
+    packer, worker = TaskPacker(), TaskUnpacker()
+    found = [assignment(number) for number in range(3)]
+    worker.unpack(packer.pack(task(found)))
+    found[1] = replace(found[1], route=replace(found[1].route, batch_limit=9000))
+    assert worker.unpack(packer.pack(task(found))).assignments[1].route.batch_limit == 9000
+
+
+def test_partitions_that_leave_or_join_a_slot_reach_the_worker() -> None:
+    packer, worker = TaskPacker(), TaskUnpacker()
+    found = [assignment(number) for number in range(250)]
+    for changed in (found, found[:101], [], found[50:], [*found, assignment(999)]):
+        assert worker.unpack(packer.pack(task(changed))) == task(changed)
+
+
+def test_a_worker_that_has_not_had_the_slot_before_gets_all_of_it() -> None:
+    packer = TaskPacker()
+    found = task([assignment(number) for number in range(250)])
+    packer.pack(found)
+    assert TaskUnpacker().unpack(pickle.loads(pickle.dumps(packer.pack(found)))) == found
+
+
+def test_partitions_that_have_not_moved_keep_the_position_that_the_driver_knows() -> None:
+    one, two, three = (assignment(number) for number in range(3))
+    slot, moved = SlotState(0, 0), replace(one.position, offset=9)
+    slot.copied = frozenset({one.source, two.source})
+    known = {each.source: each.position for each in (one, two, three)}
+    done = SlotResult(0, LapOutcome.DONE, {one.source: moved})
+    found = slot.complete(done, known).positions
+    assert found == {one.source: moved, two.source: two.position}
+    assert found[two.source] is two.position, "it would be packed again"
+    failed = SlotResult(0, LapOutcome.FAILED, {})
+    assert slot.complete(failed, known) is failed
+
+
+def test_a_mapping_is_unpickled_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = pickle.loads(pickle.dumps(UnpickledOnUse({SourcePartition("t", 1): 5})))
+    calls = []
+    monkeypatch.setattr(
+        pickle, "loads", lambda data, load=pickle.loads: calls.append(1) or load(data)
+    )
+    assert not calls
+    assert received == {SourcePartition("t", 1): 5} and len(received) == 1
+    assert received.get(SourcePartition("t", 2)) is None
+    assert len(calls) == 1
