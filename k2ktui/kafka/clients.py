@@ -59,6 +59,7 @@ REQUEST_TIMEOUT_S = 30.0
 _RECONNECT_MAX, _RECONNECT_MS = "reconnect.backoff.max.ms", 1000
 _ANSWER_S = (3.0, 9.0, 18.0)
 LEADER_WAIT_S, _LEADER_POLL_S = 1.0, 0.1
+_OFFSETS_AT_ONCE = 500  # the library takes time in proportion to the square of their number
 # The short attempts detect refused logins and closed ports without waiting for the full timeout.
 _METADATA_S = (0.7, 2.0, 10.0)
 _LOOK_AFTER_S = 1.0
@@ -332,12 +333,13 @@ class Cluster:
         limit: float,
     ) -> set[Partition]:
         """Query each leader once; return the partitions that have no leader at the moment."""
-        futures = self.admin.list_offsets(
-            {TopicPartition(topic, partition): spec for topic, partition in partitions},
-            isolation_level=isolation,
-            request_timeout=limit,
-        )
-        moving = set()
+        asked = [TopicPartition(topic, partition) for topic, partition in partitions]
+        futures, moving = dict[TopicPartition, Future[Any]](), set()
+        for first in range(0, len(asked), _OFFSETS_AT_ONCE):
+            some = dict.fromkeys(asked[first : first + _OFFSETS_AT_ONCE], spec)
+            futures |= self.admin.list_offsets(
+                some, isolation_level=isolation, request_timeout=limit
+            )
         for where, future in futures.items():
             at = (where.topic, where.partition)
             try:

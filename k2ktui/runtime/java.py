@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,6 +167,12 @@ def _run(executable: Path, *arguments: str) -> str:
 
 @functools.cache
 def _has_module(executable: Path, module: str) -> bool:
+    """Return whether a Java has a module: by its ``release`` file, or else as it says itself."""
+    with suppress(OSError):
+        text = (executable.resolve().parent.parent / "release").read_text(errors="replace")
+        listed = re.search(r'^MODULES="(.*)"$', text, re.MULTILINE)
+        if listed and module in listed[1].split():
+            return True  # asking takes as long as a Java process takes to start
     try:
         listed = _run(executable, "--list-modules")
     except _Unfit:

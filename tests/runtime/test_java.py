@@ -127,6 +127,20 @@ def test_launcher_is_mended_when_the_runtime_moved() -> None:
     assert "exec" in (home / "bin" / "java").read_text()
 
 
+@pytest.mark.parametrize("module", [java.SPARK_EXTRA_MODULE, "java.logging"])
+def test_a_jdk_that_lists_the_module_in_its_release_file_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str
+) -> None:
+    """That would start Java once more at each start of a pipeline."""
+    asked = tmp_path / "asked"
+    home = fake_java(tmp_path / "jdk", f"echo \"$*\" >>'{asked}'; " + reports("17.0.9"))
+    (home / "release").write_text(f'MODULES="java.base {module} java.xml"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    is_listed = module == java.SPARK_EXTRA_MODULE
+    assert (java.spark_java_home() == home) is is_listed
+    assert ("list-modules" in asked.read_text()) is not is_listed
+
+
 def test_spark_uses_a_whole_jdk_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     listed = f'case "$*" in *list-modules*) echo {java.SPARK_EXTRA_MODULE}@17;; *) '
     home = fake_java(tmp_path / "whole", listed + reports("17.0.9") + ";; esac")
