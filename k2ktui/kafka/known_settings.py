@@ -1,4 +1,4 @@
-"""Settings of topics that are needed repeatedly: read from a broker at most once a minute.
+"""Settings of topics that are needed repeatedly: known for a minute, or for 10 if there are many.
 
 A broker lists dozens of settings of each topic. For hundreds of topics that takes it and this
 process longer than everything else that topic discovery reads.
@@ -14,6 +14,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.topics import Settings, topic_settings
 
 _FRESH_S = 60.0
+_MANY, _FRESH_MANY_S = 100, 600.0
 
 
 class KnownSettings:
@@ -27,7 +28,7 @@ class KnownSettings:
     def __init__(self, cluster: Cluster, clock: Callable[[], float] = monotonic) -> None:
         self._cluster, self._clock = cluster, clock
         self._known: dict[str, tuple[str, Settings]] = {}
-        self._read_at = -_FRESH_S
+        self._read_at = -_FRESH_MANY_S
 
     def read(self, topics: Mapping[str, str]) -> dict[str, Settings | K2kError]:
         """Return the settings of topics; one whose settings cannot be read maps to its error.
@@ -40,7 +41,7 @@ class KnownSettings:
             ConnectionFailed, TimedOut: the cluster did not answer.
         """
         now = self._clock()
-        if now - self._read_at >= _FRESH_S:
+        if now - self._read_at >= (_FRESH_MANY_S if len(topics) > _MANY else _FRESH_S):
             self._known.clear()
             self._read_at = now
         new = [name for name, id_ in topics.items() if self._known.get(name, (None,))[0] != id_]

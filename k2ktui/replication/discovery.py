@@ -31,7 +31,9 @@ from k2ktui.replication.targets import TargetTopic, ensure_targets
 
 # With more partitions than this, everything is read again only after so many times the CPU time
 # that it takes, within bounds.
-_MANY, _SPARSE, _LONGEST_S = 500, 100.0, 60.0
+_MANY, _SPARSE, _LONGEST_S = 500, 400.0, 300.0
+# While partitions are stopped or held back.
+_LONGEST_UNWELL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,26 +130,38 @@ class TopicDiscovery:
         self._held_back = HeldBackReader(source)
         self._settings = KnownSettings(target)
         self._last: tuple[TopicSnapshot, Mapping[str, int]] | None = None
-        self._next_full = 0.0
+        self._next_full = self._next_full_unwell = 0.0
+        self._settled = -1  # number of known positions with which the last snapshot was settled
 
-    def discover(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
+    def discover(
+        self, positions: Mapping[SourcePartition, Position], is_well: bool = True
+    ) -> TopicSnapshot:
         """Take one snapshot, or return the last one if no topic has appeared, grown or gone.
 
         Args:
             positions: known positions; partitions without one get a start position.
+            is_well: no partition is stopped, and the run does not end when it has caught up.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         began, counts = thread_time(), self._counts()
-        last = self._last if monotonic() < self._next_full else None
-        if last is not None and last[1] == counts and last[0].is_settled(positions):
-            return last[0]
-        self._last = None
+        last = self._last
+        if last is not None and last[1] == counts:
+            is_well = is_well and not last[0].held_back
+            if monotonic() < (self._next_full if is_well else self._next_full_unwell):
+                # No position is ever forgotten, and all are compared whenever there are more.
+                if self._settled != len(positions) and last[0].is_settled(positions):
+                    self._settled = len(positions)
+                if self._settled == len(positions):
+                    return last[0]
+        self._last, self._settled = None, -1
         snapshot = self._read_everything(positions)
         self._last = snapshot, counts
         pause_s = min(_SPARSE * (thread_time() - began), _LONGEST_S)
-        self._next_full = monotonic() + (pause_s if len(snapshot.routes) > _MANY else 0.0)
+        pause_s = pause_s if len(snapshot.routes) > _MANY else 0.0
+        self._next_full = monotonic() + pause_s
+        self._next_full_unwell = monotonic() + min(pause_s, _LONGEST_UNWELL_S)
         return snapshot
 
     def batch_limit(self, snapshot: TopicSnapshot, source: SourcePartition) -> int:

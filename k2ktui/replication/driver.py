@@ -169,7 +169,8 @@ class Driver:
                 elif monotonic() >= slot.deadline:
                     self._abandon_lap(slot, slot.running)
             if pending is None and monotonic() >= next_discovery:
-                pending = pool.submit(self._discovery.discover, dict(self._positions))
+                known, is_well = dict(self._positions), not (self._stopped or self._until)
+                pending = pool.submit(self._discovery.discover, known, is_well)
             if pending is not None and pending.done():
                 self._finish_discovery(pending)
                 pending, next_discovery = None, monotonic() + _DISCOVERY_INTERVAL_S
@@ -255,7 +256,7 @@ class Driver:
         until = self._until.get(source) if self._until_caught_up else None
         if self._until_caught_up and (until is None or position.offset >= until):
             return None
-        if source in self._limits:
+        if self._limits and source in self._limits:
             route = replace(route, batch_limit=self._limits[source])
         return Assignment(source, position, route, until)
 
@@ -264,15 +265,14 @@ class Driver:
         error = future.exception()
         if isinstance(error, SparkEnded):
             raise error
-        result = None if error else slot.complete(future.result()[0], self._positions)
+        result = None if error else slot.adopt(future.result()[0], self._positions)
         self._progress_reporter.lap_ended(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:
-            self._positions.update(result.positions)
             slot.failures = 0
             self._skipped.add(result.skipped)
             self._notifier.over(slot.name)
             again = {fault.source for fault in result.faults}
-            self._stopped.report_resumed(result.positions.keys() - again)
+            self._stopped.report_resumed(slot.copied, again)
         else:
             text = str(error) if error else result.error if result else ""
             reason = text.partition("\n")[0]  # the message without what to do next

@@ -55,7 +55,7 @@ class LapPlanner:
             is_shared: other partitions of the slot wait for the next lap.
         """
         config = self._config
-        slot.copied = frozenset(each.source for each in assignments)
+        slot.copied = tuple(each.source for each in assignments)
         lap_s = min(config.spark.lap_s, _SHARED_LAP_S) if is_shared else config.spark.lap_s
         return SlotTask(
             slot=slot.number,

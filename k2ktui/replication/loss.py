@@ -43,7 +43,7 @@ class LossRecorder:
         self._not_before = 0.0
 
     def __contains__(self, source: SourcePartition) -> bool:
-        return source in self._faults
+        return bool(self._faults) and source in self._faults
 
     @property
     def pending(self) -> bool:

@@ -347,7 +347,7 @@ class SlotResult:
 
     slot: int
     outcome: LapOutcome
-    positions: dict[SourcePartition, Position]
+    positions: Mapping[SourcePartition, Position]
     faults: tuple[Fault, ...] = ()
     stats: SlotStats = field(default_factory=SlotStats)
     error: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -40,7 +40,7 @@ class SlotState:
     number: int
     identity: int
     sources: list[SourcePartition] = field(default_factory=list)
-    copied: frozenset[SourcePartition] = frozenset()
+    copied: tuple[SourcePartition, ...] = ()
     running: Future[list[SlotResult]] | None = None
     deadline: float = 0.0
     failures: int = 0
@@ -66,14 +66,16 @@ class SlotState:
             return False
         return lap.exception() is not None or lap.result()[0].outcome is not LapOutcome.DONE
 
-    def complete(
-        self, result: SlotResult, positions: Mapping[SourcePartition, Position]
-    ) -> SlotResult:
-        """Return a lap's result with the known positions of partitions that have not moved."""
+    def adopt(self, result: SlotResult, positions: dict[SourcePartition, Position]) -> SlotResult:
+        """Update the known positions from a lap, unless it failed.
+
+        Returns:
+            The result, with the positions of all partitions that it confirmed.
+        """
         if result.outcome is not LapOutcome.DONE:
             return result
-        known = {source: positions[source] for source in self.copied if source in positions}
-        return replace(result, positions=known | result.positions)
+        positions.update(result.positions)
+        return replace(result, positions=_ConfirmedPositions(self.copied, positions))
 
     def offsets(self, positions: Mapping[SourcePartition, Position]) -> list[int]:
         """Return the offsets of the slot's partitions that have a position."""
@@ -96,6 +98,30 @@ class SlotState:
         """Count a failure and back off; the delay grows with each consecutive failure."""
         self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
         self.failures += 1
+
+
+class _ConfirmedPositions(Mapping[SourcePartition, Position]):
+    """The positions of some partitions: looked up when they are read, as only metrics do."""
+
+    def __init__(
+        self, sources: Sequence[SourcePartition], positions: Mapping[SourcePartition, Position]
+    ) -> None:
+        self._sources, self._positions = sources, positions
+
+    def __getitem__(self, source: SourcePartition) -> Position:
+        if source not in self._sources:
+            raise KeyError(source)
+        return self._positions[source]
+
+    def __iter__(self) -> Iterator[SourcePartition]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def items(self) -> ItemsView[SourcePartition, Position]:
+        """Return all partitions with their positions."""
+        return {source: self._positions[source] for source in self._sources}.items()
 
 
 def make_slots(number: int, first: int = 0) -> list[SlotState]:

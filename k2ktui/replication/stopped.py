@@ -34,7 +34,8 @@ class StoppedPartitions:
         self._on_trial: dict[SourcePartition, Fault] = {}
 
     def __contains__(self, source: SourcePartition) -> bool:
-        return source in self._faults
+        # Most of the time there are none, and thousands of partitions are asked for.
+        return bool(self._faults) and source in self._faults
 
     def __len__(self) -> int:
         return len(self._faults)
@@ -59,7 +60,7 @@ class StoppedPartitions:
     def retry(self, sources: Collection[SourcePartition]) -> None:
         """Retry partitions whose fault may have been fixed, at most every 30 s."""
         now = monotonic()
-        for source in sources:
+        for source in sources if self._faults else ():
             found = self._faults.get(source)
             if found and found[0].kind in _CURABLE and now >= found[1]:
                 del self._faults[source]
@@ -71,9 +72,11 @@ class StoppedPartitions:
             if source in self._faults:
                 self._on_trial[source], _ = self._faults.pop(source)
 
-    def report_resumed(self, sources: Collection[SourcePartition]) -> None:
-        """Report retried partitions that were copied without a fault as resumed."""
-        for source in self._on_trial.keys() & set(sources):
+    def report_resumed(
+        self, sources: Collection[SourcePartition], faulty: Collection[SourcePartition]
+    ) -> None:
+        """Report retried partitions that were copied, and not with a fault, as resumed."""
+        for source in [s for s in self._on_trial if s in sources and s not in faulty]:
             self._report(Resumed(source.topic, source.partition))
             del self._on_trial[source]
 

@@ -170,8 +170,8 @@ def _has_module(executable: Path, module: str) -> bool:
     """Return whether a Java has a module: by its ``release`` file, or else as it says itself."""
     with suppress(OSError):
         text = (executable.resolve().parent.parent / "release").read_text(errors="replace")
-        listed = re.search(r'^MODULES="(.*)"$', text, re.MULTILINE)
-        if listed and module in listed[1].split():
+        names = re.search(r'^MODULES="(.*)"$', text, re.MULTILINE)
+        if names and module in names[1].split():
             return True  # asking takes as long as a Java process takes to start
     try:
         listed = _run(executable, "--list-modules")

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.kafka import known_settings
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.known_settings import KnownSettings
 from k2ktui.replication import discovery as module
@@ -124,6 +125,20 @@ def test_topics_are_read_again_while_something_is_wrong_or_unknown(
     assert found.discover() is not last, "the driver has not adopted a start position"
 
 
+def test_everything_is_read_again_sooner_while_a_partition_is_stopped(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MANY", 0)
+    monkeypatch.setattr(module, "_SPARSE", 1e9)
+    monkeypatch.setattr(module, "_LONGEST_UNWELL_S", 0.0)
+    stem = unique_name("many")
+    create_topic(source, f"{stem}-a")
+    found = Discovery(source, target, stem)
+    first = found.discover()
+    assert found.discover() is first
+    assert found.discovery.discover(found.positions, is_well=False) is not first
+
+
 def test_everything_is_read_again_of_few_partitions(
     source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +173,20 @@ def test_settings_are_read_once_a_minute_and_of_new_topics_at_once(target: Kafka
     now[0] += 61
     assert limit(one, {one: "1"}) == "7000"
     assert cluster.take("reading topic settings")
+
+
+def test_settings_of_many_topics_are_read_every_ten_minutes(
+    target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_settings, "_MANY", 1)
+    now = [0.0]
+    names = [create_topic(target, f"{unique_name('settings')}-{n}") for n in range(2)]
+    cluster = Asked(config(target, target, names[0]).target, "target")
+    known = KnownSettings(cluster, clock=lambda: now[0])
+    for second, is_read in ((0, True), (61, False), (599, False), (600, True), (601, False)):
+        now[0] = float(second)
+        known.read(dict.fromkeys(names, "1"))
+        assert bool(cluster.take("reading topic settings")) is is_read, second
 
 
 def test_the_limit_of_a_refused_batch_is_that_of_the_target_now(

@@ -105,14 +105,16 @@ def test_a_worker_that_has_not_had_the_slot_before_gets_all_of_it() -> None:
 def test_partitions_that_have_not_moved_keep_the_position_that_the_driver_knows() -> None:
     one, two, three = (assignment(number) for number in range(3))
     slot, moved = SlotState(0, 0), replace(one.position, offset=9)
-    slot.copied = frozenset({one.source, two.source})
+    slot.copied = one.source, two.source
     known = {each.source: each.position for each in (one, two, three)}
+    failed = SlotResult(0, LapOutcome.FAILED, {one.source: moved})
+    assert slot.adopt(failed, known) is failed and known[one.source] is one.position
     done = SlotResult(0, LapOutcome.DONE, {one.source: moved})
-    found = slot.complete(done, known).positions
-    assert found == {one.source: moved, two.source: two.position}
+    found = slot.adopt(done, known).positions
+    assert known[one.source] is moved
+    assert dict(found.items()) == dict(found) == {one.source: moved, two.source: two.position}
+    assert three.source not in found and len(found) == 2
     assert found[two.source] is two.position, "it would be packed again"
-    failed = SlotResult(0, LapOutcome.FAILED, {})
-    assert slot.complete(failed, known) is failed
 
 
 def test_a_mapping_is_unpickled_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

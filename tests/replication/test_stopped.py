@@ -49,6 +49,6 @@ def test_a_retried_partition_that_stops_with_another_fault_is_reported(
 
     now += 31
     stopped.retry([SOURCE])
-    stopped.report_resumed([SOURCE])
-    stopped.report_resumed([SOURCE])
+    stopped.report_resumed([SOURCE], ())
+    stopped.report_resumed([SOURCE], ())
     assert reported[3:] == [Resumed("orders", 0)]
