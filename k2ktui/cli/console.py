@@ -73,7 +73,7 @@ def run(given: ConsoleArguments) -> int:
 
     terminal.check()
     session = _session(replace(given, theme=terminal.prepare(given.theme)))
-    # Deferred: no other command needs Textual.
+    # Deferred: no other command needs Textual, and the clusters answer while it is imported.
     from k2ktui.console.app import open_console
 
     open_console(session)
@@ -84,7 +84,6 @@ def _session(given: ConsoleArguments) -> Session:
     from k2ktui.cli.options import load_flow
     from k2ktui.console import terminal
     from k2ktui.console.session import Options, Session
-    from k2ktui.demo.wiring import steps_beside
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller
     from k2ktui.watch.recording import Recorder
@@ -96,9 +95,12 @@ def _session(given: ConsoleArguments) -> Session:
         return Session(player, player.pair, options=options)
     flow = load_flow(given.files)
     recorder = Recorder(Path(given.record)) if given.record else None
-    compare = load_compared(given.compare, flow)
+    feed = open_poller(flow, given.interval, load_compared(given.compare, flow))
+    feed.begin()
+    from k2ktui.demo.wiring import steps_beside
+
     return Session(
-        open_poller(flow, given.interval, compare),
+        feed,
         describe_pair(flow),
         flow,
         given.files,

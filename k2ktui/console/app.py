@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -29,6 +29,7 @@ from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen
 from k2ktui.console.screens.event_log import EventLogScreen
 from k2ktui.console.screens.help import Help
 from k2ktui.console.session import Session
+from k2ktui.console.theming import PlainBar
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View
 
@@ -74,7 +75,7 @@ class ConsoleApp(ActionApp):
     def on_mount(self) -> None:
         """Load keys and theme, show the first screen, and start the feed and the timers."""
         self.set_class(self.ascii, "-ascii")
-        ScrollBar.renderer = terminal.PlainBar if self.ascii else ScrollBarRender
+        ScrollBar.renderer = PlainBar if self.ascii else ScrollBarRender
         self._load_keys()
         self.choose_theme()
         self.switch_mode(self.entries[0].id)
@@ -121,8 +122,8 @@ class ConsoleApp(ActionApp):
         self.set_keymap(dict(found.keys))
         self.notes += found.errors
 
-    def binding_ids(self) -> list[str]:
-        """Return the ids of all keys that a key file can remap."""
+    def binding_ids(self) -> Iterator[str]:
+        """Yield the ids of all keys that a key file can remap; imports every screen."""
         from k2ktui.console.widgets.grid import Grid
 
         made = [entry.make() for entry in self.entries]
@@ -130,7 +131,7 @@ class ConsoleApp(ActionApp):
         kinds: list[type[DOMNode]] = [type(self), ListScreen, Grid, *map(type, made), *details]
         found = [b.id for kind in kinds for b in kind.BINDINGS if isinstance(b, Binding) and b.id]
         found += [f"screen.{entry.id}" for entry in self.entries]
-        return list(dict.fromkeys([*found, *(b.id for b in REPLAY if b.id)]))
+        yield from dict.fromkeys([*found, *(b.id for b in REPLAY if b.id)])
 
     # Commands
 

@@ -62,9 +62,8 @@ def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
 
     Args:
         path: the file; a missing file is not an error.
-        ids: the known ids.
+        ids: the known ids; not iterated over without a file.
     """
-    known = list(ids)
     try:
         value = load_yaml(path)
     except FileNotFoundError:
@@ -74,7 +73,7 @@ def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
         return KeyFile(errors=(f"{safe_text(path)}: {reason}",))
     if not isinstance(value, dict):
         return KeyFile(errors=(f"{safe_text(path)}: lines of id: key are expected",))
-    keys, errors = {}, []
+    keys, errors, known = {}, [], list(ids)
     for name, text in value.items():
         wrong = _wrong(str(name), text, known)
         if wrong:

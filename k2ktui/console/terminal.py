@@ -1,4 +1,7 @@
-"""Terminal capabilities and preferences: colors, the mouse, and hang-ups."""
+"""Terminal capabilities and preferences: colors, the mouse, and hang-ups.
+
+Textual is not imported here: the clusters are read while it is.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,13 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import ClassVar
 
-from textual.geometry import Size
-from textual.scrollbar import ScrollBarRender
-
-from k2ktui.console.themes import DEFAULT, MONO
 from k2ktui.errors import ConfigError
 
+# Names of the theme that is shown by default, and of the one without colors.
+DEFAULT, MONO = "k2k-dark", "k2k-mono"
 _GONE_S = 3.0
 _COERCED = ("C.UTF-8", "C.utf8")
-
-
-class PlainBar(ScrollBarRender):
-    """A scroll bar drawn with blanks only, for terminals without block characters."""
-
-    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
-    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 def check() -> None:
@@ -87,13 +80,13 @@ def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) 
     return theme
 
 
-def size() -> Size | None:
-    """Return the terminal's size in cells; None if it is unknown."""
+def size() -> tuple[int, int] | None:
+    """Return the terminal's width and height in cells; None if they are unknown."""
     try:
-        found = Size(*os.get_terminal_size(sys.__stderr__.fileno() if sys.__stderr__ else 2))
+        width, height = os.get_terminal_size(sys.__stderr__.fileno() if sys.__stderr__ else 2)
     except (OSError, ValueError):
         return None
-    return found if found.area else None
+    return (width, height) if width and height else None
 
 
 def is_gone() -> bool:

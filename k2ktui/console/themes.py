@@ -20,7 +20,6 @@ from textual.theme import BUILTIN_THEMES, Theme
 from k2ktui.config.bounded_yaml import load_yaml
 from k2ktui.text import safe_text
 
-DEFAULT, MONO = "k2k-dark", "k2k-mono"
 STATUS = ("ok", "info", "warn", "unknown", "bad", "muted")
 _COLORS = (
     "primary",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
+from textual.scrollbar import ScrollBarRender
 from textual.theme import Theme
 
 from k2ktui.console.session import Session
+from k2ktui.console.terminal import DEFAULT
 from k2ktui.console.themes import (
-    DEFAULT,
     load_themes,
     own_directory,
     shipped_directory,
@@ -17,6 +19,13 @@ from k2ktui.console.themes import (
 )
 from k2ktui.console.widgets.minimum_size import SizedApp
 from k2ktui.text import safe_text
+
+
+class PlainBar(ScrollBarRender):
+    """A scroll bar drawn with blanks only, for terminals without block characters."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 class ThemedApp(SizedApp):

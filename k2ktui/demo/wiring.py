@@ -60,9 +60,6 @@ def open_console(
         user detached, 0 if the user ended the demo.
     """
     from k2ktui.console import terminal
-
-    theme = terminal.prepare(None)
-    from k2ktui.console.app import open_console as run
     from k2ktui.console.session import LeaveChoice, Options, Session
     from k2ktui.kafka.properties import load_checked
     from k2ktui.mm2.mirror_flow import load_mirror
@@ -71,8 +68,12 @@ def open_console(
 
     loaded = PipelineFlow(load_checked((str(config),)).config)
     mirror = load_mirror(str(compare))[0] if compare else None
-    options = Options(theme=theme, ascii=terminal.wants_ascii(None))
+    options = Options(theme=terminal.prepare(None), ascii=terminal.wants_ascii(None))
     feed = open_poller(loaded, compare=mirror)
+    feed.begin()
+    # The clusters answer while Textual is imported.
+    from k2ktui.console.app import open_console as run
+
     session = Session(
         feed,
         describe_pair(loaded),

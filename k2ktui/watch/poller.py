@@ -122,20 +122,30 @@ class Poller:
         self.paused = False
         self.interval = max(MIN_INTERVAL_S, interval)
         self._wake = threading.Condition()
-        self._over = self._asked = self._news = self._source_due = False
+        self._over = self._asked = self._news = self._joined = self._source_due = False
         self._assembler = assembler
-        self._listener: Listener = lambda view: None
+        self._begun = False
+        self._listener: Listener | None = None
         self._workers = {
             name: _Worker(name, reader, self._note) for name, reader in readers.items()
         }
         self._thread = threading.Thread(target=self._run, name="watch-poller", daemon=True)
 
-    def start(self, listener: Listener) -> None:
-        """Start polling."""
-        self._listener = listener
+    def begin(self) -> None:
+        """Start reading before there is a listener: its first view will not wait for clusters."""
+        self._begun = True
         for worker in self._workers.values():
             worker.start()
         self._thread.start()
+
+    def start(self, listener: Listener) -> None:
+        """Start polling, unless that was begun, and pass the views to a listener."""
+        with self._wake:
+            self._listener = listener
+            self._joined = self._begun
+            self._wake.notify_all()
+        if not self._begun:
+            self.begin()
 
     def refresh(self) -> None:
         """Request a poll now."""
@@ -209,6 +219,8 @@ class Poller:
             self._ask_source(began)
             until = max(began + _GRACE_S, monotonic() + _APART_S)
             self._await(until, lambda: not self._pending())
+            # Positions may have arrived after the source was asked, but before this view.
+            self._follow_target()
             self._emit()
             urgent = self._until_next(began)
 
@@ -252,13 +264,15 @@ class Poller:
                 return asked
             self._await(
                 monotonic() + (0.5 if self.paused else left),
-                lambda: self._asked or self._news,
+                lambda: self._asked or self._news or self._joined,
             )
-            if self._news and not self._over:
+            if self._over or not (self._news or self._joined):
+                continue
+            if self._news:
                 self._follow_target()
                 # Combine late answers that arrive together into one view.
-                self._await(monotonic() + _APART_S, lambda: not self._pending())
-                self._emit()
+                self._await(monotonic() + _APART_S, lambda: self._joined or not self._pending())
+            self._emit()
         return False
 
     def _pending(self) -> bool:
@@ -274,9 +288,10 @@ class Poller:
 
     def _emit(self) -> None:
         with self._wake:
-            self._news = False
-        if not self._over:
-            self._listener(self.view())
+            self._news = self._joined = False
+            listener = self._listener
+        if listener is not None and not self._over:
+            listener(self.view())
 
 
 def describe_pair(flow: Flow) -> PipelinePair:

@@ -91,3 +91,22 @@ def test_listing_jobs_loads_no_client_library_and_no_check(tmp_path: Path) -> No
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout + done.stderr
+
+
+def test_the_console_reads_the_clusters_before_it_loads_textual(tmp_path: Path) -> None:
+    """The clusters answer while it does, so that its first figures come sooner."""
+    file = tmp_path / "pipeline.yaml"
+    nowhere = "kafka: {common: {bootstrap.servers: 127.0.0.1:1}}"
+    file.write_text(
+        f"name: quick\nsource:\n  {nowhere}\ntarget:\n  {nowhere}\n"
+        "replication:\n- source: {topic: [orders]}\n- sink: {topic: source, partition: source}\n"
+    )
+    script = (
+        "import sys; from k2ktui.cli.console import ConsoleArguments, run\n"
+        "from k2ktui.console import terminal; from k2ktui.watch.poller import Poller\n"
+        "terminal.check = lambda: None\n"
+        "Poller.begin = lambda feed: sys.exit(f'loaded: {\"textual\" in sys.modules}')\n"
+        f"run(ConsoleArguments(files=({str(file)!r},)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1:] == ["loaded: False"], done.stderr

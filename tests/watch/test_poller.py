@@ -15,6 +15,7 @@ from k2ktui.watch.facts import Facts, Known
 from k2ktui.watch.feed import MIN_INTERVAL_S
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import Poller
+from tests.support.kafka import eventually
 from tests.support.views import beside_mirrormaker, usual
 
 TIMEOUT = 30.0
@@ -85,6 +86,45 @@ def test_a_round_is_one_view(rig: Rig) -> None:
     view = rig.view()
     assert all(view.part(name).taken_at for name in PartName)
     assert view.totals.lag_records == 1200
+
+
+def test_reading_begins_without_a_listener_which_gets_a_view_at_once(rig: Rig) -> None:
+    rig.poller.interval = TIMEOUT * 10
+    rig.poller.begin()
+    eventually(lambda: all(each.last for each in rig.readers.values()), "all parts are read")
+    asked = list(rig.asked)
+    rig.start()
+    view = rig.view()
+    assert all(view.part(name).taken_at for name in PartName)
+    assert rig.asked == asked, "what was read before is shown"
+
+
+def test_a_listener_that_joins_a_round_gets_the_view_that_ends_it(rig: Rig) -> None:
+    groups = rig.readers[PartName.GROUPS]
+    groups.free.clear()
+    rig.poller.begin()
+    eventually(lambda: rig.readers[PartName.SOURCE].last is not None, "the others are read")
+    rig.start()
+    groups.free.set()
+    view = rig.view()
+    assert all(view.part(name).taken_at for name in PartName)
+
+
+def test_positions_that_arrive_late_in_a_round_make_the_source_read_again_before_the_next(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "_GRACE_S", _SHORT_GRACE_S)
+    monkeypatch.setattr(poller, "_APART_S", TIMEOUT)
+    rig.poller.interval = TIMEOUT * 10
+    target = rig.readers[PartName.TARGET]
+    target.free.clear()
+    rig.poller.begin()
+    eventually(lambda: PartName.SOURCE in rig.asked, "the source is read without positions")
+    rig.start()
+    target.free.set()
+    while PartName.TARGET not in rig.readers[PartName.SOURCE].known:
+        rig.view()
+    assert rig.readers[PartName.SOURCE].known[PartName.TARGET] is target.last
 
 
 def test_the_source_is_read_after_the_target_and_knows_what_it_said(rig: Rig) -> None:

@@ -53,7 +53,8 @@ class SizedApp(QuietApp):
 
     def fit(self) -> None:
         """Apply the terminal's size in case SIGWINCH was lost or came too early."""
-        size = terminal.size() if not self.is_headless else None
+        found = terminal.size() if not self.is_headless else None
+        size = Size(*found) if found else None
         if size is not None and size != self.size:
             self.post_message(events.Resize(size, size))
         elif self.screen.outer_size != self.size:
