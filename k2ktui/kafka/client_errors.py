@@ -18,6 +18,13 @@ OFFSET_RESET = -140
 NO_LEADER_KNOWN = -156
 _ALL_DOWN, _TLS, LOGIN = -187, -181, -169
 UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
+NOT_AUTHORIZED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 
 _RECENT_S = 15.0
 # Matches "sasl_ssl://", "/bootstrap", "(after 356ms in state AUTH_REQ)".

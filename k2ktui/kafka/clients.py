@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import cached_property
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from k2ktui.kafka.client_errors import (
     LOCAL_TIMED_OUT,
     LOGIN,
     NO_LEADER_KNOWN,
+    NOT_AUTHORIZED,
     QUIET,
     UNREACHABLE,
     RecentErrors,
@@ -67,17 +68,9 @@ _LOOK_AFTER_S = 1.0
 _REFUSED_AFTER_S = 2.0
 _LISTEN_EVERY_S = 0.25
 
-_REFUSED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
-
 
 class Cluster:
-    """One cluster of a pipeline, accessed through confluent-kafka.
+    """One cluster of a pipeline, accessed through confluent-kafka; several threads may share it.
 
     Args:
         config: the cluster's client properties.
@@ -89,11 +82,16 @@ class Cluster:
         self.label = label
         self._errors = RecentErrors()
         self._brokers: frozenset[Address] = frozenset()
+        self._lock = Lock()
+        self._admin: AdminClient | None = None
 
-    @cached_property
+    @property
     def admin(self) -> AdminClient:
         """The admin client, created on first use."""
-        return self._make(AdminClient, librdkafka(self.config, "admin"))
+        with self._lock:
+            if self._admin is None:
+                self._admin = self._make(AdminClient, librdkafka(self.config, "admin"))
+            return self._admin
 
     def consumer(self, **overrides: Any) -> Consumer:
         """Create a consumer that never commits and joins no group.
@@ -153,7 +151,7 @@ class Cluster:
     def _translate(self, what: str, error: KafkaException) -> K2kError:
         code = error.args[0].code() if error.args and hasattr(error.args[0], "code") else 0
         text = f"{what} on the {self.label} cluster: {reason(error)}"
-        if code in _REFUSED:
+        if code in NOT_AUTHORIZED:
             return Refused(text, hint="Grant the principal what it needs (k2ktui check lists it).")
         if code not in UNREACHABLE | {LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
             return K2kError(text)

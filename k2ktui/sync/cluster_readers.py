@@ -14,6 +14,7 @@ from k2ktui.engine.groups import CommittedOffset, GroupView
 from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.kafka.clients import (
+    Cluster,
     Partition,
     TopicDescription,
     source_cluster,
@@ -138,11 +139,16 @@ class SourceView:
 
 
 class SourceClusterReader:
-    """Reads groups and logs of the source cluster."""
+    """Reads groups and logs of the source cluster.
 
-    def __init__(self, config: PipelineConfig) -> None:
+    Args:
+        config: the pipeline.
+        cluster: its source, if others use it, too; a new connection by default.
+    """
+
+    def __init__(self, config: PipelineConfig, cluster: Cluster | None = None) -> None:
         self._config = config
-        self.cluster = source_cluster(config)
+        self.cluster = cluster or source_cluster(config)
         self._reader = ConsumerGroupReader(config, "source")
 
     def read(self, replicated: Collection[SourcePartition]) -> SourceView:
@@ -211,10 +217,10 @@ class SourceClusterReader:
 
 
 class TargetClusterReader:
-    """Reads groups and logs of the target cluster."""
+    """Reads groups and logs of the target cluster; the arguments are those of the source's."""
 
-    def __init__(self, config: PipelineConfig) -> None:
-        self.cluster = target_cluster(config)
+    def __init__(self, config: PipelineConfig, cluster: Cluster | None = None) -> None:
+        self.cluster = cluster or target_cluster(config)
         self.contents = ContentReader(self.cluster)
         self.reader = ConsumerGroupReader(config, "target")
         self._clear: dict[TargetPartition, tuple[_ClearKey, TargetLog]] = {}

@@ -26,6 +26,7 @@ from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_pa
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Translation
 from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.flow import Flow
@@ -53,17 +54,24 @@ class _Copies:
 class SnapshotReader:
     """Takes snapshots of one flow; keeps connections and mappings between them.
 
+    Args:
+        flow: what is read.
+        source: its source cluster, if others use it, too; a new connection by default.
+        target: the same for its target cluster.
+
     Attributes:
         target: reader of the target cluster, also used for writing.
         store: the state store.
         last_source: the source as the last snapshot read it, None if it did not answer.
     """
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(
+        self, flow: Flow, source: Cluster | None = None, target: Cluster | None = None
+    ) -> None:
         config = flow.config
         self._config = config
-        self._source = SourceClusterReader(config)
-        self.target = TargetClusterReader(config)
+        self._source = SourceClusterReader(config, source)
+        self.target = TargetClusterReader(config, target)
         clusters = self._source.cluster, self.target.cluster
         self._record = flow.open_mappings(*clusters)
         both = config.features.bidirectional_replication

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,21 +19,16 @@ from k2ktui.engine.agreement import Agreement
 from k2ktui.engine.groups import make_group_rows
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import (
-    Cluster,
     Partition,
     TopicDescription,
-    source_cluster,
-    target_cluster,
 )
-from k2ktui.kafka.probe import Probe
-from k2ktui.kafka.properties import wire
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping_source import MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.store import StateStore
+from k2ktui.watch.clusters import ClusterInfoReader, Clusters
 from k2ktui.watch.facts import (
     ComparisonFacts,
     Facts,
@@ -45,13 +39,12 @@ from k2ktui.watch.facts import (
     StateFacts,
     TargetFacts,
 )
-from k2ktui.watch.model import ClusterView, PartName, RangeRow
+from k2ktui.watch.model import PartName, RangeRow
 
 if TYPE_CHECKING:
     from k2ktui.sync.snapshot import SnapshotReader
 
 _READ_S = 20.0
-_PROBE_S = 5.0
 _PEEK_S = 1.5
 # More than a view shows: mappings are read at another moment than positions, and may be ahead.
 _LAST_RANGES = 64
@@ -74,42 +67,12 @@ class Reader(Protocol):
         ...
 
 
-class ClusterInfoReader:
-    """A cluster's id, version and address, requested until they are known."""
-
-    def __init__(self, config: PipelineConfig, side: str) -> None:
-        self._config = config.source if side == "source" else config.target
-        self._side = side
-        address = self._config.kafka.common.get("bootstrap.servers", "")
-        self._view = ClusterView("", "", address)
-
-    def view(self, cluster: Cluster) -> ClusterView:
-        """Return the cluster's information, after requesting what is unknown.
-
-        Raises:
-            ConnectionFailed, TimedOut: the cluster does not answer.
-        """
-        known = self._view
-        # Always requested: it is the cheapest way to notice that the cluster is down.
-        cluster_id = cluster.cluster_id()
-        version = known.version
-        if not version or cluster_id != known.cluster_id:
-            with (
-                suppress(K2kError),
-                Probe(wire(self._config, "admin"), self._side) as probe,
-            ):
-                probe.open(_PROBE_S)
-                version = probe.version
-        self._view = ClusterView(cluster_id, version, known.address)
-        return self._view
-
-
 class SourceReader:
     """Reads the source without consumers or groups, so that it creates nothing there."""
 
-    def __init__(self, config: PipelineConfig) -> None:
+    def __init__(self, config: PipelineConfig, clusters: Clusters) -> None:
         self._config = config
-        self._cluster = source_cluster(config)
+        self._cluster = clusters.source
         self._about = ClusterInfoReader(config, "source")
         self._peek = RecordTimeReader(self._cluster)
         self._held_back = HeldBackReader(self._cluster)
@@ -179,9 +142,10 @@ class SourceReader:
 class TargetReader:
     """Reads positions, target log ends, and what a program that copies says about itself."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, clusters: Clusters) -> None:
         self._flow = flow
-        self._cluster = target_cluster(flow.config)
+        self._clusters = clusters
+        self._cluster = clusters.target
         self._about = ClusterInfoReader(flow.config, "target")
         self._mappings: MappingSource | None = None
 
@@ -189,8 +153,7 @@ class TargetReader:
         """Read the positions, and the ends of the target partitions that they name."""
         about = self._about.view(self._cluster)
         if self._mappings is None:
-            source = source_cluster(self._flow.config)
-            self._mappings = self._flow.open_mappings(source, self._cluster)
+            self._mappings = self._flow.open_mappings(self._clusters.source, self._cluster)
         try:
             positions = dict(self._mappings.positions())
         except NothingCopied:
@@ -225,8 +188,9 @@ class TargetReader:
 class MappingReader:
     """Reads the mappings alone, which needs neither the source nor any group."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, clusters: Clusters | None = None) -> None:
         self._flow = flow
+        self._clusters = clusters or Clusters.of(flow.config)
         self._snapshots: SnapshotReader | None = None
 
     def read(self, known: Known) -> GroupFacts:
@@ -246,7 +210,9 @@ class MappingReader:
             # Imported late, so that the first screen does not wait for it.
             from k2ktui.sync.snapshot import SnapshotReader
 
-            self._snapshots = SnapshotReader(self._flow)
+            self._snapshots = SnapshotReader(
+                self._flow, self._clusters.source, self._clusters.target
+            )
         return self._snapshots
 
     def close(self) -> None:
@@ -258,8 +224,8 @@ class MappingReader:
 class GroupReader(MappingReader):
     """Reads groups and mappings, as ``k2ktui groups`` does."""
 
-    def __init__(self, flow: Flow) -> None:
-        super().__init__(flow)
+    def __init__(self, flow: Flow, clusters: Clusters | None = None) -> None:
+        super().__init__(flow, clusters)
         self._agreement = Agreement()
         self._auditor = flow.open_auditor()
 
@@ -330,8 +296,8 @@ def last_ranges(replica: Replica, count: int) -> tuple[RangeRow, ...]:
 class StateReader:
     """Reads the state topic."""
 
-    def __init__(self, config: PipelineConfig) -> None:
-        self._store = StateStore(config, target_cluster(config), _READ_S)
+    def __init__(self, config: PipelineConfig, clusters: Clusters) -> None:
+        self._store = StateStore(config, clusters.target, _READ_S)
         self._settled = False
 
     def read(self, known: Known) -> StateFacts:
@@ -379,11 +345,12 @@ def make_readers(
             what groups committed is compared to learn more of the mapping, so they are always read.
     """
     with_groups = groups or flow.is_mirror
+    clusters = Clusters.of(flow.config)
     found: dict[PartName, Reader] = {
-        PartName.SOURCE: SourceReader(flow.config),
-        PartName.TARGET: TargetReader(flow),
-        PartName.GROUPS: GroupReader(flow) if with_groups else MappingReader(flow),
-        PartName.STATE: StateReader(flow.config),
+        PartName.SOURCE: SourceReader(flow.config, clusters),
+        PartName.TARGET: TargetReader(flow, clusters),
+        PartName.GROUPS: (GroupReader if with_groups else MappingReader)(flow, clusters),
+        PartName.STATE: StateReader(flow.config, clusters),
     }
     if compare is not None:
         found[PartName.COMPARISON] = ComparisonReader(compare)
