@@ -9,9 +9,14 @@ FOREVER = (1 << 63) - 1
 
 
 class OffsetIntervals:
-    """Disjoint intervals ``[low, high)`` in order; adjacent intervals are merged."""
+    """Disjoint intervals ``[low, high)`` in order; adjacent intervals are merged.
+
+    Attributes:
+        revision: increases with every change.
+    """
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self.revision = 0
         self._spans: list[Span] = []
         for low, high in spans:
             self.add(low, high)
@@ -36,6 +41,7 @@ class OffsetIntervals:
         """Include ``[low, high)``."""
         if high <= low:
             return
+        self.revision += 1
         # The common case: the last interval grows.
         if self._spans and self._spans[-1][0] <= low <= self._spans[-1][1]:
             self._spans[-1] = (self._spans[-1][0], max(high, self._spans[-1][1]))
@@ -52,6 +58,7 @@ class OffsetIntervals:
         """Exclude ``[low, high)``."""
         if high <= low:
             return
+        self.revision += 1
         kept = []
         for first, end in self._spans:
             kept += [(first, min(end, low)), (max(first, high), end)]

@@ -32,9 +32,13 @@ class MappingRanges:
 
     Ranges of one term must be appended in source order. A later term may go back (a rewind, or a
     truncated log): its ranges replace those of earlier terms from there on.
+
+    Attributes:
+        revision: increases with every change.
     """
 
     def __init__(self) -> None:
+        self.revision = 0
         self._source = np.empty(_FIRST_CAPACITY, dtype=np.int64)
         self._target = np.empty(_FIRST_CAPACITY, dtype=np.int64)
         self._count = np.empty(_FIRST_CAPACITY, dtype=np.int32)
@@ -101,6 +105,7 @@ class MappingRanges:
         check_columns(added)
         if not len(added):
             return
+        self.revision += 1
         self._cut(int(source[0]))
         # A range often continues the last one: the next batch of the same transaction.
         if (
@@ -160,6 +165,7 @@ class MappingRanges:
             return 0
         gone = int(np.searchsorted(self.ends(), offset, side="right"))
         if gone:
+            self.revision += 1
             keep = slice(gone, self._size)
             self._source = self._source[keep].copy()
             self._target = self._target[keep].copy()
@@ -319,6 +325,7 @@ class MappingRanges:
         return RangeColumns(source, target, self._count[rest].astype(np.int64), more)
 
     def _replace_from(self, row: int, rest: RangeColumns) -> None:
+        self.revision += 1
         self._size = row
         self._write(row, rest)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic
 from zlib import crc32
 
@@ -40,6 +40,12 @@ _LATE_SLACK_S = 1.0
 _SLACK, _SLACK_RANGES = 2, 1_000
 
 
+@lru_cache(maxsize=1 << 16)
+def _home(owner: str, source: SourcePartition) -> int:
+    """Return the hash that chooses the mapping partition; there is one per source partition."""
+    return crc32(mapping_key(OffsetMapping(owner, source, "", 0)))
+
+
 class MappingStore:
     """The mappings of a pipeline, or of several; stays connected until it is closed.
 
@@ -64,6 +70,8 @@ class MappingStore:
     def _start_over(self) -> None:
         self._sorter = MappingSorter(self._pipelines, None, self._owners, self._others)
         self._tracks: dict[SourcePartition, MappingLog] = {}
+        # What the gaps were found from, and the gaps: a refresh needs them several times.
+        self._gaps: dict[SourcePartition, tuple[object, MappingGaps]] = {}
         # Per partition of the mapping topic: log start offset, offset to read next, high watermark.
         self._starts: dict[int, int] = {}
         self._next: dict[int, int] = {}
@@ -158,9 +166,14 @@ class MappingStore:
         position = self._positions.get(source)
         if position is None:
             return MappingGaps()
-        track = self._tracks.get(source)
-        gaps = find_mapping_gaps(track.known.all() if track else (), position, self._unread(source))
-        return replace(gaps, left_out_end=track.left_out_end) if track else gaps
+        track, unread = self._tracks.get(source), self._unread(source)
+        inputs = (position, unread, (track.known.revision, track.left_out_end) if track else None)
+        found = self._gaps.get(source)
+        if found is None or found[0] != inputs:
+            gaps = find_mapping_gaps(track.known.all() if track else (), position, unread)
+            gaps = replace(gaps, left_out_end=track.left_out_end) if track else gaps
+            found = self._gaps[source] = inputs, gaps
+        return found[1]
 
     def reach(
         self,
@@ -338,8 +351,7 @@ class MappingStore:
 
     def _unread(self, source: SourcePartition) -> bool:
         """Whether unread records remain where the source partition's mappings are written."""
-        home = crc32(mapping_key(OffsetMapping(self.owner(source), source, "", 0)))
-        track = self._tracks.get(source)
+        home, track = _home(self.owner(source), source), self._tracks.get(source)
         numbers = {home % len(self._next)} if self._next else set()
         numbers |= set(track.index) if track else set()
         return any(self._next.get(n, 0) < self._written.get(n, 0) for n in numbers)

@@ -23,7 +23,8 @@ from k2ktui.watch.facts import Facts, GroupFacts
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import Part, PartName, PipelinePair, RangeRow, View
-from k2ktui.watch.readers import Reader, last_ranges, make_readers
+from k2ktui.watch.readers import Reader, make_readers
+from k2ktui.watch.snapshot_rows import last_ranges
 
 _GRACE_S = 1.5
 _APART_S = 0.5

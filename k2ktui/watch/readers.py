@@ -16,8 +16,6 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.agreement import Agreement
-from k2ktui.engine.groups import make_group_rows
-from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.clients import (
     Partition,
@@ -34,21 +32,18 @@ from k2ktui.watch.facts import (
     Facts,
     GroupFacts,
     Known,
-    MappedSummary,
     SourceFacts,
     StateFacts,
     TargetFacts,
 )
-from k2ktui.watch.model import PartName, RangeRow
+from k2ktui.watch.model import PartName
+from k2ktui.watch.snapshot_rows import SnapshotRows
 
 if TYPE_CHECKING:
     from k2ktui.sync.snapshot import SnapshotReader
 
 _READ_S = 20.0
 _PEEK_S = 1.5
-# More than a view shows: mappings are read at another moment than positions, and may be ahead.
-_LAST_RANGES = 64
-_RANGES_UP_TO = 500
 
 
 class Reader(Protocol):
@@ -192,6 +187,7 @@ class MappingReader:
         self._flow = flow
         self._clusters = clusters or Clusters.of(flow.config)
         self._snapshots: SnapshotReader | None = None
+        self._rows = SnapshotRows()
 
     def read(self, known: Known) -> GroupFacts:
         """Read the mappings; empty if the pipeline was never started."""
@@ -199,8 +195,7 @@ class MappingReader:
         if isinstance(target, TargetFacts) and not target.started:
             return GroupFacts(time.time())
         replicas, notes = self.snapshots.read_mappings()
-        few = len(replicas) <= _RANGES_UP_TO
-        mapped = {at: _summarize_mapping(replica, few) for at, replica in replicas.items()}
+        mapped = self._rows.summaries(replicas)
         return GroupFacts(time.time(), mapped=mapped, replicas=replicas, notes=notes)
 
     @property
@@ -253,44 +248,19 @@ class GroupReader(MappingReader):
         if isinstance(target, TargetFacts) and not target.started:
             return GroupFacts(time.time(), commits_at=time.time())
         snapshot = self.snapshots.take()
-        found = self._agreement.settle(
-            make_group_rows(snapshot), snapshot.commits_at, snapshot.taken_at
-        )
-        few = len(snapshot.replicas) <= _RANGES_UP_TO
+        rows = self._rows.rows(snapshot)
+        found = self._agreement.settle(rows, snapshot.commits_at, snapshot.taken_at)
         return GroupFacts(
             taken_at=snapshot.taken_at,
             rows=tuple(found),
             source=snapshot.source,
             target=snapshot.target,
-            mapped={
-                at: _summarize_mapping(replica, few) for at, replica in snapshot.replicas.items()
-            },
+            mapped=self._rows.summaries(snapshot.replicas),
             replicas=snapshot.replicas,
             commits_at=snapshot.commits_at,
             source_down=snapshot.source_down,
             notes=snapshot.notes,
         )
-
-
-def _summarize_mapping(replica: Replica, with_ranges: bool) -> MappedSummary:
-    if replica.anchors is not None:
-        return MappedSummary(len(replica.anchors) // 2, 0, exact=len(replica.anchors))
-    return MappedSummary(
-        records=replica.mapped,
-        known_from=replica.known_from,
-        holes=replica.holes,
-        ranges=last_ranges(replica, _LAST_RANGES) if with_ranges else (),
-    )
-
-
-def last_ranges(replica: Replica, count: int) -> tuple[RangeRow, ...]:
-    """Return the last mapping ranges of a partition that are held in memory, in source order."""
-    found: list[RangeRow] = []
-    for ranges in replica.target_ranges.values():
-        columns = ranges.columns()
-        rows = (columns.source[-count:], columns.target[-count:], columns.count[-count:])
-        found += zip(*(column.tolist() for column in rows), strict=True)
-    return tuple(sorted(found)[-count:])
 
 
 class StateReader:
