@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, takewhile
 
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, utc_time
+from k2ktui.watch.model import Point
 
 Span = tuple[int, int]
 
 
 WINDOWS_MIN = (5, 15, 60)
+# How long a plot of values that do not change stays as it is.
+STILL_S = 20.0
 
 
 def over_time(
@@ -50,6 +53,21 @@ def over_time(
     if glyphs.ascii:
         text = text.translate(_BOX)
     return [heading, *((Cell(row, Tone.INFO),) for row in text.splitlines())]
+
+
+def continues(drawn: Sequence[Point], points: Sequence[Point]) -> bool:
+    """Whether a plot of ``drawn`` may stay: nothing has changed since, and it is not old.
+
+    A new plot would differ by a shift of less than :data:`STILL_S` seconds, and drawing it takes
+    longer than everything else that the console does for a view in which nothing has changed.
+    """
+    if not drawn or not points or not 0 <= points[-1].at - drawn[-1].at < STILL_S:
+        return False
+    before = drawn[-1].lag_records, drawn[-1].rate
+    if sum(each.lag_records is not None and each.rate is not None for each in drawn[-2:]) < 2:
+        return False
+    later = takewhile(lambda each: each.at > drawn[-1].at, reversed(points))
+    return all((each.lag_records, each.rate) == before for each in later)
 
 
 def whole_ticks(top: float, most: int) -> list[int]:

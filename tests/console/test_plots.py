@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from k2ktui.console.plots import clock_ticks, over_time, whole_ticks
+from k2ktui.console.plots import STILL_S, clock_ticks, continues, over_time, whole_ticks
 from k2ktui.present.formatting import ASCII, UNICODE, Glyphs
 from k2ktui.watch.history import KEPT_S, History
-from k2ktui.watch.model import Totals
+from k2ktui.watch.model import Point, Totals
 from tests.support.console import ConsoleDriver, drive
 from tests.support.views import NOON, usual
 
@@ -31,6 +31,39 @@ def test_times_are_round_minutes(minutes: int, most: int) -> None:
     ticks = clock_ticks(last - 60 * minutes, last, most)
     assert 1 <= len(ticks) <= most
     assert all(at % 60 == 0 and last - 60 * minutes <= at <= last for at in ticks)
+
+
+def still(*seconds: float, lag: int | None = 3, rate: float | None = 0.0) -> tuple[Point, ...]:
+    """Points of these seconds, all with the same values."""
+    return tuple(Point(NOON + at, lag, 0.0, rate, 1.0) for at in seconds)
+
+
+def test_a_chart_stays_while_nothing_changes_and_moves_after_a_while() -> None:
+    drawn = still(0, 5)
+    assert continues(drawn, still(0, 5))
+    assert continues(drawn, still(0, 5, 10, 15))
+    assert not continues(drawn, still(0, 5, 5 + STILL_S))
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param((*still(0, 5), *still(10, lag=4)), id="more lag"),
+        pytest.param((*still(0, 5), *still(10, rate=1.0)), id="copied"),
+        pytest.param((*still(0, 5), *still(10, lag=4), *still(15)), id="a peak between two views"),
+        pytest.param((*still(0, 5), *still(10, rate=None)), id="unknown"),
+        pytest.param(still(0), id="an earlier frame of a replay"),
+        pytest.param((), id="nothing"),
+    ],
+)
+def test_a_chart_is_drawn_again_when_anything_changes(points: tuple[Point, ...]) -> None:
+    assert not continues(still(0, 5), points)
+
+
+def test_a_chart_that_waits_for_values_is_drawn_again() -> None:
+    assert not continues((), still(0))
+    assert not continues(still(0), still(0, 5))
+    assert not continues((*still(0, rate=None), *still(5)), still(0, 5, 10))
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
@@ -258,8 +259,9 @@ class ConsoleScreen(Screen[None]):
 
     def refresh_chrome(self) -> None:
         """Update the header and the banner: ages and warnings."""
-        found = self.query("#header")
-        if not found:
+        try:
+            bar = self.query_one("#header", HeaderBar)
+        except NoMatches:
             return
         view, glyphs, width = self.console.view, glyphs_of(self), self.size.width - 2
         mode = self.console.current_mode
@@ -268,7 +270,7 @@ class ConsoleScreen(Screen[None]):
         path = self.console.path
         if len(path) > 1:
             lines.append(header.breadcrumbs(path, width, glyphs))
-        self.query_one(HeaderBar).show(lines)
+        bar.show(lines)
         may = self.session.access
         off: list[Line] = []
         if not may.writable and self.CHANGES:

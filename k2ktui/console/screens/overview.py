@@ -12,7 +12,7 @@ from textual.containers import Container
 
 from k2ktui.console.export import Table
 from k2ktui.console.keys import CHART_WINDOW
-from k2ktui.console.plots import over_time
+from k2ktui.console.plots import continues, over_time
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.overview_facts import facts
@@ -28,7 +28,7 @@ from k2ktui.jobs.run_rows import RunRow, current_run, make_run_rows
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs
-from k2ktui.watch.model import View
+from k2ktui.watch.model import Point, View
 from k2ktui.watch.severity import (
     Problem,
     SeverityLabel,
@@ -69,6 +69,8 @@ class OverviewScreen(ConsoleScreen):
     def __init__(self) -> None:
         super().__init__()
         self._jobs: tuple[Job, ...] = ()
+        # The points that the plots show, and the plots' size and form.
+        self._drawn: tuple[tuple[Point, ...], object] = ((), None)
 
     def body(self) -> ComposeResult:
         """Yield the figures, their plots, and the problems."""
@@ -147,9 +149,13 @@ class OverviewScreen(ConsoleScreen):
         self.query_one("#plots").display = height >= _LOWEST_PLOT
         if height < _LOWEST_PLOT:
             return
+        width, minutes = self.size.width // 2 - 2, self.console.chart_minutes
+        drawn, size = self._drawn, (width, height, minutes, glyphs_of(self))
+        if drawn[1] == size and continues(drawn[0], view.points):
+            return
+        self._drawn = (view.points, size)
         lag = [(p.at, None if p.lag_records is None else float(p.lag_records)) for p in view.points]
         rate = [(p.at, p.rate) for p in view.points]
-        width, minutes = self.size.width // 2 - 2, self.console.chart_minutes
         for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
             lines = over_time(title, points, width, height, glyphs_of(self), minutes)
             lines += [()] * (height - len(lines))
