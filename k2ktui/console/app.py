@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import ClassVar
 
 from textual import on
@@ -94,10 +95,17 @@ class ConsoleApp(ActionApp):
 
     @on(ViewArrived)
     def _arrived(self, event: ViewArrived) -> None:
+        if self.view is None:
+            # Not before the first figures are shown, and before the first key opens a screen.
+            self.run_worker(self._load_screens, group="load", thread=True, exit_on_error=False)
         self.view = event.view
         for screen in self.screen_stack:
             if isinstance(screen, ConsoleScreen):
                 screen.post_message(ViewArrived(event.view))
+
+    def _load_screens(self) -> None:
+        for entry in self.entries:
+            import_module(entry.module)
 
     def update_frame(self) -> None:
         """Update ages, warnings and the access mode on the open screens."""

@@ -11,7 +11,7 @@ from textual.color import Color
 
 from k2ktui.cli import interval
 from k2ktui.cli.main import cli
-from k2ktui.console import terminal
+from k2ktui.console import app, terminal
 from k2ktui.console.keys import load_keys
 from k2ktui.console.themes import (
     STATUS,
@@ -145,6 +145,22 @@ def test_keys_can_be_moved(tmp_path: Path) -> None:
         assert "4 groups" in console.text
 
     drive(flow, keys=path)
+
+
+def test_the_other_screens_are_imported_after_the_first_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key that opens a screen does not wait for that; nor do the first figures."""
+    loaded: list[str] = []
+    monkeypatch.setattr(app, "import_module", loaded.append)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2")
+        assert "k2ktui.console.screens.drill" in loaded
+        await console.press("r")
+        assert len(loaded) == len(set(loaded)), "once is enough"
+
+    drive(steps)
 
 
 def test_key_files_that_cannot_be_read(tmp_path: Path) -> None:
