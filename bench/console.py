@@ -1,6 +1,6 @@
 """The console with many partitions and groups, on a pty: ``python -m bench.console``.
 
-A child process shows a made pipeline of 5,000 partitions and 1,000 groups, rebuilt at
+A child process shows a made pipeline of thousands of partitions and 1,000 groups, rebuilt at
 every poll as of a real one; reading the clusters is no part of it. Figures are of its terminal.
 """
 
@@ -55,7 +55,7 @@ class Ticking(StubFeed):
         self._over.set()
 
 
-def child(interval: float, copied: int) -> None:
+def child(interval: float, copied: int, partitions: int) -> None:
     """Show the console until it is left."""
     from k2ktui.console import terminal
 
@@ -63,7 +63,7 @@ def child(interval: float, copied: int) -> None:
     from k2ktui.console.app import open_console
     from k2ktui.console.session import Options, Session
 
-    made = large(PARTITIONS, GROUPS)
+    made = large(partitions, GROUPS)
     open_console(Session(Ticking(made, interval, copied), made.pair, options=Options(theme=theme)))
 
 
@@ -84,9 +84,10 @@ class Figures:
     rss_mb: float
 
 
-def measure(interval: float, copied: int, keys: int) -> Figures:
+def measure(interval: float, copied: int, keys: int, partitions: int) -> Figures:
     """Measure a console that is refreshed every ``interval`` seconds."""
-    command = [sys.executable, "-m", "bench.console", "--child", str(interval), str(copied)]
+    arguments = map(str, (interval, copied, partitions))
+    command = [sys.executable, "-m", "bench.console", "--child", *arguments]
     env = {"PYTHONPATH": os.getcwd(), "XDG_CONFIG_HOME": tempfile.gettempdir()}
     with Terminal(command, size=SIZE, env=env) as terminal:
         terminal.await_text("bastion1", 120)
@@ -117,7 +118,7 @@ def _latency(terminal: Terminal, key: str) -> float:
     return 1000 * (time.monotonic() - began)
 
 
-def report(idle: Figures, busy: Figures) -> str:
+def report(idle: Figures, busy: Figures, partitions: int) -> str:
     """Return the section of RESULTS.md."""
     rows = [
         ("key to paint, nothing else running", _key(idle), f"{KEY_TARGET_MS:.0f} ms"),
@@ -129,7 +130,7 @@ def report(idle: Figures, busy: Figures) -> str:
         ("bytes a refresh, all rows change", f"{max(busy.bytes_each):,}", f"{BYTES_TARGET:,}"),
     ]
     lines = [
-        f"## Console: {PARTITIONS:,} partitions, {GROUPS:,} groups, {SIZE[0]} by {SIZE[1]}",
+        f"## Console: {partitions:,} partitions, {GROUPS:,} groups, {SIZE[0]} by {SIZE[1]}",
         "",
         *(f"{name}: {value}  " for name, value in describe().items() if name in _SHOWN),
         f"Load average at the end: {os.getloadavg()[0]:.1f}",
@@ -159,18 +160,22 @@ def _key(figures: Figures) -> str:
 def main() -> None:
     """Measure, print the section, and put it into RESULTS.md unless it is only to be printed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--child", nargs=2, metavar=("SECONDS", "RECORDS"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS, metavar="COUNT")
     parser.add_argument("--keep", action="store_true", help="write the figures to RESULTS.md")
     options = parser.parse_args()
     if options.child:
-        child(float(options.child[0]), int(options.child[1]))
+        interval, copied, partitions = options.child
+        child(float(interval), int(copied), int(partitions))
         return
-    idle = measure(5.0, 0, _KEYS)
-    busy = measure(2.0, 10, _KEYS)
-    text = report(idle, busy)
+    count = options.partitions
+    idle = measure(5.0, 0, _KEYS, count)
+    busy = measure(2.0, 10, _KEYS, count)
+    text = report(idle, busy, count)
     print(text)
     if options.keep:
-        put_section(Path(__file__).parent / "RESULTS.md", "console", text)
+        name = "console" if count == PARTITIONS else f"console-{count}"
+        put_section(Path(__file__).parent / "RESULTS.md", name, text)
 
 
 if __name__ == "__main__":

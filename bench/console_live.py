@@ -207,7 +207,7 @@ def _cpu(process: psutil.Process) -> float:
     return sum(process.cpu_times()[:2])
 
 
-def report(starts: list[Start], idle: Idle) -> str:
+def report(starts: list[Start], idle: Idle, load: float) -> str:
     """Return the section of RESULTS.md."""
 
     def middle(name: str) -> str:
@@ -225,7 +225,7 @@ def report(starts: list[Start], idle: Idle) -> str:
         f"## Console on a real pipeline: {TOPICS * PARTITIONS} partitions, {GROUPS} groups",
         "",
         *(f"{name}: {value}  " for name, value in describe().items() if name in _SHOWN),
-        f"Load average at the end: {os.getloadavg()[0]:.1f}",
+        f"Load average after the starts: {load:.1f}, at the end: {os.getloadavg()[0]:.1f}",
         "",
         "| | measured | target |",
         "|---|---|---|",
@@ -259,11 +259,12 @@ def main() -> None:
                 for _ in range(options.starts):
                     starts.append(measure_start(file))
                     print(json.dumps(asdict(starts[-1])), flush=True)
+                load = os.getloadavg()[0]
                 idle = measure_idle(file, options.idle)
                 print(json.dumps(asdict(idle)), flush=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    text = report(starts, idle)
+    text = report(starts, idle, load)
     print(text)
     if options.keep:
         put_section(Path(__file__).parent / "RESULTS.md", "console-live", text)
