@@ -76,7 +76,7 @@ UNCHECKED_ARROW = (
 )
 # Rows between Java and Python: by default 64 KiB at a time.
 _TRANSFORM_DEFAULTS = {"spark.buffer.size": str(1 << 20)}
-_LOCAL_TRANSFORM_DEFAULTS = {"spark.python.daemon.module": "k2ktui.replication.worker_daemon"}
+_LOCAL_TRANSFORM_DEFAULTS = {"spark.python.daemon.module": "k2ktui.replication.transform_daemon"}
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENCRYPTED_NETWORK = (
     "spark.network.crypto.enabled",

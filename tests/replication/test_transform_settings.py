@@ -18,7 +18,7 @@ def properties(master: str, transforms: bool, **config: str) -> dict[str, str]:
 
 
 def test_only_local_workers_are_forked_with_their_modules_loaded() -> None:
-    assert properties("local[2]", True)[_DAEMON] == "k2ktui.replication.worker_daemon"
+    assert properties("local[2]", True)[_DAEMON] == "k2ktui.replication.transform_daemon"
     assert properties("local[2]", False)[_DAEMON] == "k2ktui.replication.copy_daemon"
     # The executors of a cluster have the code only once a worker has started.
     assert _DAEMON not in properties("spark://host:7077", True)

@@ -281,7 +281,7 @@ def daemons() -> list[psutil.Process]:
     found = [
         each
         for each in psutil.Process().children(recursive=True)
-        if "k2ktui.replication.worker_daemon" in each.cmdline()
+        if "k2ktui.replication.transform_daemon" in each.cmdline()
     ]
     return [each for each in found if each.parent() not in found]
 

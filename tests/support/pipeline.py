@@ -278,7 +278,7 @@ class Run:
         names = (
             "pyspark.daemon",
             "k2ktui.replication.copy_daemon",
-            "k2ktui.replication.worker_daemon",
+            "k2ktui.replication.transform_daemon",
         )
         daemons = [p for p in self.processes() if any(name in _command(p) for name in names)]
         pids = {p.pid for p in daemons}
