@@ -209,7 +209,8 @@ def main(arguments: list[str] | None = None) -> int:
     wait_for(lambda: _leads(given.target, given.into, partitions), "the leaders", _TIMEOUT_S)
     count = min(given.processes, len(ends))
     shares = [{p: end for p, end in ends.items() if p % count == number} for number in range(count)]
-    start = multiprocessing.get_context("fork").Process
+    # Not forked: a client of librdkafka exists here, whose threads a fork does not have.
+    start = multiprocessing.get_context("spawn").Process
     where = (given.source, given.target, given.topic, given.into)
     children = [start(target=_copy, args=(*where, share)) for share in shares]
     for child in children:

@@ -36,7 +36,7 @@ class Scope:
     """
 
     records: tuple[tuple[int, int], ...] = ((100, 10_000_000), (1000, 2_000_000))
-    json_records: tuple[tuple[int, int], ...] = ((200, 4_000_000),)
+    json_records: tuple[tuple[int, int], ...] = ((200, 12_000_000),)
     schema_records: tuple[tuple[int, int], ...] = ((100, 10_000_000),)
     codecs: tuple[Codec, ...] = ("none", "lz4")
     partitions: tuple[int, ...] = (4, 64)
