@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from time import time
+from time import monotonic, time
 
 from confluent_kafka.admin import OffsetSpec
 
@@ -30,10 +30,13 @@ from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import CopierObservation
 from k2ktui.sync.mapping_source import NothingCopied
+from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, first_lines, safe_text
 
 # A drill is one record: of more partitions, the ends are not kept, and D47 could not be checked.
 _MOST_ENDS = 5_000
+# A fenced run finds out with its next transaction or renewal.
+_RUNS_END_S = 30.0
 _RESTART = "Start the pipeline again; a start takes over from any other run"
 
 
@@ -68,6 +71,9 @@ def run_fence_replicator(session: Session) -> PhaseResult:
     try:
         fencer.take_over(0)
         term = fencer.run.term
+        # A run that shares the pipeline bumps the epochs of its slots before it finds that it may
+        # not copy: those that D42 compares are read when all have ended.
+        _await_fenced_runs(session)
         made = replace(change, after=dump_fenced(term, fencer.read_states()))
     finally:
         # Nothing was written with these epochs: they stay as they were read.
@@ -77,6 +83,22 @@ def run_fence_replicator(session: Session) -> PhaseResult:
     else:
         session.settle(made, ChangeStatus.MADE)
     return PhaseResult(f"no driver of an earlier term than {term} can write any more")
+
+
+def _await_fenced_runs(session: Session) -> None:
+    """Wait until fenced runs have ended, on any host; D42 reports those that have not."""
+    until = monotonic() + min(_RUNS_END_S, session.drill.options.wait_s)
+    store = StateStore(session.config, session.target)
+
+    def look() -> tuple[bool, str]:
+        runners = store.read_settled().runners
+        alive = [each for each in runners if each.alive(int(time() * 1000))]
+        return not alive or monotonic() > until, f"{counted(len(alive), 'run')} to end"
+
+    try:
+        session.wait(DrillPhase.FENCE_REPLICATOR, look, hint="Stop them.", timeout=2 * _RUNS_END_S)
+    finally:
+        store.close()
 
 
 def _await_stopped_copier(session: Session) -> PhaseResult:
