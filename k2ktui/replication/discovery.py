@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, thread_time
 
 from confluent_kafka import IsolationLevel
@@ -34,6 +34,8 @@ from k2ktui.replication.targets import TargetTopic, ensure_targets
 _MANY, _SPARSE, _LONGEST_S = 500, 400.0, 300.0
 # While partitions are stopped or held back.
 _LONGEST_UNWELL_S = 60.0
+# Offsets, which show what open transactions hold back, at least so often.
+_LONGEST_OFFSETS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class TopicDiscovery:
         self._held_back = HeldBackReader(source)
         self._settings = KnownSettings(target)
         self._last: tuple[TopicSnapshot, Mapping[str, int]] | None = None
-        self._next_full = self._next_full_unwell = 0.0
+        self._next_full = self._next_full_unwell = self._next_offsets = 0.0
         self._settled = -1  # number of known positions with which the last snapshot was settled
 
     def discover(
@@ -154,6 +156,8 @@ class TopicDiscovery:
                 if self._settled != len(positions) and last[0].is_settled(positions):
                     self._settled = len(positions)
                 if self._settled == len(positions):
+                    if monotonic() >= self._next_offsets:
+                        last = self._last = self._with_offsets(last[0], positions), counts
                     return last[0]
         self._last, self._settled = None, -1
         snapshot = self._read_everything(positions)
@@ -162,7 +166,25 @@ class TopicDiscovery:
         pause_s = pause_s if len(snapshot.routes) > _MANY else 0.0
         self._next_full = monotonic() + pause_s
         self._next_full_unwell = monotonic() + min(pause_s, _LONGEST_UNWELL_S)
+        self._next_offsets = monotonic() + _LONGEST_OFFSETS_S
         return snapshot
+
+    def _with_offsets(
+        self, last: TopicSnapshot, positions: Mapping[SourcePartition, Position]
+    ) -> TopicSnapshot:
+        """Return the snapshot with offsets that are read now; its topics are those of before."""
+        committed = self._committed.read(positions)
+        high, ends, held_back = self._ends(last.routes)
+        self._next_offsets = monotonic() + _LONGEST_OFFSETS_S
+        # Of a partition whose leader moves now, the offsets of before are kept.
+        ends = {**last.ends, **ends}
+        return replace(
+            last,
+            ends=ends,
+            high={**last.high, **high},
+            held_back=held_back,
+            lag_records=_sum_lags(committed, ends),
+        )
 
     def batch_limit(self, snapshot: TopicSnapshot, source: SourcePartition) -> int:
         """Return the largest batch, in bytes, that all of a partition's targets accept now."""

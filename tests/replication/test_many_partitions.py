@@ -23,7 +23,14 @@ from k2ktui.replication import discovery as module
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
+from tests.support.kafka import (
+    TIMEOUT,
+    admin,
+    create_topic,
+    eventually,
+    open_transaction,
+    unique_name,
+)
 
 T = TypeVar("T")
 
@@ -137,6 +144,27 @@ def test_everything_is_read_again_sooner_while_a_partition_is_stopped(
     first = found.discover()
     assert found.discover() is first
     assert found.discovery.discover(found.positions, is_well=False) is not first
+
+
+def test_an_open_transaction_is_found_between_readings_of_everything(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets are read again at least every minute."""
+    monkeypatch.setattr(module, "_MANY", 0)
+    monkeypatch.setattr(module, "_SPARSE", 1e9)
+    monkeypatch.setattr(module, "_LONGEST_OFFSETS_S", 0.0)
+    stem = unique_name("many")
+    topic = create_topic(source, f"{stem}-a")
+    found = Discovery(source, target, stem)
+    found.discover()
+    producer = open_transaction(source, topic, [b"1"])
+    found.source.take("describing topics")
+    at = SourcePartition(topic, 0)
+    later = found.discover()
+    assert not found.source.take("describing topics"), "its topics are known"
+    assert later.ends[at] < later.high[at] and at in later.held_back
+    assert later.lag_records == later.ends[at]
+    producer.abort_transaction(TIMEOUT)
 
 
 def test_everything_is_read_again_of_few_partitions(
