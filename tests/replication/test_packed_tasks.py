@@ -119,10 +119,14 @@ def test_partitions_that_have_not_moved_keep_the_position_that_the_driver_knows(
 
 def test_a_mapping_is_unpickled_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     received = pickle.loads(pickle.dumps(UnpickledOnUse({SourcePartition("t", 1): 5})))
-    calls = []
-    monkeypatch.setattr(
-        pickle, "loads", lambda data, load=pickle.loads: calls.append(1) or load(data)
-    )
+    calls: list[bytes] = []
+    load = pickle.loads
+
+    def counted(data: bytes) -> Any:
+        calls.append(data)
+        return load(data)
+
+    monkeypatch.setattr(pickle, "loads", counted)
     assert not calls
     assert received == {SourcePartition("t", 1): 5} and len(received) == 1
     assert received.get(SourcePartition("t", 2)) is None

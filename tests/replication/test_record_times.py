@@ -13,6 +13,7 @@ from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     Out,
+    await_stable,
     create_topic,
     end_offsets,
     produce,
@@ -52,6 +53,7 @@ def test_aborted_records_are_passed_over(source: KafkaNode, reader: RecordTimeRe
     topic = create_topic(source)
     produce_transaction(source, topic, stamped(200), commit=False)
     produce_transaction(source, topic, stamped(10, first=1000))
+    await_stable(source, topic)
     assert reader.times({(topic, 0): 0}, PATIENCE) == {(topic, 0): (NOW + 1000) / 1000}
 
 

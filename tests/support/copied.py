@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import ClusterPair
@@ -33,9 +33,9 @@ from k2ktui.engine.state import (
     MappingRecord as OffsetMapping,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
-from k2ktui.kafka.codes import COORDINATOR_RETRIABLE
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Got,
     Out,
@@ -43,7 +43,6 @@ from tests.support.kafka import (
     client,
     create_topic,
     end_offsets,
-    eventually,
     produce,
     read_all,
     start_offsets,
@@ -261,25 +260,7 @@ class Copied:
         return found.topic_id
 
 
-def commit(node: KafkaNode, group: str, offsets: Mapping[Where, int], metadata: str = "") -> None:
-    """Commit offsets of a group without members."""
-    consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
-    try:
-        wanted = [TopicPartition(t, p, offset, metadata) for (t, p), offset in offsets.items()]
-        eventually(lambda: _commits(consumer, wanted), f"{group} commits")
-    finally:
-        consumer.close()
-
-
-def _commits(consumer: Consumer, wanted: list[TopicPartition]) -> bool:
-    """Commit; whether a coordinator was there, which a new cluster has after a while."""
-    try:
-        consumer.commit(offsets=wanted, asynchronous=False)
-    except KafkaException as error:
-        if error.args[0].code() not in COORDINATOR_RETRIABLE:
-            raise
-        return False
-    return True
+commit = commit_offsets
 
 
 def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where, int | None]:

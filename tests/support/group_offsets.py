@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import TIMEOUT, client, eventually
 
@@ -25,13 +26,13 @@ def commit_offsets(
             try:
                 consumer.commit(offsets=positions, asynchronous=False)
             except KafkaException as error:
-                # A broker that has just started is still reading its offsets topic.
-                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                if error.args[0].code() not in COORDINATOR_RETRIABLE:
                     raise
                 return False
             return True
 
-        eventually(done, "the coordinator of the group has loaded")
+        # A new cluster has one after a while.
+        eventually(done, "the group's coordinator takes the commit")
     finally:
         consumer.close()
 

@@ -231,6 +231,21 @@ def end_offsets(
     return _bounds(node, topic, isolation)[1]
 
 
+def await_stable(node: ServingCluster, topic: str, timeout: float = TIMEOUT) -> None:
+    """Wait until everything that a topic has now is visible to readers of committed records.
+
+    A coordinator answers a commit once it has logged it, and writes the markers afterwards: if a
+    broker has just restarted, seconds later. Transactions that stay open must not be there.
+    """
+    ends = end_offsets(node, topic)
+
+    def is_stable() -> bool:
+        stable = end_offsets(node, topic, "read_committed")
+        return all(stable[partition] >= end for partition, end in ends.items())
+
+    eventually(is_stable, f"{topic} has the markers of all transactions", timeout)
+
+
 def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
     """Return each partition's log start offset."""
     return _bounds(node, topic, "read_uncommitted")[0]

@@ -15,7 +15,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import TIMEOUT, Headers, Out, client, end_offsets, eventually, unique_name
+from tests.support.kafka import TIMEOUT, Headers, Out, await_stable, client, eventually, unique_name
 
 _NOT_KNOWN_YET = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
@@ -119,25 +119,12 @@ class Traffic:
         self._thread.join()
         if self._failure is None:
             if error is None:
-                self._await_markers()
+                for topic in self._topics if self._transactions else ():
+                    await_stable(self._node, topic, _RESTART_S)
             return
         if error is None:
             raise self._failure
         error.add_note(f"the traffic had ended before, with {self._failure!r}")
-
-    def _await_markers(self) -> None:
-        """Wait until the last transaction's markers are written.
-
-        A coordinator answers a commit once it has logged it, and writes the markers afterwards: if
-        a broker has just restarted, seconds later. Until then, what is visible is not all.
-        """
-        for topic in self._topics if self._transactions else ():
-            ends = end_offsets(self._node, topic)
-            eventually(
-                partial(_is_stable, self._node, topic, ends),
-                f"{topic} has the markers of all transactions",
-                _RESTART_S,
-            )
 
     def _run(self) -> None:
         try:
@@ -196,11 +183,6 @@ class Traffic:
         for out in records:
             eventually(partial(_sent, producer, topic, out), f"{topic} is known")
             self.sent += 1
-
-
-def _is_stable(node: KafkaNode, topic: str, ends: dict[int, int]) -> bool:
-    stable = end_offsets(node, topic, "read_committed")
-    return all(stable[partition] >= end for partition, end in ends.items())
 
 
 def _sent(producer: Producer, topic: str, out: Out) -> bool:

@@ -136,9 +136,9 @@ def test_what_is_extended_in_place_is_never_taken_for_unchanged() -> None:
 @pytest.mark.parametrize("name", [each.name for each in fields(Replica)])
 def test_every_field_of_a_replica_is_compared(name: str) -> None:
     one = take(ranges())
-    changed = replace(one.replicas[S], **{name: object() if name != "target_ranges" else {}})
-    if name == "anchors":
-        changed = replace(one.replicas[S], anchors=OffsetAnchors())
+    values: dict[str, Any] = {"target_ranges": {}, "anchors": OffsetAnchors()}
+    different: dict[str, Any] = {name: values.get(name, object())}
+    changed = replace(one.replicas[S], **different)
     assert inputs_of_rows(one) != inputs_of_rows(replace(one, replicas={S: changed}))
 
 
