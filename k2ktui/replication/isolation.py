@@ -29,6 +29,10 @@ from k2ktui.replication.slots import SlotState
 from k2ktui.replication.stopped import StoppedPartitions
 
 _ASK_AGAIN_S = 1.0
+# A coordinator that is only slow may not have written markers for some seconds.
+_BLOCKED_S = 5.0
+# What was seen this long ago was another wait.
+_FORGOTTEN_S = 60.0
 _REASON = "a transaction cannot end until its marker is written there"
 
 
@@ -39,6 +43,15 @@ class _Unfinished:
     state: TransactionState
     sources: list[SourcePartition] = field(default_factory=list)
     not_before: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A slot's unfinished transaction: the partitions that it waits for, since when."""
+
+    partitions: Collection[tuple[str, int]] = ()
+    since: float = 0.0
+    at: float = 0.0
 
 
 class UnfinishedTransactions:
@@ -63,7 +76,7 @@ class UnfinishedTransactions:
         self._stopped = stopped
         self._report = report
         self._waiting: dict[int, _Unfinished] = {}
-        self._seen: dict[int, TransactionState] = {}
+        self._seen: dict[int, _Seen] = {}
         self._free: list[int] = []
 
     @property
@@ -108,8 +121,8 @@ class UnfinishedTransactions:
 
         Returns:
             Whether that is possible: no task can write with its present id, there is a spare, and
-            the transaction waited for the same partitions when the slot was postponed the last
-            time. Markers may be on their way to all others, for example to a new leader.
+            the transaction has waited for the same partitions for some seconds. Before, markers
+            may be on their way to them, for example to a new leader.
 
         Raises:
             Superseded: another driver has taken over.
@@ -119,8 +132,11 @@ class UnfinishedTransactions:
             return False
         if not (error.fenced or (state.committing and not slot.lost)):
             return False
-        before, self._seen[slot.identity] = self._seen.get(slot.identity), state
-        if before is None or before.partitions != state.partitions or not self._has_spare():
+        before, now = self._seen.get(slot.identity, _Seen()), monotonic()
+        is_same = before.partitions == state.partitions and now - before.at < _FORGOTTEN_S
+        since = before.since if is_same else now
+        self._seen[slot.identity] = _Seen(state.partitions, since, now)
+        if now - since < _BLOCKED_S or not self._has_spare():
             return False
         waiting = self._waiting[slot.identity] = _Unfinished(state)
         sources, slot.sources = slot.sources, []
