@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
@@ -241,19 +241,34 @@ def test_groups_of_the_new_protocol_continue_at_the_record_they_had_not_read(
     for first, last in ((0, 40), (40, 90)):
         commit(source, group, {(topic, 0): first})
         with member(source, group, topic, "consumer") as consumer:
-            consumer.seek(TopicPartition(topic, 0, first))
-            read = consumer.consume(last - first, timeout=30)
+            read = read_from(consumer, TopicPartition(topic, 0, first), last - first)
             assert [message.value() for message in read] == values(first, last)
             consumer.commit(message=read[-1], asynchronous=False)
         k2ktui("apply", plan_file(copied), "--yes")
         with member(target, group, topic, "consumer") as consumer:
             (position,) = consumer.committed([where], timeout=30)
             assert position.offset == last + 7
-            consumer.seek(TopicPartition(topic, 0, position.offset))
-            unread = consumer.consume(COUNT - last, timeout=30)
+            unread = read_from(consumer, position, COUNT - last)
             assert [message.value() for message in unread] == values(last, COUNT)
             rows_now = json.loads(plan_file(copied).read_text())["rows"]
             assert {row["state_target"] for row in rows_now} <= {"Stable", "Reconciling"}
+
+
+def read_from(consumer: Consumer, position: TopicPartition, count: int) -> list[Message]:
+    """Read records from a position. The client refuses to seek until it fetches the partition."""
+
+    def seek() -> bool:
+        try:
+            consumer.seek(position)
+        except KafkaException as error:
+            if error.args[0].name() != "_STATE":
+                raise
+            return False
+        return True
+
+    eventually(seek, "the partition is fetched")
+    read: list[Message] = consumer.consume(count, timeout=30)
+    return read
 
 
 def values(first: int, last: int) -> list[bytes]:
