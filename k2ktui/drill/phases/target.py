@@ -91,12 +91,11 @@ def _await_fenced_runs(session: Session) -> None:
     store = StateStore(session.config, session.target)
 
     def look() -> tuple[bool, str]:
-        runners = store.read_settled().runners
-        alive = [each for each in runners if each.alive(int(time() * 1000))]
+        alive = store.read_settled().alive(int(time() * 1000))
         return not alive or monotonic() > until, f"{counted(len(alive), 'run')} to end"
 
     try:
-        session.wait(DrillPhase.FENCE_REPLICATOR, look, hint="Stop them.", timeout=2 * _RUNS_END_S)
+        session.wait(DrillPhase.FENCE_REPLICATOR, look, hint="Stop them.")
     finally:
         store.close()
 
