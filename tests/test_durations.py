@@ -63,21 +63,22 @@ def test_the_longest_group_begins_first_and_stays_together() -> None:
     assert ordered == [items[2], items[4], items[3], items[1], *fast]
 
 
+def write_report(directory: Path, first: float, second: float, other: float) -> Path:
+    """Write how many seconds both cases of a test took, and another test."""
+    path = directory / "report.xml"
+    case = '<testcase classname="tests.a.test_b" name="{}" time="{}"/>'.format
+    cases = case("test_c[1]", first), case("test_c[2]@group", second), case("test_d", other)
+    path.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    return path
+
+
 def test_the_table_has_the_means_of_reports(tmp_path: Path) -> None:
-    (tmp_path / "report.xml").write_text(
-        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[1]" time="30"/>'
-        '<testcase classname="tests.a.test_b" name="test_c[2]@group" time="10.4"/>'
-        '<testcase classname="tests.a.test_b" name="test_d" time="1"/></testsuite></testsuites>'
-    )
-    write_table([tmp_path / "report.xml"], tmp_path / "table.txt")
+    report = write_report(tmp_path, 30, 10.4, 1)
+    write_table([report], tmp_path / "table.txt")
     assert (tmp_path / "table.txt").read_text() == "20 tests/a/test_b.py::test_c\n"
 
 
 def test_the_list_has_the_functions_whose_cases_take_longest(tmp_path: Path) -> None:
-    (tmp_path / "report.xml").write_text(
-        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[1]" time="1.0"/>'
-        '<testcase classname="tests.a.test_b" name="test_c[2]@group" time="0.6"/>'
-        '<testcase classname="tests.a.test_b" name="test_d" time="0.9"/></testsuite></testsuites>'
-    )
-    write_longer([tmp_path / "report.xml"], tmp_path / "list.txt")
+    report = write_report(tmp_path, 1.0, 0.6, 0.9)
+    write_longer([report], tmp_path / "list.txt")
     assert (tmp_path / "list.txt").read_text() == "tests/a/test_b.py::test_c\n"

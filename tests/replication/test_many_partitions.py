@@ -89,11 +89,17 @@ class Discovery:
         return found
 
 
+@pytest.fixture
+def rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any number of partitions, everything is read again only after the longest time."""
+    monkeypatch.setattr(module, "_MANY", 0)
+    monkeypatch.setattr(module, "_SPARSE", 1e9)
+
+
+@pytest.mark.usefixtures("rarely")
 def test_topics_are_read_again_when_one_appears_or_grows(
     source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MANY", 0)
-    monkeypatch.setattr(module, "_SPARSE", 1e9)
     stem = unique_name("many")
     create_topic(source, f"{stem}-a", partitions=2)
     found = Discovery(source, target, stem)
@@ -113,11 +119,10 @@ def test_topics_are_read_again_when_one_appears_or_grows(
     eventually(lambda: len(found.discover().routes) == 5, "the grown one")
 
 
+@pytest.mark.usefixtures("rarely")
 def test_topics_are_read_again_while_something_is_wrong_or_unknown(
     source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MANY", 0)
-    monkeypatch.setattr(module, "_SPARSE", 1e9)
     stem = unique_name("many")
     create_topic(source, f"{stem}-a", partitions=2)
     create_topic(target, f"{stem}copy-{stem}-a", partitions=1)
@@ -132,11 +137,10 @@ def test_topics_are_read_again_while_something_is_wrong_or_unknown(
     assert found.discover() is not last, "the driver has not adopted a start position"
 
 
+@pytest.mark.usefixtures("rarely")
 def test_everything_is_read_again_sooner_while_a_partition_is_stopped(
     source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MANY", 0)
-    monkeypatch.setattr(module, "_SPARSE", 1e9)
     monkeypatch.setattr(module, "_LONGEST_UNWELL_S", 0.0)
     stem = unique_name("many")
     create_topic(source, f"{stem}-a")
@@ -146,12 +150,11 @@ def test_everything_is_read_again_sooner_while_a_partition_is_stopped(
     assert found.discovery.discover(found.positions, is_well=False) is not first
 
 
+@pytest.mark.usefixtures("rarely")
 def test_an_open_transaction_is_found_between_readings_of_everything(
     source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offsets are read again at least every minute."""
-    monkeypatch.setattr(module, "_MANY", 0)
-    monkeypatch.setattr(module, "_SPARSE", 1e9)
     monkeypatch.setattr(module, "_LONGEST_OFFSETS_S", 0.0)
     stem = unique_name("many")
     topic = create_topic(source, f"{stem}-a")

@@ -13,6 +13,7 @@ from k2ktui.sync.shared_layout import LayoutSearch
 from tests.support.kafka import eventually
 
 LAYOUT = SharedLayout("l", 4, ready=True)
+NEWER = SharedLayout("m", 4, ready=True)
 
 
 class Searches:
@@ -90,26 +91,26 @@ def test_what_it_raises_is_raised_once_and_it_is_repeated(searches: list[Searche
     eventually(lambda: one.ask() == LAYOUT, "found", 10)
 
 
-def test_what_it_found_while_another_run_led_is_not_used(searches: list[Searches]) -> None:
-    """The layout may have been replaced since."""
-    newer = SharedLayout("m", 4, ready=True)
-    one = Searches(LAYOUT, newer)
+def search_that_has_found(searches: list[Searches]) -> Searches:
+    """Return a search that has found a layout; the next time it finds a newer one."""
+    one = Searches(LAYOUT, NEWER)
     searches.append(one)
     one.ask()
     one.may_end.release()
     eventually(lambda: one.ended == 1, "found", 10)
+    return one
+
+
+def test_what_it_found_while_another_run_led_is_not_used(searches: list[Searches]) -> None:
+    """The layout may have been replaced since."""
+    one = search_that_has_found(searches)
     one.now = 60.0
     one.may_end.release()
-    eventually(lambda: one.ask() == newer, "found again", 10)
+    eventually(lambda: one.ask() == NEWER, "found again", 10)
 
 
 def test_what_it_found_when_this_run_led_before_is_not_used(searches: list[Searches]) -> None:
     """However short the time was: the run that led between may have divided the pipeline."""
-    newer = SharedLayout("m", 4, ready=True)
-    one = Searches(LAYOUT, newer)
-    searches.append(one)
-    one.ask()
+    one = search_that_has_found(searches)
     one.may_end.release()
-    eventually(lambda: one.ended == 1, "found", 10)
-    one.may_end.release()
-    eventually(lambda: one.ask(leadership=2) == newer, "found again", 10)
+    eventually(lambda: one.ask(leadership=2) == NEWER, "found again", 10)
