@@ -12,7 +12,8 @@ from k2ktui.jobs.local_jobs import JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
 from tests.support.console import ConsoleDriver, drive_session, file_session
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce
 from tests.support.pipeline import Pipeline
 
@@ -76,7 +77,7 @@ def test_sync_started_and_stopped(
     topic, group = create_topic(source), copied.group("g")
     produce(source, topic, [Out(b"v%d" % i) for i in range(50)])
     copied.copy(topic)
-    commit(source, group, {(topic, 0): 10})
+    commit_offsets(source, group, {(topic, 0): 10})
 
     async def steps(console: ConsoleDriver) -> None:
         await console.press("Y")

@@ -14,7 +14,8 @@ from k2ktui.engine.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.console import ConsoleDriver, copied_session, drive_session
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, client, create_topic, eventually, produce, unique_name
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def topic(source: KafkaNode, copied: Copied) -> str:
 def group(source: KafkaNode, copied: Copied, topic: str) -> str:
     """A group that has read some; its copies are 7 offsets further on."""
     name = copied.group("g")
-    commit(source, name, {(topic, 0): 5, (topic, 1): 30})
+    commit_offsets(source, name, {(topic, 0): 5, (topic, 1): 30})
     return name
 
 
@@ -66,7 +67,7 @@ def test_from_a_plan_to_applied_verified_and_undone(
 ) -> None:
     where = [(topic, 0), (topic, 1)]
     before = {(topic, 0): None, (topic, 1): 8}
-    commit(target, group, {(topic, 1): 8}, "there before")
+    commit_offsets(target, group, {(topic, 1): 8}, "there before")
 
     async def steps(console: ConsoleDriver) -> None:
         await planned(console)
@@ -111,7 +112,7 @@ def test_an_offset_that_moves_after_the_plan_is_reported_and_planned_again(
 ) -> None:
     async def steps(console: ConsoleDriver) -> None:
         await planned(console)
-        commit(target, group, {(topic, 0): 9})
+        commit_offsets(target, group, {(topic, 0): 9})
         await console.press("A")
         await console.confirm(copied.name)
         await console.sees("offsets or groups have changed since")
@@ -166,7 +167,7 @@ def test_undo_undoes_what_has_not_moved(
         await console.press("A")
         await console.confirm(copied.name)
         await console.sees("2 rows applied")
-        commit(target, group, {(topic, 0): 20})
+        commit_offsets(target, group, {(topic, 0): 20})
         await console.press("7")
         await console.sees("● done")
         await console.press("U")
@@ -184,7 +185,7 @@ def test_without_the_source_a_plan_is_made_of_its_kept_commits(
     copied: Copied, topic: str, group: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     k2ktui("sync", "-f", copied.file, "--once")
-    commit(target, group, {(topic, 0): 7})  # as if it had never been moved
+    commit_offsets(target, group, {(topic, 0): 7})  # as if it had never been moved
     source.kill()
 
     async def steps(console: ConsoleDriver) -> None:
@@ -209,7 +210,7 @@ def test_hostile_names_are_shown_and_moved(
     stems = ("a[/b]", "\x1b[31mred", "\u202eback", "x" * 200, "q'\"$(x)")
     names = [copied.group(each) for each in stems]
     for name in names:
-        commit(source, name, {(topic, 0): 5})
+        commit_offsets(source, name, {(topic, 0): 5})
 
     async def steps(console: ConsoleDriver) -> None:
         await console.press("4")

@@ -18,7 +18,8 @@ from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import JobState
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
-from tests.support.copied import commit, committed
+from tests.support.copied import committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, eventually, produce, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.tmux import TMUX, Tmux
@@ -52,8 +53,8 @@ def pipe(
     create_topic(target, topic)
     produce(source, topic, [Out(b"v%d" % n) for n in range(1000)])
     produce(target, topic, [Out(b"native")] * PRIOR)
-    commit(source, group, {(topic, 0): READ})
-    commit(target, group, {(topic, 0): AHEAD})
+    commit_offsets(source, group, {(topic, 0): READ})
+    commit_offsets(target, group, {(topic, 0): AHEAD})
     settings = {"groups.consumerGroups": group}
     made = Pipeline(tmp_path, source, target, [topic], settings, name=NAME)
     with all_ended():

@@ -11,7 +11,7 @@ from k2ktui.demo import clients, read_records
 from k2ktui.demo.read_records import ReadRecords, ReadTotals, committed
 from k2ktui.errors import TimedOut
 from k2ktui.runtime.node import KafkaNode
-from tests.support.copied import commit
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce, produce_transaction, unique_name
 
 
@@ -45,7 +45,7 @@ def test_records_read_again_and_skipped_are_counted(source: KafkaNode) -> None:
     produce(source, topic, [Out(b"before")])
     produce_transaction(source, topic, [Out(b"%d" % n, b"k") for n in range(4)])
     produce_transaction(source, topic, [Out(b"aborted")], commit=False)
-    commit(source, group, {(topic, 0): 1})
+    commit_offsets(source, group, {(topic, 0): 1})
     assert committed(source.bootstrap, group, [(topic, 0)]) == {(topic, 0): 1}
     consumer = clients.consumer(source.bootstrap, group)
     consumer.assign([TopicPartition(topic, 0, 1)])

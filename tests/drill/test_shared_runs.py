@@ -13,8 +13,8 @@ from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.copied import commit
 from tests.support.drill_runs import MAY, QUICK, Yes, check_of, remove_quotas
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce, read_unread, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.shared_pipelines import SHARED, expect_owning
@@ -37,7 +37,9 @@ def shared(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[Pip
 def test_a_switchover_ends_all_runs_and_moves_the_group(shared: Pipeline) -> None:
     topic = shared.topics[0]
     group = unique_name("billing")
-    commit(shared.source, group, {(topic, partition): 10 + partition for partition in range(4)})
+    commit_offsets(
+        shared.source, group, {(topic, partition): 10 + partition for partition in range(4)}
+    )
     runs = [shared.start() for _ in range(2)]
     expect_owning(runs)
     file = str(shared.write())

@@ -12,7 +12,8 @@ from k2ktui.jobs import local_jobs
 from k2ktui.runtime.node import KafkaNode
 from tests.jobs.support import all_ended
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import commit, committed
+from tests.support.copied import committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce, unique_name
 from tests.support.pipeline import Pipeline
 
@@ -34,7 +35,7 @@ def test_a_job_is_stopped_kept_from_starting_and_started_again_by_an_abort(
     pipe: Pipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
     file, topic, group = pipe.write(), pipe.topics[0], unique_name("billing")
-    commit(source, group, {(topic, 0): 400})
+    commit_offsets(source, group, {(topic, 0): 400})
     k2ktui("jobs", "start", "-f", file)
     pipe.await_more([Out(b"more")] * 100)
     quick = ("--frozen", "1", "--wait", "60", "--accept", ",".join(CATALOG), "--groups", group)

@@ -17,7 +17,8 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.jobs.support import MAY, all_ended, begin, silent_port, write_pipeline
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import create_topic, eventually, produce
 from tests.sync.test_mapping_application import Mapper
 
@@ -47,13 +48,13 @@ def only_job() -> Job:
 @pytest.mark.slow
 def test_from_start_to_stop(copied: Copied, topic: str) -> None:
     file, group, where = copied.file, copied.group("g"), (topic, 0)
-    commit(copied.source, group, {where: 10})
+    commit_offsets(copied.source, group, {where: 10})
     said = k2ktui("jobs", "start", "--sync", "-f", file)
     assert "running, pid" in said.stdout and "Java" not in said.stderr
     job = only_job()
     assert (job.record.kind, job.state) == (RunKind.SYNC, "running")
     assert committed(copied.target, group, [where]) == {where: 10 + PRIOR}
-    commit(copied.source, group, {where: 20})
+    commit_offsets(copied.source, group, {where: 20})
     eventually(lambda: committed(copied.target, group, [where])[where] == 20 + PRIOR, "follows")
 
     def seen() -> bool:
@@ -84,12 +85,12 @@ def test_from_start_to_stop(copied: Copied, topic: str) -> None:
 def test_the_mapping_applications_file(copied: Copied, topic: str) -> None:
     """Restarted with what it was started with; a condition that stops it is its error."""
     file, group, where = Mapper(copied).file, copied.group("g"), (topic, 0)
-    commit(copied.source, group, {where: 10})
+    commit_offsets(copied.source, group, {where: 10})
     k2ktui("jobs", "start", "--sync", "--rewind", "follow", "-f", file)
     assert committed(copied.target, group, [where]) == {where: 10 + PRIOR}
     k2ktui("jobs", "restart", "--sync", "-f", file)
     assert (only_job().record.rewind, only_job().record.starts) == ("follow", 2)
-    commit(copied.source, group, {where: 5})
+    commit_offsets(copied.source, group, {where: 5})
     eventually(lambda: committed(copied.target, group, [where])[where] == 5 + PRIOR, "rewinds")
     k2ktui("jobs", "stop", "--sync", "-f", file)
     copied.mappings = copied.mappings + "_gone"

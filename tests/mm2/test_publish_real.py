@@ -12,7 +12,7 @@ from k2ktui.runtime import artifacts
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
 from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Out,
@@ -64,14 +64,14 @@ def test_remote_cluster_utils(source: KafkaNode, target: KafkaNode, tmp_path: Pa
     produce(source, topic, [Out(b"%d" % n, b"k", partition=n % 2) for n in range(50)])
     copied.copy(topic)
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 11, (topic, 1): 25})
+    commit_offsets(source, group, {(topic, 0): 11, (topic, 1): 25})
     aliases = ("--source-alias", alias, "--target-alias", "west")
     publish = ("mm2", "publish", "-f", copied.file, *aliases, "--once")
     k2ktui(*publish)
     lines = translated(target, alias, group)
     assert sorted(lines[:-1]) == [f"{topic} 0 18", f"{topic} 1 32"]
     assert alias in lines[-1]
-    commit(source, group, {(topic, 0): 12})
+    commit_offsets(source, group, {(topic, 0): 12})
     k2ktui(*publish)
     assert f"{topic} 0 19" in translated(target, alias, group)
     syncs = [

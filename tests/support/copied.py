@@ -35,7 +35,6 @@ from k2ktui.engine.state import (
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
-from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Got,
     Out,
@@ -258,9 +257,6 @@ class Copied:
         found = cluster.describe([topic])[topic]
         assert isinstance(found, TopicDescription)
         return found.topic_id
-
-
-commit = commit_offsets
 
 
 def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where, int | None]:

@@ -27,7 +27,8 @@ from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.store import StateStore
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     TIMEOUT,
     Got,
@@ -106,12 +107,12 @@ class Drilled:
     def commit(self, stem: str, *offsets: int) -> str:
         """Commit a group's offsets of the first partitions on the source; return its name."""
         group = self.copied.group(stem)
-        commit(self.source, group, {(self.topic, n): at for n, at in enumerate(offsets)})
+        commit_offsets(self.source, group, {(self.topic, n): at for n, at in enumerate(offsets)})
         return group
 
     def commit_there(self, group: str, *offsets: int) -> None:
         """Commit a group's offsets of the first partitions on the target."""
-        commit(self.target, group, {(self.topic, n): at for n, at in enumerate(offsets)})
+        commit_offsets(self.target, group, {(self.topic, n): at for n, at in enumerate(offsets)})
 
     def beat(self, age_s: float = 0.0, state: RunnerState = RunnerState.RUNNING) -> None:
         """Write a heartbeat of a run."""

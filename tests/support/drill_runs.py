@@ -27,7 +27,8 @@ from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.store import StateStore
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, client, create_topic, produce, unique_name
 
 # No pipeline runs in these tests: their failures would stop every drill.
@@ -84,7 +85,7 @@ class Pair:
             self.copied.copy(topic)
         self.groups = [self.copied.group("billing"), self.copied.group("search")]
         for number, group in enumerate(self.groups):
-            commit(self.source, group, self.source_offsets(number))
+            commit_offsets(self.source, group, self.source_offsets(number))
         self.file = self.copied.file
 
     def source_offsets(self, number: int) -> dict[tuple[str, int], int]:

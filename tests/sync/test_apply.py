@@ -11,7 +11,8 @@ from confluent_kafka import Consumer
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, Where, commit, committed, delete_topic
+from tests.support.copied import Copied, Where, committed, delete_topic
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
     Out,
     client,
@@ -66,7 +67,7 @@ def first_unread(pairs: dict[int, int], offset: int) -> int:
 def moved(copied: Copied, topic: str, landed: Landed, source: KafkaNode) -> str:
     """A group with offsets everywhere that could be hard."""
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 5, (topic, 1): 45}, "mine")
+    commit_offsets(source, group, {(topic, 0): 5, (topic, 1): 45}, "mine")
     return group
 
 
@@ -76,7 +77,7 @@ def test_every_offset_of_a_log_translates_to_the_first_unread_record(
     pairs, end = landed[topic, 0], 82
     groups = {copied.group(f"at{offset}"): offset for offset in range(end + 1)}
     for group, offset in groups.items():
-        commit(source, group, {(topic, 0): offset})
+        commit_offsets(source, group, {(topic, 0): offset})
     reported = k2ktui_json("groups", "-f", copied.file)
     rows = {row["group"]: row for row in reported["groups"]}
     assert len(rows) == len(groups)
@@ -93,7 +94,7 @@ def test_applied_verified_and_undone(
     copied: Copied, topic: str, landed: Landed, moved: str, target: KafkaNode
 ) -> None:
     where = [(topic, 0), (topic, 1)]
-    commit(target, moved, {(topic, 1): 8}, "there before")
+    commit_offsets(target, moved, {(topic, 1): 8}, "there before")
     plan = plan_file(copied)
     assert committed(target, moved, where) == {(topic, 0): None, (topic, 1): 8}
     result = k2ktui_json("apply", plan, "--yes")
@@ -131,7 +132,7 @@ def test_the_guard_and_the_applications_own_metadata(
         consumer.close()
     assert found.metadata.rstrip("\0") == "k2k_1.82;mine"
     # What a newer run of the pipeline wrote is not overwritten by this older one.
-    commit(target, moved, {(topic, 0): 8}, "k2k_2.1;mine")
+    commit_offsets(target, moved, {(topic, 0): 8}, "k2k_2.1;mine")
     plan = json.loads(plan_file(copied).read_text())
     (row,) = [row for row in plan["rows"] if row["partition"] == 0]
     assert (row["action"], "newer mapping" in row["reason"]) == ("skip", True)
@@ -185,7 +186,7 @@ def test_an_offset_that_moved_after_the_plan_is_refused(
     copied: Copied, topic: str, moved: str, target: KafkaNode
 ) -> None:
     plan = plan_file(copied)
-    commit(target, moved, {(topic, 0): 9})
+    commit_offsets(target, moved, {(topic, 0): 9})
     done = k2ktui("apply", plan, "--yes", code=5)
     assert "now 9" in done.stderr
     assert committed(target, moved, [(topic, 1)]) == {(topic, 1): None}
@@ -217,7 +218,7 @@ def test_undo_leaves_alone_what_has_moved_since(
     copied: Copied, topic: str, landed: Landed, moved: str, target: KafkaNode
 ) -> None:
     entry = k2ktui_json("apply", plan_file(copied), "--yes")["id"]
-    commit(target, moved, {(topic, 0): 30})
+    commit_offsets(target, moved, {(topic, 0): 30})
     assert "now 30" in k2ktui("undo", entry, "--yes", code=5).stderr
     assert k2ktui_json("undo", entry, "--yes", "--skip-moved")["counts"] == {"applied": 1}
     found = committed(target, moved, [(topic, 0), (topic, 1)])
@@ -229,7 +230,7 @@ def test_a_rewind_on_the_source(
     copied: Copied, topic: str, landed: Landed, moved: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     k2ktui("apply", plan_file(copied), "--yes")
-    commit(source, moved, {(topic, 0): 2, (topic, 1): 45})
+    commit_offsets(source, moved, {(topic, 0): 2, (topic, 1): 45})
     rows = json.loads(plan_file(copied).read_text())["rows"]
     assert sorted(row["action"] for row in rows) == ["keep", "skip"]
     k2ktui("apply", plan_file(copied, "--rewind", "follow"), "--yes")
@@ -243,7 +244,7 @@ def test_a_topic_created_again_is_unmapped(
     delete_topic(source, topic)
     eventually(lambda: _created(source, topic), "created again")
     produce(source, topic, [b"new"] * 10)
-    commit(source, moved, {(topic, 0): 5})
+    commit_offsets(source, moved, {(topic, 0): 5})
     rows = k2ktui_json("groups", "-f", copied.file)["groups"]
     assert {row["basis"] for row in rows} == {"unmapped"}
     assert "created again on the source" in rows[0]["reason"]
@@ -271,7 +272,7 @@ def test_a_damaged_mapping_record_makes_its_offsets_unmapped(
     copied.put_mapping(b"?", b"no json")
     copied.record(other, 0, {at: to for at, to in landed.items() if at >= 20}, 30, 0, first=20)
     for offset in (5, 15, 25):
-        commit(source, copied.group(f"d{offset}"), {(other, 0): offset})
+        commit_offsets(source, copied.group(f"d{offset}"), {(other, 0): offset})
     reported = k2ktui_json("groups", "-f", copied.file)
     assert any("damaged" in note for note in reported["notes"])
     found = {row["source_offset"]: row["basis"] for row in reported["groups"]}
@@ -290,7 +291,7 @@ def test_hostile_group_names_do_no_harm(
     copied: Copied, topic: str, landed: Landed, source: KafkaNode
 ) -> None:
     for stem in ("[red]x[/red]", "\x1b[31mred", "‮backwards", "a" * 150, "comma,quote'\""):
-        commit(source, copied.group(stem), {(topic, 0): 5})
+        commit_offsets(source, copied.group(stem), {(topic, 0): 5})
     for verb in ("groups", "plan"):
         out = k2ktui(verb, "-f", copied.file).stdout
         assert "\x1b[31m" not in out
@@ -315,7 +316,7 @@ def test_a_plan_is_proven_although_its_group_reads_on(
 ) -> None:
     plan = plan_file(copied)
     k2ktui("apply", plan, "--yes")
-    commit(source, moved, {(topic, 0): 7, (topic, 1): 70})
+    commit_offsets(source, moved, {(topic, 0): 7, (topic, 1): 70})
     assert k2ktui_json("verify", "-f", copied.file)["positions"]["re-reads"] == 2
     reported = k2ktui_json("verify", "-f", copied.file, "--plan", plan)
     assert reported["positions"] == {

@@ -12,7 +12,8 @@ from k2ktui.sync import operations
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import take_snapshot
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce
 
 RECORDS, STEP = 4_000, 10
@@ -33,15 +34,15 @@ def test_where_memory_holds_no_mapping(
     produce(source, topic, [Out(b"%d" % n) for n in range(RECORDS)])
     landed = copied.copy(topic, step=STEP)[topic, 0]
     group, at = copied.group("g"), 3_200
-    commit(source, group, {(topic, 0): at})
+    commit_offsets(source, group, {(topic, 0): at})
     for off in (-500, 300):
-        commit(target, group, {(topic, 0): landed[at + off]})
+        commit_offsets(target, group, {(topic, 0): landed[at + off]})
         (row,) = make_group_rows(take_snapshot(PipelineFlow(copied.config)))
         assert (row.translated_offset, row.basis) == (landed[at], "exact")
         assert row.divergence == off
     # A plan is proven where it was made, although the group has gone on since.
     plan, _ = operations.create_plan(PipelineFlow(copied.config), plan_options(copied.config), ())
-    commit(source, group, {(topic, 0): RECORDS})
+    commit_offsets(source, group, {(topic, 0): RECORDS})
     proof = operations.verify_content(
         PipelineFlow(copied.config), group=lambda _: True, plan=plan, sample=0
     )

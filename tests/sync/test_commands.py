@@ -8,7 +8,8 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, eventually, produce, read_all
 
 pytestmark = pytest.mark.slow
@@ -44,19 +45,19 @@ def test_sync_follows_and_verify_proves(
     copied.copy(topic)
     group = copied.group("g")
     for offset in (5, 20):
-        commit(source, group, {(topic, 0): offset})
+        commit_offsets(source, group, {(topic, 0): offset})
         k2ktui("sync", "-f", copied.file, "--once")
         assert committed(target, group, [(topic, 0)]) == {(topic, 0): offset + 7}
     reported = k2ktui_json("verify", "-f", copied.file)
     assert (reported["positions"]["same"], reported["records"]["same"]) == (1, 50)
     # A rewind on the source is followed when that is wanted, and only then.
-    commit(source, group, {(topic, 0): 2})
+    commit_offsets(source, group, {(topic, 0): 2})
     k2ktui("sync", "-f", copied.file, "--once")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 27}
     k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 9}
     # What the application committed on the target itself is not undone.
-    commit(target, group, {(topic, 0): 40})
+    commit_offsets(target, group, {(topic, 0): 40})
     k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 40}
     assert k2ktui_json("verify", "-f", copied.file, code=1)["positions"]["different"] == 1
@@ -67,9 +68,9 @@ def test_the_source_is_gone(
 ) -> None:
     landed = copied.copy(topic)[topic, 0]
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 30})
+    commit_offsets(source, group, {(topic, 0): 30})
     k2ktui("sync", "-f", copied.file, "--once")
-    commit(target, group, {(topic, 0): 8})  # as if it had never been moved
+    commit_offsets(target, group, {(topic, 0): 8})  # as if it had never been moved
     source.kill()
     try:
         reported = k2ktui_json("groups", "-f", copied.file)
@@ -100,6 +101,6 @@ def test_watch_shows_the_same_numbers(copied: Copied, topic: str, source: KafkaN
     copied.settings = {"replication": [{"source": {"topic": [topic]}}, sink]}
     copied.copy(topic)
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 5})
+    commit_offsets(source, group, {(topic, 0): 5})
     text = k2ktui("watch", "-f", copied.file, "--once").stdout
     assert "groups 1: 1 exact" in text

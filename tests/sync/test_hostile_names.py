@@ -13,7 +13,8 @@ from k2ktui.cli.plan import plan_csv
 from k2ktui.engine.plan import load_plan
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def test_every_command(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> 
     copied.copy(topic)
     groups = [copied.group(stem) for stem in STEMS]
     for group in groups:
-        commit(source, group, {(topic, 0): 4})
+        commit_offsets(source, group, {(topic, 0): 4})
     plan = tmp_path / "plan.json"
     wide = {"COLUMNS": "300"}
 

@@ -12,7 +12,8 @@ from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import admin, create_topic, produce, read_all, unique_name
 from tests.support.lenses import OFFSET_MAPPING_APPLICATION
 from tests.support.pipeline import Pipeline
@@ -110,7 +111,7 @@ def test_commands_find_the_mappings_of_a_pipeline_of_another_name(
     copied.put_run()
     where, groups = (topic, 0), [copied.group("a"), copied.group("b")]
     for group in groups:
-        commit(source, group, {where: 20})
+        commit_offsets(source, group, {where: 20})
     file = Mapper(copied).file
     assert {row["translated_offset"] for row in k2ktui_json("groups", "-f", file)["groups"]} == {27}
     (row,) = k2ktui_json("translate", "-f", file, f"{topic}:0:11")["positions"]
@@ -131,7 +132,7 @@ def test_no_pipeline_between_these_clusters_is_an_error(
     copied: Copied, topic: str, source: KafkaNode
 ) -> None:
     """Runs of an earlier release, of another source and of another topic are not used."""
-    commit(source, copied.group("g"), {(topic, 0): 20})
+    commit_offsets(source, copied.group("g"), {(topic, 0): 20})
     ours = ClusterPair(source.cluster_id, copied.target.cluster_id, copied.mappings)
     file = Mapper(copied).file
     commands = (["sync", "--once"], ["groups"], ["plan"], ["status"], ["watch", "--once"])
@@ -161,8 +162,8 @@ def test_several_pipelines_between_these_clusters(
     competitor = map_again(copied, topic, tmp_path)
     competitor.put_run()
     both, one = copied.group("both"), copied.group("one")
-    commit(source, both, {(topic, 0): 20})
-    commit(source, one, {(alone, 0): 20})
+    commit_offsets(source, both, {(topic, 0): 20})
+    commit_offsets(source, one, {(alone, 0): 20})
     mapper = Mapper(copied, conflicts=conflicts)
     done = k2ktui("sync", "-f", mapper.file, "--once", code=conflicts == "fail")
     assert copied.name in done.stderr and competitor.name in done.stderr
@@ -191,7 +192,7 @@ def test_pipelines_that_share_only_the_clusters_are_used_together(
     other.copy(second)
     other.put_run()
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 20, (second, 0): 30})
+    commit_offsets(source, group, {(topic, 0): 20, (second, 0): 30})
     k2ktui("sync", "-f", Mapper(copied).file, "--once")
     where = [(topic, 0), (second, 0)]
     assert committed(target, group, where) == {where[0]: 27, where[1]: 33}
@@ -205,7 +206,7 @@ def test_a_pipeline_of_another_source_is_no_competitor(
     copied.put_run()
     competitor = map_again(copied, topic, tmp_path)
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 20})
+    commit_offsets(source, group, {(topic, 0): 20})
     mapper = Mapper(copied)
     k2ktui("sync", "-f", mapper.file, "--once", code=1)  # its clusters are unknown
     competitor.put_run(ClusterPair("elsewhere", target.cluster_id, copied.mappings))
@@ -222,8 +223,8 @@ def test_a_group_in_use_on_the_target(
     copied.put_run()
     where, used, idle = (topic, 0), copied.group("used"), copied.group("idle")
     for group in (used, idle):
-        commit(source, group, {where: 20})
-    commit(target, used, {where: PRIOR})
+        commit_offsets(source, group, {where: 20})
+    commit_offsets(target, used, {where: PRIOR})
     mapper = Mapper(copied, active=active)
     with member(target, used, topic, "classic"):
         code = 0 if active == "ignore" else 1
@@ -262,7 +263,7 @@ def test_what_start_copied_is_found(copied: Copied, source: KafkaNode, target: K
         "offsetMapping.topic": copied.mappings,
     }
     Pipeline(copied.directory, source, target, [topic], control).catch_up()
-    commit(source, group, {(topic, 0): 20})
+    commit_offsets(source, group, {(topic, 0): 20})
     k2ktui("sync", "-f", Mapper(copied).file, "--once")
     at = committed(target, group, [(topic, 0)])[topic, 0]
     assert {got.value for got in read_all(target, topic) if got.offset == at} == {b"20"}
@@ -273,7 +274,7 @@ def test_a_source_that_is_down_is_known_from_the_kept_commits(
     copied: Copied, topic: str, source: KafkaNode
 ) -> None:
     copied.put_run()
-    commit(source, copied.group("g"), {(topic, 0): 20})
+    commit_offsets(source, copied.group("g"), {(topic, 0): 20})
     file = Mapper(copied).file
     k2ktui("sync", "-f", file, "--once")
     source.kill()

@@ -28,7 +28,8 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.opposite_mappings import OppositeMappings
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
-from tests.support.copied import Copied, commit, delete_topic
+from tests.support.copied import Copied, delete_topic
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce
 
 SIDES = ("source", "target")
@@ -63,9 +64,9 @@ class TwoWays:
     def row(self, committed: int, on_target: int | None = None) -> tuple[GroupRow, list[str]]:
         """Return the row of a group that goes back, and the notes."""
         group = self.back.group(f"at-{committed}")
-        commit(self.back.source, group, {(self.topic, 0): committed})
+        commit_offsets(self.back.source, group, {(self.topic, 0): committed})
         if on_target is not None:
-            commit(self.back.target, group, {(self.topic, 0): on_target})
+            commit_offsets(self.back.target, group, {(self.topic, 0): on_target})
         snapshot = take_snapshot(PipelineFlow(self.back.config))
         (row,) = (row for row in make_group_rows(snapshot) if row.group == group)
         return row, snapshot_notes(snapshot)

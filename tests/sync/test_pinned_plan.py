@@ -16,7 +16,8 @@ from k2ktui.sync.apply import Applied, Applier
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.snapshot import SnapshotReader, take_snapshot
-from tests.support.copied import Copied, commit, committed, delete_topic
+from tests.support.copied import Copied, committed, delete_topic
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, eventually, produce
 
 COUNT = 60
@@ -78,7 +79,7 @@ def test_a_log_that_changed_since(
 ) -> None:
     """Before, the offset was committed on whatever was there by then."""
     group = copied.group("app")
-    commit(source, group, {(topic, 0): 10})
+    commit_offsets(source, group, {(topic, 0): 10})
     plan = plan_of(copied)
     [log] = plan.logs
     assert (log.at, log.start) == ((topic, 0), 0) and log.topic_id and log.end == COUNT + 7
@@ -92,7 +93,7 @@ def test_the_source_cluster_too_unless_it_is_gone(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
     group = copied.group("app")
-    commit(source, group, {(topic, 0): 10})
+    commit_offsets(source, group, {(topic, 0): 10})
     plan = plan_of(copied)
     other, gone = tmp_path / "other.yaml", tmp_path / "gone.yaml"
     text = copied.file.read_text()

@@ -19,7 +19,8 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.position_writer import PositionWriter
 from k2ktui.sync.positions import PositionPlanner
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, admin, create_topic, produce, read_all, unique_name
 from tests.support.pipeline import Pipeline
 
@@ -119,7 +120,7 @@ def test_copying_continues_from_there_and_groups_follow_the_newer_copy(
         assert values == [*expected, *expected[30:], b"new"]
 
         for offset in (10, 30, 45):
-            commit(source, f"{topic}-{offset}", {(topic, 0): offset})
+            commit_offsets(source, f"{topic}-{offset}", {(topic, 0): offset})
         reported = {r["source_offset"]: r for r in k2ktui_json("groups", "-f", file)["groups"]}
         # What was copied again counts as the copy; records before it were copied once.
         assert {at: row["translated_offset"] for at, row in reported.items()} == {

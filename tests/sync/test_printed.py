@@ -17,7 +17,8 @@ from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce
 
 REASON = " ".join(["a reason of several words"] * 8)
@@ -59,9 +60,9 @@ def test_what_commands_say(source: KafkaNode, target: KafkaNode, tmp_path: Path)
     produce(source, topic, [Out(b"%d" % n) for n in range(20)])
     landed = copied.copy(topic)[topic, 0]
     group, new = copied.group("a-name-that-is-long-" + "y" * 60), copied.group("new")
-    commit(source, group, {(topic, 0): 20})
-    commit(target, group, {(topic, 0): landed[19] + 1})
-    commit(source, new, {(topic, 0): 5})
+    commit_offsets(source, group, {(topic, 0): 20})
+    commit_offsets(target, group, {(topic, 0): landed[19] + 1})
+    commit_offsets(source, new, {(topic, 0): 5})
     produce(source, topic, [Out(b"not replicated yet")])
     assert f"{group} " in k2ktui("plan", "-f", copied.file).stdout
     refused = k2ktui("plan", "-f", copied.file, "--group", group[:-9], code=ExitCode.USAGE)

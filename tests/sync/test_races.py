@@ -25,7 +25,8 @@ from k2ktui.sync.loop import SyncLoop
 from k2ktui.sync.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.snapshot import SnapshotReader, take_snapshot
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, client, create_topic, eventually, produce, read_all
 from tests.support.secure import SecureNode, start_secure_node
 
@@ -117,7 +118,7 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
 ) -> None:
     joins, stays = copied.group("joins"), copied.group("stays")
     for group in (joins, stays):
-        commit(source, group, {(topic, 0): 50})
+        commit_offsets(source, group, {(topic, 0): 50})
     snapshots = SnapshotReader(PipelineFlow(copied.config))
     applier = JoinsBeforeTheWrite(copied.config, snapshots.target, snapshots.store)
     with contextlib.ExitStack() as stack:
@@ -138,7 +139,7 @@ def test_a_member_that_joins_right_after_the_write_is_reported(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, protocol: str
 ) -> None:
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 50})
+    commit_offsets(source, group, {(topic, 0): 50})
     with contextlib.ExitStack() as stack:
         done = applied_with(
             copied, 2, lambda: stack.enter_context(member(target, group, topic, protocol))
@@ -152,8 +153,8 @@ def test_an_offset_that_moves_right_after_the_write_is_reported(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 50})
-    done = applied_with(copied, 2, lambda: commit(target, group, {(topic, 0): 99}))
+    commit_offsets(source, group, {(topic, 0): 50})
+    done = applied_with(copied, 2, lambda: commit_offsets(target, group, {(topic, 0): 99}))
     (row,) = done.rows
     assert (row.result, row.why) == (WriteOutcome.CHANGED, "right after the write it was 99")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 99}
@@ -168,7 +169,7 @@ def test_commits_on_the_source_while_it_is_translated(
 
     def consume() -> None:
         while not over.is_set():
-            commit(source, chosen.choice(groups), {(topic, 0): chosen.randrange(COUNT + 1)})
+            commit_offsets(source, chosen.choice(groups), {(topic, 0): chosen.randrange(COUNT + 1)})
 
     snapshots = SnapshotReader(PipelineFlow(copied.config))
     with ThreadPoolExecutor(1) as pool:
@@ -202,7 +203,7 @@ def test_two_sync_applications_at_once(
         with ThreadPoolExecutor(2) as pool:
             for offset in (10, 60, 110, COUNT):
                 for group in groups:
-                    commit(source, group, {where: offset})
+                    commit_offsets(source, group, {where: offset})
                 list(pool.map(follow, loops))
                 history.append({g: committed(target, g, [where])[where] for g in groups})
     finally:
@@ -223,8 +224,8 @@ def test_a_newer_mapping_wins_after_a_restart(
 ) -> None:
     """A sync application that comes back with an older copy leaves alone what a newer one wrote."""
     group, where = copied.group("g"), (topic, 0)
-    commit(source, group, {where: 150})
-    commit(target, group, {where: 57}, "k2k_2.60;app")
+    commit_offsets(source, group, {where: 150})
+    commit_offsets(target, group, {where: 57}, "k2k_2.60;app")
     reported = k2ktui("sync", "-f", copied.file, "--once", "--rewind", "follow")
     assert "0 committed" in reported.stdout
     assert committed(target, group, [where]) == {where: 57}
@@ -239,7 +240,7 @@ def test_groups_of_the_new_protocol_continue_at_the_record_they_had_not_read(
     group = copied.group("new")
     where = TopicPartition(topic, 0)
     for first, last in ((0, 40), (40, 90)):
-        commit(source, group, {(topic, 0): first})
+        commit_offsets(source, group, {(topic, 0): first})
         with member(source, group, topic, "consumer") as consumer:
             read = read_from(consumer, TopicPartition(topic, 0, first), last - first)
             assert [message.value() for message in read] == values(first, last)
@@ -285,7 +286,7 @@ def test_two_pipelines_of_one_source_into_one_target(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 50})
+    commit_offsets(source, group, {(topic, 0): 50})
     competitor = Copied(tmp_path, source, target, prior=0)
     competitor.mappings = copied.mappings
     landed = {at: at + 7 + COUNT for at in range(COUNT)}
@@ -325,8 +326,8 @@ def test_groups_that_the_principal_may_not_describe(
     produce(source, topic, [Out(b"%d" % n) for n in range(50)])
     copied.copy(topic)
     for group in (seen, hidden):
-        commit(source, group, {(topic, 0): 20})
-    commit(secure.node, hidden, {(topic, 0): 3})
+        commit_offsets(source, group, {(topic, 0): 20})
+    commit_offsets(secure.node, hidden, {(topic, 0): 3})
 
     reported = k2ktui("groups", "-f", copied.file)
     assert "lacks Describe on the group" in reported.stderr

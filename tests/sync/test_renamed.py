@@ -11,7 +11,8 @@ from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.journal_format import state_key, state_value
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, produce, read_all
 
 pytestmark = pytest.mark.slow
@@ -67,12 +68,12 @@ def test_a_new_name_that_continues(former: Copied, renamed: Copied, topic: str) 
     assert copy_from(renamed, topic, HALF) == PRIOR + HALF
     report_running(former)
     group, before, where = renamed.group("g"), renamed.group("before"), (topic, 0)
-    commit(renamed.source, group, {where: HALF + 10})
-    commit(renamed.source, before, {where: 10})
+    commit_offsets(renamed.source, group, {where: HALF + 10})
+    commit_offsets(renamed.source, before, {where: 10})
     assert "1 committed" in k2ktui("sync", "-f", renamed.file, "--once").stdout
     assert committed(renamed.target, group, [where]) == {where: PRIOR + HALF + 10}
     assert committed(renamed.target, before, [where]) == {where: None}
-    commit(former.source, former.group("g"), {where: 10})
+    commit_offsets(former.source, former.group("g"), {where: 10})
     k2ktui("sync", "-f", former.file, "--once")
     assert committed(former.target, former.group("g"), [where]) == {where: PRIOR + 10}
 
@@ -80,7 +81,7 @@ def test_a_new_name_that_continues(former: Copied, renamed: Copied, topic: str) 
 def test_a_new_name_with_the_former_commit_group(former: Copied, topic: str) -> None:
     """It is the same pipeline."""
     group, where = former.group("g"), (topic, 0)
-    commit(former.source, group, {where: 10})
+    commit_offsets(former.source, group, {where: 10})
     former.settings = {
         "name": "renamed",
         "coordination": {
@@ -99,7 +100,7 @@ def test_a_new_name_that_copies_everything_again(
     again = copy_from(renamed, topic, 0)
     assert again == PRIOR + HALF
     group, where = renamed.group("g"), (topic, 0)
-    commit(renamed.source, group, {where: 10})
+    commit_offsets(renamed.source, group, {where: 10})
     (row,) = k2ktui_json("plan", "-f", renamed.file)["rows"]
     assert (row["action"], row["proposed"], row["basis"]) == ("create", again + 10, "exact")
     report_running(former)
@@ -111,7 +112,7 @@ def test_a_new_name_that_copies_everything_again(
 def test_the_former_name_copies_on(former: Copied, renamed: Copied, topic: str) -> None:
     """Records that land after the newer copy's first one are of a second pipeline."""
     copy_from(renamed, topic, 0)
-    commit(renamed.source, renamed.group("g"), {(topic, 0): 10})
+    commit_offsets(renamed.source, renamed.group("g"), {(topic, 0): 10})
     k2ktui("plan", "-f", renamed.file)
     values = [got.value or b"" for got in read_all(former.source, topic)][HALF:]
     landed = dict(enumerate(produce(former.target, topic, values), HALF))
@@ -126,6 +127,6 @@ def test_another_route_is_no_former_name(former: Copied, renamed: Copied, topic:
     values = [got.value or b"" for got in read_all(former.source, topic)]
     landed = dict(enumerate(produce(former.target, other, values)))
     renamed.record(topic, 0, landed, COUNT, 0, target_topic=other)
-    commit(renamed.source, renamed.group("g"), {(topic, 0): 10})
+    commit_offsets(renamed.source, renamed.group("g"), {(topic, 0): 10})
     printed = k2ktui("sync", "-f", renamed.file, "--once", code=1).stderr
     assert former.name in printed and "mapped by several pipelines" in printed

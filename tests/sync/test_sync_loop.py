@@ -12,7 +12,8 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop import SyncLoop, SyncPoll
 from k2ktui.sync.metrics import CATALOG, SyncMetrics
 from tests.support.cli import k2ktui
-from tests.support.copied import Copied, commit, committed
+from tests.support.copied import Copied, committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import create_topic, produce
 from tests.sync.test_races import member
 
@@ -40,8 +41,8 @@ def test_what_a_group_reads_again_is_reported(
     where = (topic, 0)
     produce(source, topic, [b"not copied"] * 5)
     exact, ahead = copied.group("exact"), copied.group("ahead")
-    commit(source, exact, {where: 20})
-    commit(source, ahead, {where: 53})
+    commit_offsets(source, exact, {where: 20})
+    commit_offsets(source, ahead, {where: 53})
     done = k2ktui("sync", "-f", copied.file, "--once")
     assert "; 1 ahead, 1 exact\n" in done.stdout
     assert done.stdout.endswith(f"\n  {ahead} re-reads at most 3 records\n")
@@ -55,8 +56,8 @@ def test_a_group_in_use_on_the_target_stops_no_other_group(
     copied.settings = {"errorHandling": {"onActiveConsumerGroupCommit": policy}}
     used, idle, where = copied.group("used"), copied.group("idle"), (topic, 0)
     for group in (used, idle):
-        commit(source, group, {where: 20})
-    commit(target, used, {where: 7})
+        commit_offsets(source, group, {where: 20})
+    commit_offsets(target, used, {where: 7})
     loop = SyncLoop(PipelineFlow(copied.config))
     with contextlib.closing(loop):
         with member(target, used, topic, "classic"):
@@ -80,11 +81,11 @@ def test_a_dead_source_is_reported_once_and_the_loop_continues(
     copied: Copied, topic: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     group, where = copied.group("g"), (topic, 0)
-    commit(source, group, {where: 20})
+    commit_offsets(source, group, {where: 20})
     loop = SyncLoop(PipelineFlow(copied.config))
     with contextlib.closing(loop):
         loop.turn()
-        commit(target, group, {where: 8}, "k2k_1.1;")
+        commit_offsets(target, group, {where: 8}, "k2k_1.1;")
         source.kill()
         try:
             down, still = loop.turn(), loop.turn()

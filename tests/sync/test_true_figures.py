@@ -15,7 +15,8 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.snapshot import SnapshotReader
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, client, create_topic, eventually, produce
 from tests.support.kinds import delete_before
 
@@ -52,7 +53,7 @@ def continuing(
                 return
 
     for node in nodes:  # its coordinator is there
-        commit(node, group, {(topic, 0): 0})
+        commit_offsets(node, group, {(topic, 0): 0})
     thread = threading.Thread(target=run)
     thread.start()
     try:
@@ -83,9 +84,9 @@ def test_a_group_that_continues_on_both_clusters_is_no_alarm(copied: Copied) -> 
 def test_what_the_target_has_deleted_is_skipped_now_and_after_a_move(copied: Copied) -> None:
     topic, landed = topic_of(copied, 50)
     group, late = copied.group("g"), copied.group("late")
-    commit(copied.source, group, {(topic, 0): 10})
-    commit(copied.target, group, {(topic, 0): landed[35]})
-    commit(copied.source, late, {(topic, 0): 10})
+    commit_offsets(copied.source, group, {(topic, 0): 10})
+    commit_offsets(copied.target, group, {(topic, 0): landed[35]})
+    commit_offsets(copied.source, late, {(topic, 0): 10})
     delete_before(copied.target, topic, landed[30])
     row, other = k2ktui_json("groups", "-f", copied.file)["groups"]
     plan = {each["group"]: each for each in k2ktui_json("plan", "-f", copied.file)["rows"]}
@@ -102,7 +103,7 @@ def test_watch_looks_twice_before_it_says_that_a_group_skips(copied: Copied) -> 
     sink = {"sink": {"topic": "source", "partition": "source"}}
     copied.settings = {"replication": [{"source": {"topic": [topic]}}, sink]}
     group = copied.group("g")
-    commit(copied.source, group, {(topic, 0): 10})
-    commit(copied.target, group, {(topic, 0): landed[15]})
+    commit_offsets(copied.source, group, {(topic, 0): 10})
+    commit_offsets(copied.target, group, {(topic, 0): landed[15]})
     said = k2ktui("watch", "-f", copied.file, "--once", code=1).stdout
     assert f"problem (bad) group {group}: on the target it would skip 5 records" in said

@@ -10,7 +10,8 @@ import pytest
 
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.copied import commit, committed
+from tests.support.copied import committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import START_S, Out, create_topic, produce, read_all, unique_name
 from tests.support.pipeline import Pipeline
 
@@ -38,7 +39,7 @@ def test_groups_of_both_sources_continue_at_their_next_record(
         create_topic(node, topic)
         produce(node, topic, [Out(f"{stem} {n}".encode()) for n in range(COUNT)])
         for group in (shared, f"{groups}-{stem}"):
-            commit(node, group, {(topic, 0): ends[node]})
+            commit_offsets(node, group, {(topic, 0): ends[node]})
         settings = {
             "replication.sink.topic": {"prefix": f"{stem}."},
             "groups.consumerGroups": f"^{groups}-.*",

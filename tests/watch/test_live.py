@@ -14,7 +14,8 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import open_poller
-from tests.support.copied import Copied, commit
+from tests.support.copied import Copied
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, admin, create_topic, produce
 from tests.support.verbs import k2ktui
 
@@ -48,8 +49,8 @@ def test_what_is_shown_is_what_is_there(copied: Copied, source: KafkaNode) -> No
     produce(source, topic, [Out(b"%d" % n, partition=n % 2) for n in range(40)])
     landed = copied.copy(topic)
     group = copied.group("g")
-    commit(source, group, {(topic, 0): 5})
-    commit(copied.target, group, {(topic, 0): landed[topic, 0][5] + 2})
+    commit_offsets(source, group, {(topic, 0): 5})
+    commit_offsets(copied.target, group, {(topic, 0): landed[topic, 0][5] + 2})
     produce(source, topic, [Out(b"late")] * 3)
     views = Views()
     feed = open_poller(PipelineFlow(copied.config))
