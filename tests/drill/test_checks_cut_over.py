@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from k2ktui.drill.checks.context import DrillFacts
+from k2ktui.engine.journal import RunKind
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.transaction_state import describe_transaction
 from k2ktui.kafka.wire import Loop, Wire
@@ -94,6 +95,7 @@ def test_d42_replicator_fenced(drilled: Drilled) -> None:
     name = unique_name("tx")
     _raise_epoch(drilled.target, name)
     facts = DrillFacts(fenced={name: _epoch(drilled, name)})
+    drilled.beat(kind=RunKind.SYNC)  # it copies nothing
     found = drilled.check("D42", facts)
     assert found.outcome is PASS
     assert found.evidence == "0 runs alive; 1 of 1 transactional id as the drill left them"

@@ -22,7 +22,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome
-from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
@@ -114,11 +114,16 @@ class Drilled:
         """Commit a group's offsets of the first partitions on the target."""
         commit_offsets(self.target, group, {(self.topic, n): at for n, at in enumerate(offsets)})
 
-    def beat(self, age_s: float = 0.0, state: RunnerState = RunnerState.RUNNING) -> None:
+    def beat(
+        self,
+        age_s: float = 0.0,
+        state: RunnerState = RunnerState.RUNNING,
+        kind: RunKind = RunKind.COPY,
+    ) -> None:
         """Write a heartbeat of a run."""
         now_ms = int(time.time() * 1000)
         at_ms = now_ms - int(age_s * 1000)
-        run = Runner(unique_name("run"), "host", "ann", 7, now_ms - 60_000, at_ms, state)
+        run = Runner(unique_name("run"), "host", "ann", 7, now_ms - 60_000, at_ms, state, kind=kind)
         store = StateStore(self.pipeline, self.copied.cluster)
         try:
             store.ensure()

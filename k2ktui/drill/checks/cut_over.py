@@ -141,7 +141,7 @@ def check_replicator(context: CheckContext) -> CheckFinding:
     if context.flow.pipeline is None:
         return _check_other_copier(context)
     now_ms = int(time.time() * 1000)
-    alive = [each for each in context.state().runners if each.alive(now_ms)]
+    alive = context.state().alive(now_ms)
     runs = f"{counted(len(alive), 'run')} alive"
     if alive:
         hosts = first_names(f"{each.user}@{each.host} pid {each.pid}" for each in alive)

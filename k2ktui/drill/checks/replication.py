@@ -89,7 +89,7 @@ def check_progress(context: CheckContext) -> CheckFinding:
     """D08: a run is alive, and copies what there is to copy."""
     if context.flow.pipeline is not None:
         now_ms = int(time.time() * 1000)
-        alive = [each for each in context.state().runners if each.alive(now_ms)]
+        alive = context.state().alive(now_ms)
         if not alive:
             return fails("no run of the pipeline is alive", _START)
         run = f"{counted(len(alive), 'run')} alive; "
