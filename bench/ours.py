@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -22,6 +23,7 @@ class K2ktui:
     Attributes:
         partition: ``source`` lets the verbatim path be chosen, ``producer`` the record path.
         transforms: filter and mask payments.
+        spark: the section of that name.
     """
 
     key: str
@@ -29,6 +31,7 @@ class K2ktui:
     exactly_once: bool = True
     partition: str = "source"
     transforms: bool = False
+    spark: Mapping[str, Any] = field(default_factory=lambda: {"master": "local[*]"})
 
     def prepare(self, job: Job) -> Launch:
         """Write the pipeline file; the run's name is the prefix of all its topics."""
@@ -73,7 +76,7 @@ class K2ktui:
                     }
                 },
             ],
-            "spark": {"master": "local[*]"},
+            "spark": dict(self.spark),
         }
 
 
