@@ -17,8 +17,15 @@ from confluent_kafka.admin import AclOperation
 from k2ktui.errors import K2kError
 from k2ktui.replication import executors
 from k2ktui.runtime.node import KafkaNode
+from tests.replication.test_transform_avro import (
+    avro_pipeline,
+    is_large,
+    masked,
+    payments,
+    topic_of,
+)
 from tests.support.kafka import create_topic, eventually, produce
-from tests.support.oracle import prove
+from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Event, Pipeline
 from tests.support.registries import Registries
 from tests.support.schema_pipeline import MappingPipeline
@@ -26,6 +33,8 @@ from tests.support.secure import SecureNode
 from tests.support.spark_cluster import SparkCluster, bare_python, can_import
 from tests.support.traffic import Traffic, mixture
 from tests.support.watch import Watch
+
+__all__ = ["avro_pipeline"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-cluster.md"
 USER, PASSWORD = "copier", "copier-3cr3t"
@@ -99,6 +108,22 @@ def test_a_transform_on_a_cluster(
 
     proof = pipe.prove(1000)
     assert {proof.position(topic, p)["slot"] for p in range(4)} == {0, 1}
+
+
+@pytest.mark.slow
+def test_avro_on_a_cluster(cluster: SparkCluster, avro_pipeline: Pipeline, tmp_path: Path) -> None:
+    """The file of the schema is only where the driver is."""
+    python = bare_python(tmp_path / "python", [*packages(), "pandas", "pyarrow", "fastavro"])
+    pipe, topic = avro_pipeline, topic_of(avro_pipeline)
+    pipe.settings = {**pipe.settings, **settings(cluster, python)}
+    produce(pipe.source, topic, payments(200))
+
+    pipe.catch_up()
+
+    proof = prove(
+        pipe.source, pipe.target, pipe.name, Expected(topic, value=masked, copied=is_large)
+    )
+    assert {proof.position(topic, p)["slot"] for p in range(2)} == {0, 1}
 
 
 @pytest.mark.slow
