@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +31,9 @@ T = TypeVar("T")
 Settings = Mapping[str, ConfigEntry]
 
 _BROKER_DEFAULT = -1
+# A KRaft controller refuses a request of more than 10,000 records, one for each partition and topic
+# (QuorumController.MAX_RECORDS_PER_USER_OP). Smaller ones also end long before REQUEST_TIMEOUT_S.
+_PARTITIONS_AT_ONCE = 2_000
 _UNAUTHORIZED = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
@@ -49,7 +52,7 @@ class TopicSpec:
 def create_topics(
     cluster: Cluster, specs: Collection[TopicSpec], *, validate_only: bool = False
 ) -> dict[str, K2kError | None]:
-    """Create topics; a topic that already exists counts as created.
+    """Create topics, a few thousand partitions at once; a topic that exists counts as created.
 
     With ``validate_only`` the cluster checks everything, including permissions, and creates
     nothing.
@@ -60,28 +63,28 @@ def create_topics(
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
-    if not specs:
-        return {}
-    wanted = [
-        NewTopic(
-            spec.name,
-            num_partitions=spec.partitions or _BROKER_DEFAULT,
-            replication_factor=spec.replication or _BROKER_DEFAULT,
-            config=dict(spec.config),
-        )
-        for spec in specs
-    ]
-    futures = cluster.ask(
-        "creating topics",
-        lambda: cluster.admin.create_topics(
-            wanted, request_timeout=REQUEST_TIMEOUT_S, validate_only=validate_only
-        ),
-    )
     by_name = {spec.name: spec for spec in specs}
-    return {
-        name: _failure(cluster, future, partial(_not_created, cluster, by_name[name]))
-        for name, future in futures.items()
-    }
+    found: dict[str, K2kError | None] = {}
+    for names in _requests({spec.name: spec.partitions or 1 for spec in specs}):
+        wanted = [_new_topic(by_name[name]) for name in names]
+        ask = partial(
+            cluster.admin.create_topics,
+            wanted,
+            request_timeout=REQUEST_TIMEOUT_S,
+            validate_only=validate_only,
+        )
+        for name, future in cluster.ask("creating topics", ask).items():
+            found[name] = _failure(cluster, future, partial(_not_created, cluster, by_name[name]))
+    return found
+
+
+def _new_topic(spec: TopicSpec) -> NewTopic:
+    return NewTopic(
+        spec.name,
+        num_partitions=spec.partitions or _BROKER_DEFAULT,
+        replication_factor=spec.replication or _BROKER_DEFAULT,
+        config=dict(spec.config),
+    )
 
 
 def grow_topics(
@@ -91,19 +94,31 @@ def grow_topics(
 
     A topic that has as many or more counts as grown.
     """
-    if not counts:
-        return {}
-    wanted = [NewPartitions(name, count) for name, count in counts.items()]
-    futures = cluster.ask(
-        "adding partitions",
-        lambda: cluster.admin.create_partitions(
-            wanted, request_timeout=REQUEST_TIMEOUT_S, validate_only=validate_only
-        ),
-    )
-    return {
-        name: _failure(cluster, future, partial(_not_grown, cluster, name, counts[name]))
-        for name, future in futures.items()
-    }
+    found: dict[str, K2kError | None] = {}
+    for names in _requests(counts):
+        ask = partial(
+            cluster.admin.create_partitions,
+            [NewPartitions(name, counts[name]) for name in names],
+            request_timeout=REQUEST_TIMEOUT_S,
+            validate_only=validate_only,
+        )
+        for name, future in cluster.ask("adding partitions", ask).items():
+            explain = partial(_not_grown, cluster, name, counts[name])
+            found[name] = _failure(cluster, future, explain)
+    return found
+
+
+def _requests(partitions: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the topics of each request, given the partitions of each topic."""
+    names, total = list[str](), 0
+    for name, count in partitions.items():
+        if names and total + count > _PARTITIONS_AT_ONCE:
+            yield names
+            names, total = [], 0
+        names.append(name)
+        total += count
+    if names:
+        yield names
 
 
 def await_topics(

@@ -248,3 +248,20 @@ def test_created_by_another_in_between(target: KafkaNode, names: dict[str, str])
 
     assert create_topics(cluster, [TopicSpec(names["commit"])]) == {names["commit"]: None}
     eventually(lambda: exists(pipeline(target, names), names["commit"]), "it is listed")
+
+
+def test_more_partitions_than_a_controller_creates_at_once(target: KafkaNode) -> None:
+    """It refuses requests of 10,000 records, also those that only validate."""
+    there = {"kafka": {"common": {"bootstrap.servers": target.bootstrap}}}
+    config = PipelineConfig.model_validate({"name": "p", "source": there, "target": there})
+    cluster = Cluster(config.target, "target")
+    names = [unique_name("many") for _ in range(11)]
+
+    specs = [TopicSpec(name, 1_000) for name in names]
+    errors = create_topics(cluster, specs, validate_only=True)
+    assert errors == dict.fromkeys(names)
+
+    assert create_topics(cluster, [TopicSpec(name) for name in names]) == dict.fromkeys(names)
+    eventually(lambda: set(names) <= cluster.topic_names(), "they are listed")
+    grown = grow_topics(cluster, dict.fromkeys(names, 1_000), validate_only=True)
+    assert grown == dict.fromkeys(names)
