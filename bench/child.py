@@ -70,8 +70,11 @@ class Child:
 
     def tail(self) -> str:
         """The last lines of its log."""
+        return "\n".join(self.text().splitlines()[-_LOG_LINES:])
+
+    def text(self) -> str:
+        """Its log; empty before there is one."""
         try:
-            lines = self._log.read_text(errors="replace").splitlines()
+            return self._log.read_text(errors="replace")
         except OSError:
             return ""
-        return "\n".join(lines[-_LOG_LINES:])

@@ -38,6 +38,7 @@ _AT_ONCE = 100
 # Laps, discovery and heartbeats repeat within this time.
 _SETTLE_S = 12.0
 _APART_S = 0.2
+_CLIENT_S = 2.0
 
 _Partition = tuple[str, int]
 
@@ -76,7 +77,7 @@ class Measurement:
             time.sleep(_SETTLE_S)
             idle, brokers = self._idle(child)
             _say(event="idle", percent=idle, brokers=brokers)
-            delays = self._delays("there.", watched)
+            delays = single_delays(self._clusters, "there.", watched, self._options.delay_seconds)
             _say(event="delays", ms=delays)
             rss_mb = psutil_rss(child)
         before = self._ends("there.", watched)
@@ -148,8 +149,10 @@ class Measurement:
         before: dict[_Partition, int] | None = None,
     ) -> tuple[float, float]:
         """Return the seconds from the start until the first and the last partition has grown."""
-        client, first_s = admin(self._target), 0.0
+        client, renew_at, first_s = admin(self._target), _CLIENT_S, 0.0
         while (now_s := time.monotonic() - child.started) < _START_S:
+            if now_s > renew_at:  # what a client did not find, it may not look for again
+                client, renew_at = admin(self._target), now_s + _CLIENT_S
             found = ends(client, prefix, where)
             grown = [at for at, end in found.items() if end > (before or {}).get(at, 0)]
             if grown and not first_s:
@@ -173,43 +176,52 @@ class Measurement:
         idle = {kind: 100 * (cpu - before[kind]) / seconds for kind, cpu in after.items()}
         return idle, 100 * (_cpu(brokers) - of_brokers) / seconds
 
-    def _delays(self, prefix: str, where: Sequence[_Partition]) -> tuple[float, float, float]:
-        """Write single records to the watched partitions; return what they took to be visible."""
-        where = sorted(set(where))
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._target,
-                "log_level": 3,
-                "group.id": "bench-growth",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        producer = Producer({"bootstrap.servers": self._source, "log_level": 3, "linger.ms": 0})
-        delays: list[float] = []
-        try:
-            found = self._ends(prefix, where)
-            consumer.assign([TopicPartition(prefix + t, p, found[t, p]) for t, p in where])
-            until = time.monotonic() + self._options.delay_seconds
-            number = 0
-            while time.monotonic() < until:
-                topic, partition = where[number % len(where)]
-                producer.produce(topic, str(time.time_ns()).encode(), partition=partition)
-                producer.flush(10.0)
-                number += 1
-                again = time.monotonic() + _APART_S
-                while (left := again - time.monotonic()) > 0:
-                    delays += _read(consumer, left)
-            end = time.monotonic() + 30.0
-            while len(delays) < number and time.monotonic() < end:
-                delays += _read(consumer, 0.5)
-        finally:
-            consumer.close()
-        if len(delays) < number:
-            raise TimeoutError(f"{number - len(delays)} of {number} single records did not arrive")
-        ordered = sorted(delays)
-        return statistics.median(ordered), ordered[int(0.99 * len(ordered))], ordered[-1]
+
+def single_delays(
+    clusters: Clusters, prefix: str, where: Sequence[_Partition], seconds: float
+) -> tuple[float, float, float]:
+    """Write single records to the source; return median, 99 % and largest delay, in ms.
+
+    Raises:
+        TimeoutError: one of them did not become visible.
+    """
+    where = sorted(set(where))
+    consumer = Consumer(
+        {
+            "bootstrap.servers": clusters.target.bootstrap,
+            "log_level": 3,
+            "group.id": "bench-growth",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    producer = Producer(
+        {"bootstrap.servers": clusters.source.bootstrap, "log_level": 3, "linger.ms": 0}
+    )
+    delays: list[float] = []
+    try:
+        found = ends(admin(clusters.target.bootstrap), prefix, where)
+        consumer.assign([TopicPartition(prefix + t, p, found[t, p]) for t, p in where])
+        until = time.monotonic() + seconds
+        number = 0
+        while time.monotonic() < until:
+            topic, partition = where[number % len(where)]
+            producer.produce(topic, str(time.time_ns()).encode(), partition=partition)
+            producer.flush(10.0)
+            number += 1
+            again = time.monotonic() + _APART_S
+            while (left := again - time.monotonic()) > 0:
+                delays += _read(consumer, left)
+        end = time.monotonic() + 30.0
+        while len(delays) < number and time.monotonic() < end:
+            delays += _read(consumer, 0.5)
+    finally:
+        consumer.close()
+    if len(delays) < number:
+        raise TimeoutError(f"{number - len(delays)} of {number} single records did not arrive")
+    ordered = sorted(delays)
+    return statistics.median(ordered), ordered[int(0.99 * len(ordered))], ordered[-1]
 
 
 def create(bootstrap: str, topics: Sequence[str]) -> float:
@@ -261,6 +273,11 @@ def run_processes(child: Child) -> list[psutil.Process]:
     """Return the processes of a run: its driver, Spark's Java process, the Python workers."""
     driver = psutil.Process(child.pid)
     return [driver, *driver.children(recursive=True)]
+
+
+def find_cpu(child: Child) -> float:
+    """Return the CPU seconds of a run so far, of all its processes that live."""
+    return _cpu(run_processes(child))
 
 
 def psutil_rss(child: Child) -> float:

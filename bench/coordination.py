@@ -1,0 +1,266 @@
+"""Starts with each ``coordination.mode``: ``python -m bench.coordination --keep``.
+
+What a run takes until its first record is on the target: at the first start of a pipeline, after a
+stop, and after ``kill -9`` of the run before; and how long copying pauses if the run that copies is
+killed while another one waits or shares the pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+import yaml
+from confluent_kafka import Producer
+
+from bench.child import Child
+from bench.clusters import Clusters, admin, create_topic, make_class_archives, running
+from bench.growth import ends, find_cpu, run_processes, single_delays
+from bench.machine import describe
+from bench.model import Launch
+from bench.sections import put_section
+
+MODES = ("exclusive", "standby", "shared")
+_PARTITIONS = 4
+_START_S = 180.0
+_SETTLE_S = 8.0
+_IDLE_S = 20.0
+_DELAY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What was measured with one mode; times in seconds, those of several pipelines in order.
+
+    Attributes:
+        mode: ``coordination.mode``.
+        first_s: from the start of the process to the first record, of pipelines that are new.
+        stopped_s: the same after a run that was stopped.
+        killed_s: the same after a run that was killed.
+        idle: percent of a core of all processes of an idle run.
+        delays_ms: median, 99 % and largest delay of single records.
+        pause_s: from ``kill -9`` of the run that was first until all partitions are copied again by
+            the other one; None for ``exclusive``, which has no other one.
+    """
+
+    mode: str
+    first_s: tuple[float, ...]
+    stopped_s: tuple[float, ...]
+    killed_s: tuple[float, ...]
+    idle: float
+    delays_ms: tuple[float, float, float]
+    pause_s: float | None
+
+
+class Measurement:
+    """Measures starts on two clusters.
+
+    Args:
+        clusters: the clusters.
+        directory: for configuration and logs.
+    """
+
+    def __init__(self, clusters: Clusters, directory: Path) -> None:
+        self._clusters, self._directory = clusters, directory
+
+    def measure(self, mode: str, times: int) -> Starts:
+        """Return the figures of one mode."""
+        first_s, stopped_s, killed_s = [], [], []
+        for number in range(times):
+            one = _Pipeline(self._clusters, self._directory, mode, number)
+            first_s.append(one.first_record(one.run()))
+            stopped_s.append(one.first_record(one.run(), kill=True))
+            killed_s.append(one.first_record(one.run()))
+            _say(mode=mode, first_s=first_s[-1], stopped_s=stopped_s[-1], killed_s=killed_s[-1])
+        idle, delays_ms, pause_s = self._steady(mode, times)
+        return Starts(
+            mode, tuple(first_s), tuple(stopped_s), tuple(killed_s), idle, delays_ms, pause_s
+        )
+
+    def _steady(
+        self, mode: str, number: int
+    ) -> tuple[float, tuple[float, float, float], float | None]:
+        one = _Pipeline(self._clusters, self._directory, mode, number)
+        with one.run() as child:
+            one.await_growth(child)
+            time.sleep(_SETTLE_S)
+            began, before = time.monotonic(), find_cpu(child)
+            time.sleep(_IDLE_S)
+            idle = 100 * (find_cpu(child) - before) / (time.monotonic() - began)
+            delays_ms = single_delays(self._clusters, one.prefix, one.partitions, _DELAY_S)
+            _say(mode=mode, idle=idle, delays_ms=delays_ms)
+            if mode == "exclusive":
+                return idle, delays_ms, None
+            with one.run("second") as second:
+                one.await_second(second)
+                processes = run_processes(child)
+                began = time.monotonic()
+                os.kill(child.pid, signal.SIGKILL)
+                # Its workers still copy what is there until they have ended.
+                psutil.wait_procs(processes, timeout=_SETTLE_S)
+                one.await_growth(second)
+                return idle, delays_ms, time.monotonic() - began
+
+
+class _Pipeline:
+    """A pipeline of one topic."""
+
+    def __init__(self, clusters: Clusters, directory: Path, mode: str, number: int) -> None:
+        self._clusters, self._directory, self._mode = clusters, directory, mode
+        self._topic = f"coordination-{mode}-{number}"
+        self.prefix = "copy."
+        self.partitions = [(self._topic, partition) for partition in range(_PARTITIONS)]
+        for node, name in zip(clusters.both, (self._topic, self.prefix + self._topic), strict=True):
+            create_topic(node.bootstrap, name, _PARTITIONS)
+
+    def run(self, name: str = "run") -> Child:
+        """Return a run, which is not started."""
+        directory = self._directory / f"{self._topic}-{name}"
+        directory.mkdir(exist_ok=True)
+        file = directory / "pipeline.yaml"
+        text = yaml.safe_dump(self._settings(), sort_keys=False)
+        file.write_text(text)
+        command = (sys.executable, "-m", "k2ktui", "start", "-f", str(file), "--log-format", "json")
+        return Child(Launch(command, self.prefix + self._topic, text, ends=False), directory)
+
+    def first_record(self, run: Child, *, kill: bool = False) -> float:
+        """Start a run; return the seconds until all partitions have grown by what was written."""
+        before = self._ends()
+        self._produce()
+        with run as child:
+            took = self._await(child, before, child.started)
+            time.sleep(_SETTLE_S)
+            if kill:
+                os.kill(child.pid, signal.SIGKILL)
+                child.wait(10.0)
+        return took
+
+    def await_growth(self, child: Child) -> float:
+        """Write a record to each partition; return the seconds until all are on the target."""
+        before = self._ends()
+        self._produce()
+        return self._await(child, before, time.monotonic())
+
+    def await_second(self, child: Child) -> None:
+        """Wait until a second run waits as a standby, or shares the pipeline."""
+        sought = '"event": "waiting"' if self._mode == "standby" else "shared by 2 runs"
+        until = time.monotonic() + _START_S
+        while sought not in child.text():
+            if time.monotonic() > until or child.exit_code is not None:
+                raise TimeoutError(f"the second run did not say {sought}:\n{child.tail()}")
+            time.sleep(0.1)
+        time.sleep(_SETTLE_S)
+
+    def _await(self, child: Child, before: dict[tuple[str, int], int], since: float) -> float:
+        client = admin(self._clusters.target.bootstrap)
+        while time.monotonic() - since < _START_S:
+            found = ends(client, self.prefix, self.partitions)
+            if all(found[at] > before[at] for at in self.partitions):
+                return time.monotonic() - since
+            if child.exit_code is not None:
+                break
+            time.sleep(0.05)
+        raise TimeoutError(f"not all records were copied:\n{child.tail()}")
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        return ends(admin(self._clusters.target.bootstrap), self.prefix, self.partitions)
+
+    def _produce(self) -> None:
+        producer = Producer({"bootstrap.servers": self._clusters.source.bootstrap, "log_level": 3})
+        for topic, partition in self.partitions:
+            producer.produce(topic, b"record", partition=partition)
+        producer.flush(30.0)
+
+    def _settings(self) -> dict[str, object]:
+        source, target = (node.bootstrap for node in self._clusters.both)
+        return {
+            "name": self._topic,
+            "features": {"autoCreateControlTopics": "enabled"},
+            "topicCreation": {"control": {"common": {"replication": 1}}},
+            "coordination": {"mode": self._mode},
+            "spark": {"slots": 2},
+            "source": {"kafka": {"common": {"bootstrap.servers": source}}},
+            "target": {"kafka": {"common": {"bootstrap.servers": target}}},
+            "replication": [
+                {"source": {"topic": self._topic}},
+                {"sink": {"topic": {"prefix": self.prefix}, "partition": "source"}},
+            ],
+        }
+
+
+def section(found: Sequence[Starts]) -> str:
+    """Return the section of RESULTS.md."""
+    shown = ("Date", "CPU", "Apache Kafka", "Python", "k2ktui")
+    return "\n".join(
+        [
+            "## Starts with each coordination.mode",
+            "",
+            *(f"{name}: {value}  " for name, value in describe().items() if name in shown),
+            f"Load average at the end: {os.getloadavg()[0]:.1f}",
+            "",
+            "| mode | first start, s | after a stop, s | after kill -9, s | idle, % of a core "
+            "| delay p50 / p99 / max, ms | pause when the run that copies is killed, s |",
+            "|---|---|---|---|---|---|---|",
+            *(_row(each) for each in found),
+            "",
+            f"`python -m bench.coordination`: a topic of {_PARTITIONS} partitions, two slots, the",
+            "default `graceWindow`, one broker per cluster. From the start of the process until",
+            "a record of each partition is visible; one figure per pipeline. Pause: another run",
+            "waits (`standby`) or copies half of the partitions (`shared`).",
+            "",
+        ]
+    )
+
+
+def _row(each: Starts) -> str:
+    starts = (each.first_s, each.stopped_s, each.killed_s)
+    cells = " | ".join(", ".join(f"{one:.1f}" for one in some) for some in starts)
+    delays = " / ".join(f"{value:.0f}" for value in each.delays_ms)
+    pause = "—" if each.pause_s is None else f"{each.pause_s:.1f}"
+    return f"| `{each.mode}` | {cells} | {each.idle:.1f} | {delays} | {pause} |"
+
+
+def _say(**what: object) -> None:
+    print(json.dumps({"at": time.strftime("%H:%M:%S"), **what}, default=str), flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and put the section into RESULTS.md if asked to; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.coordination", description=__doc__)
+    add = parser.add_argument
+    add("--mode", choices=MODES, action="append", help="a mode; can be repeated [all]")
+    add("--pipelines", type=int, default=3, help="new pipelines for each mode")
+    add("--heap", default="1g", help="Java heap of each broker")
+    add("--keep", action="store_true", help="write the figures to RESULTS.md")
+    options = parser.parse_args(arguments)
+    directory = Path(tempfile.mkdtemp(prefix="k2ktui-coordination-"))
+    try:
+        make_class_archives()
+        with running(directory, options.heap) as clusters:
+            (directory / "runs").mkdir()
+            measurement = Measurement(clusters, directory / "runs")
+            found = []
+            for mode in options.mode or MODES:
+                found.append(measurement.measure(mode, options.pipelines))
+                _say(event="measured", **asdict(found[-1]))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    text = section(found)
+    print(text)
+    if options.keep:
+        put_section(Path(__file__).parent / "RESULTS.md", "coordination", text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
