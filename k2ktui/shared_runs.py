@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from time import monotonic, time
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.assignment_records import Member
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -35,6 +37,7 @@ from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.replication.sharing_loop import SharingLoop
 from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.replication.slot_driver import IsWanted, SharedSlotDriver
+from k2ktui.runtime.host import pid_space, process_has_ended
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
@@ -124,7 +127,7 @@ class SharedRun:
             log = AssignmentTopic(parts.target, assignment.topic)
             closing.callback(log.close)
             member = SharingMember(
-                runner,
+                Member(runner, pid=os.getpid(), pid_space=pid_space()),
                 config.coordination.commit.group,
                 log,
                 lambda: search.ask(
@@ -132,6 +135,7 @@ class SharedRun:
                 ),
                 assignment.grace_window_s,
                 beat_interval_s(config),
+                process_has_ended,
             )
             slots = SharedSlots(runner, partial(self._make_driver, events), self._report)
             self._loop = SharingLoop(member, slots, self._report)

@@ -45,6 +45,8 @@ class Member:
         generation: the last generation of owners that it has applied.
         holds: the slots that it has not released.
         outdated: id of the layout of these owners, if it found that the layout has changed.
+        pid: its process; 0 if it is not known.
+        pid_space: where ``pid`` is one process (``runtime.host.pid_space``); "" if it is not known.
     """
 
     runner: str
@@ -52,6 +54,8 @@ class Member:
     generation: int = 0
     holds: frozenset[int] = frozenset()
     outdated: str = ""
+    pid: int = 0
+    pid_space: str = ""
 
 
 NO_OWNERS = SlotOwners(0, "")
@@ -129,6 +133,8 @@ def member_value(member: Member) -> bytes:
             "generation": member.generation,
             "holds": sorted(member.holds),
             "outdated": member.outdated,
+            "pid": member.pid,
+            "pidSpace": member.pid_space,
         }
     )
 
@@ -161,6 +167,8 @@ def read_member(runner: str, value: bytes) -> Member:
             for slot in items(field(body, "holds"), most=LARGEST_SLOTS)
         ),
         outdated=text(field(body, "outdated")),
+        pid=integer(body.get("pid", 0)),
+        pid_space=text(body.get("pidSpace", "")),
     )
 
 

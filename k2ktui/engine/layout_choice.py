@@ -60,15 +60,23 @@ class LayoutChoice:
         """
         self._stop_waiting()
 
-    def observe(self, runners: Iterable[Runner], members: Collection[str], now: float) -> None:
+    def observe(
+        self,
+        runners: Iterable[Runner],
+        members: Collection[str],
+        now: float,
+        ended: Collection[str] = (),
+    ) -> None:
         """Take the newest heartbeats.
 
         Args:
             runners: the newest heartbeat of each run of the pipeline.
             members: the runs that share it, also those that are silent or gone.
             now: monotonic seconds.
+            ended: runs whose processes have ended.
         """
-        self._is_turn = self._turn is not None and self._turn.observe(runners, now, members)
+        turn = self._turn
+        self._is_turn = turn is not None and turn.observe(runners, now, members, ended)
 
     def choose(self, newest: Run, committed: SharedLayout | None, outdated: str = "") -> Choice:
         """Return what to do.

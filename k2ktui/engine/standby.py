@@ -35,7 +35,11 @@ class StandbyTurn:
         self._was_free = False
 
     def observe(
-        self, runners: Iterable[Runner], now: float, members: Collection[str] | None = None
+        self,
+        runners: Iterable[Runner],
+        now: float,
+        members: Collection[str] | None = None,
+        ended: Collection[str] = (),
     ) -> bool:
         """Take the newest heartbeats; return whether it is this standby's turn.
 
@@ -47,16 +51,20 @@ class StandbyTurn:
             now: monotonic seconds.
             members: the runs that share the pipeline with this one. It waits neither for them nor
                 for standbys, which wait for it. None for a standby.
+            ended: runs whose processes have ended: their silence is not waited for.
         """
         found = {each.runner: each for each in runners if each.kind is RunKind.COPY}
         passed_s = self._silence.observe(found, now)
         self._quiet_s = max(0.0, self._quiet_s - passed_s)
-        self.ahead = self._find_ahead(found, members)
+        self.ahead = self._find_ahead(found, members, ended)
         was_free, self._was_free = self._was_free, self._own in found and not self.ahead
         return was_free and self._was_free and not self._quiet_s
 
     def _find_ahead(
-        self, found: Mapping[str, Runner], members: Collection[str] | None
+        self,
+        found: Mapping[str, Runner],
+        members: Collection[str] | None,
+        ended: Collection[str],
     ) -> tuple[Runner, ...]:
         """Return the runners that work, or are standbys with a lower id, and are not silent."""
         is_standby, others = members is None, members or ()
@@ -66,6 +74,7 @@ class StandbyTurn:
             for name, runner in sorted(found.items())
             if name != self._own
             and name not in others
+            and name not in ended
             and self._silence.silent_s(name) < self._grace_s
             and not 0 < runner.term < last  # a later run has fenced it
             and (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from k2ktui.engine.journal import Runner
-from k2ktui.runtime.host import boot_id, pid_space
+from k2ktui.runtime.host import boot_id
 
 _LINUX = sys.platform == "linux"
 _STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
@@ -84,20 +82,6 @@ def _birth_by_proc(pid: int) -> str:
         return ""
     after_name = text.rpartition(")")[2].split()
     return "" if after_name[_STATE] in _DEAD else f"{boot_id()}/{after_name[_STARTED]}"
-
-
-def may_be_local(runner: Runner) -> bool:
-    """Whether a heartbeat's pid may be of this host; certain unless its version is older."""
-    return runner.host == socket.gethostname() and runner.pid_space in ("", pid_space())
-
-
-def has_ended(runner: Runner) -> bool:
-    """Whether a heartbeat's process was one of this host and no longer exists.
-
-    The host name and the pid do not prove it: the process may be in another PID namespace, such as
-    a container with the same host name.
-    """
-    return bool(runner.pid_space) and may_be_local(runner) and not psutil.pid_exists(runner.pid)
 
 
 @contextlib.contextmanager

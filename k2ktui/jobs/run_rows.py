@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import RunKind, Runner, RunnerState
 from k2ktui.jobs.local_jobs import Job, JobState
-from k2ktui.jobs.process import has_ended, may_be_local
+from k2ktui.sync.liveness import has_ended, may_be_local
 
 SHOWN_PAST = 5
 _CLOCK_S = 60.0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import RunKind, Runner
 from k2ktui.jobs.local_jobs import Job
-from k2ktui.jobs.process import has_ended, may_be_local
 from k2ktui.kafka.clients import target_cluster
+from k2ktui.sync.liveness import has_ended, may_be_local
 from k2ktui.sync.store import StateStore
 from k2ktui.text import duration, safe_text
 

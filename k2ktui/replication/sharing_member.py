@@ -8,6 +8,7 @@ fenced by those that take its slots over (docs/runners.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from time import monotonic
 from typing import Protocol
 
@@ -38,36 +39,40 @@ class SharingMember:
     """A run that takes part; not thread-safe.
 
     Args:
-        own: its runner id.
+        own: its first record, which says which run and process it is.
         group: ``coordination.commit.group``.
         log: the assignment topic.
         find_layout: returns the pipeline's layout, and divides the pipeline if it has none; called
             by the leader only. None if that is not possible now.
         grace_s: seconds of silence after which another run counts as gone.
         beat_s: seconds between two records of a run.
+        has_ended: whether a process, given by its id and ``pid_space``, was of this host and has
+            ended.
         clock: monotonic seconds.
 
     Attributes:
+        own: its runner id.
         leaderships: how many times this run has begun to lead, as far as it has seen.
     """
 
     def __init__(
         self,
-        own: str,
+        own: Member,
         group: str,
         log: AssignmentLog,
         find_layout: Callable[[], SharedLayout | None],
         grace_s: float,
         beat_s: float,
+        has_ended: Callable[[int, str], bool],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.own, self._group, self._log = own, group, log
-        self._find_layout = find_layout
+        self.own, self._group, self._log = own.runner, group, log
+        self._find_layout, self._has_ended = find_layout, has_ended
         self._beat_s, self._clock = beat_s, clock
+        self._record = own
         self._fold = AssignmentFold(group)
-        self._sharing = SlotSharing(own, grace_s, beat_s)
-        self._reported: Member | None = None
-        self._reported_at = 0.0
+        self._sharing = SlotSharing(own.runner, grace_s, beat_s)
+        self._reported_at: float | None = None
         self._layout: SharedLayout | None = None
         self._outdated = ""
         self._known_members: set[str] = set()
@@ -103,13 +108,21 @@ class SharingMember:
         return self._fold.malformed
 
     def look(self) -> SharingView:
-        """Read what the others have written.
+        """Read what the others have written, and remove the records of processes that have ended.
+
+        No run waits for the silence of a run that was killed if another one is on its host.
 
         Raises:
-            ConnectionFailed, TimedOut: the topic could not be read; nothing has changed.
+            ConnectionFailed, TimedOut, Refused: the topic could not be read, or a record could not
+                be removed; nothing else has changed.
         """
         self._log.read(self._fold)
         self._known_members |= self._fold.members.keys()
+        ended = sorted(name for name, each in self._fold.members.items() if self._is_over(each))
+        for name in ended:
+            self._log.put(member_key(self._group, name), None)
+        if ended:
+            self._log.read(self._fold)
         view = self._sharing.observe(self._fold, self._clock())
         self.leaderships += view.is_leader and not self._leads
         self._leads = view.is_leader
@@ -160,15 +173,19 @@ class SharingMember:
         Raises:
             ConnectionFailed, TimedOut, Refused: the record may or may not have been written.
         """
-        before = self._reported or Member(self.own)
-        now = Member(
-            self.own, before.beat, self._fold.owners.generation, frozenset(holds), outdated
+        generation = self._fold.owners.generation
+        now = replace(
+            self._record, generation=generation, holds=frozenset(holds), outdated=outdated
         )
-        if self._reported == now and self._clock() - self._reported_at < self._beat_s:
+        at = self._reported_at
+        if at is not None and self._record == now and self._clock() - at < self._beat_s:
             return
-        now = Member(self.own, before.beat + 1, now.generation, now.holds, outdated)
+        now = replace(now, beat=now.beat + 1)
         self._log.put(member_key(self._group, self.own), member_value(now))
-        self._reported, self._reported_at = now, self._clock()
+        self._record, self._reported_at = now, self._clock()
+
+    def _is_over(self, member: Member) -> bool:
+        return member.runner != self.own and self._has_ended(member.pid, member.pid_space)
 
     def leave(self) -> None:
         """Remove this run's record: the others share its slots at once.

@@ -7,11 +7,13 @@ changes while this process watches, measured on this process's monotonic clock. 
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from k2ktui.engine.journal import BEAT_MS, SILENT_AFTER_MS, Runner, RunnerState
+from k2ktui.runtime.host import pid_space, process_has_ended
 
 # Two heartbeats, plus time for writing and reading: a run unchanged for that long is silent.
 SETTLE_S = 2 * BEAT_MS / 1000 + 1.0
@@ -101,3 +103,22 @@ class HeartbeatObserver:
             # Unchanged for too long: silent, whatever its timestamp says.
             seen_ms = min(seen_ms, now_ms - SILENT_AFTER_MS - 1)
         return min(heard.record.at_ms, seen_ms)
+
+
+def may_be_local(runner: Runner) -> bool:
+    """Whether a heartbeat's pid may be of this host; certain unless its version is older."""
+    return runner.host == socket.gethostname() and runner.pid_space in ("", pid_space())
+
+
+def has_ended(runner: Runner) -> bool:
+    """Whether a heartbeat's process was one of this host and no longer exists.
+
+    The host name and the pid do not prove it: the process may be in another PID namespace, such as
+    a container with the same host name.
+    """
+    return may_be_local(runner) and process_has_ended(runner.pid, runner.pid_space)
+
+
+def find_ended(runners: Iterable[Runner]) -> frozenset[str]:
+    """Return the ids of the runs whose processes were of this host and no longer exist."""
+    return frozenset(each.runner for each in runners if has_ended(each))

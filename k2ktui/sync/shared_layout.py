@@ -25,6 +25,7 @@ from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.pipeline_fencing import PipelineFencer, describe_malformed
 from k2ktui.sync.drill_guard import refuse_if_fenced
+from k2ktui.sync.liveness import find_ended
 from k2ktui.sync.standby import beat_interval_s, describe_runners
 from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, safe_text
@@ -98,7 +99,8 @@ class LayoutFinder:
         if leadership != self._leadership:
             self._leadership = leadership
             self._choice.begin_to_lead()
-        self._choice.observe(state.runners, members, monotonic())
+        ended = find_ended(state.runners)
+        self._choice.observe(state.runners, members, monotonic(), ended)
         self._report_ahead(self._choice.ahead)
         if waits and not self._choice.needs_runs:
             return None

@@ -15,6 +15,7 @@ from k2ktui.replication.heartbeat import BEAT_S, Heartbeat
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill_guard import refuse_if_fenced
+from k2ktui.sync.liveness import find_ended
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -92,7 +93,8 @@ class StandbyWait:
             return False
         self._notifier.over(_WAITING)
         refuse_if_fenced(self._config, state.drills.values())
-        is_next = self._turn.observe(state.runners, monotonic())
+        ended = find_ended(state.runners)
+        is_next = self._turn.observe(state.runners, monotonic(), ended=ended)
         self._report_change(self._turn.ahead)
         return is_next
 

@@ -34,8 +34,13 @@ def test_owners(slots: int, first: set[str], second: set[str], layout: str) -> N
 
 @given(NAMES, st.integers(0, 1 << 50), st.frozensets(SLOTS), NAMES)
 def test_members(name: str, beat: int, holds: frozenset[int], outdated: str) -> None:
-    member = Member(name, beat, beat, holds, outdated)
+    member = Member(name, beat, beat, holds, outdated, beat, outdated)
     assert read_member(name, member_value(member)) == member
+
+
+def test_a_member_of_a_release_that_did_not_write_its_process() -> None:
+    value = b'{"beat":1,"generation":2,"holds":[3],"outdated":"","v":1}'
+    assert read_member("a", value) == Member("a", 1, 2, frozenset({3}))
 
 
 OWNERS = owners_value(SlotOwners(1, "a", "l", {0: "a"}, {1: "b"}))
@@ -71,6 +76,8 @@ def test_damaged_owners(before: bytes, after: bytes) -> None:
         (b"[3]", b'["3"]'),
         (b"[3]", b"3"),
         (b'"beat":1', b'"beat":null'),
+        (b'"pid":0', b'"pid":"1"'),
+        (b'"pidSpace":""', b'"pidSpace":1'),
     ],
 )
 def test_a_damaged_member(before: bytes, after: bytes) -> None:

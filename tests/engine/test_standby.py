@@ -88,6 +88,17 @@ def test_what_a_later_term_has_fenced_is_not_waited_for() -> None:
     assert simulate(replace(old, term=4), new).seconds_to_turn("a") is None
 
 
+def test_a_process_that_has_ended_is_not_waited_for() -> None:
+    """What it had fenced before it died is still fenced."""
+    old, new = (runner(name, RunnerState.RUNNING, term=n) for n, name in enumerate("ab", 3))
+    mine = runner(OWN, RunnerState.STANDBY)
+    turn = StandbyTurn(OWN, GRACE_S, BEAT_S)
+    looks = [turn.observe([mine, old, new], float(at), ended={"b"}) for at in range(3)]
+    assert looks == [False, True, True] and turn.ahead == ()
+    turn = StandbyTurn(OWN, GRACE_S, BEAT_S)
+    assert not any(turn.observe([mine, old, new], float(at), ended={"a"}) for at in range(3))
+
+
 def test_a_run_of_sync_is_not_waited_for() -> None:
     sync = runner("a", RunnerState.RUNNING, kind=RunKind.SYNC)
     assert simulate(sync).seconds_to_turn("a") == 1

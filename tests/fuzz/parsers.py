@@ -130,7 +130,7 @@ POSITION = Position(
 )
 REGISTRATION = ProducerRegistration(4711, "lQmM", "8Qh2", 1_795_252_312_786)
 OWNERS = SlotOwners(7, "a-1", "l-1", {0: "a-1", 2: "b-2"}, {1: "a-1"})
-MEMBER = Member("a-1", 5, 7, frozenset({0, 2}), "l-0")
+MEMBER = Member("a-1", 5, 7, frozenset({0, 2}), "l-0", 4711, "5f0c2a7d91be4403")
 ASSIGNMENT: list[tuple[bytes | None, bytes | None]] = [
     (owners_key("g"), owners_value(OWNERS)),
     (member_key("g", "a-1"), member_value(MEMBER)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.errors import Refused
@@ -42,7 +42,16 @@ class Members:
     def join(self, name: str) -> SharingMember:
         log = AssignmentTopic(self._copied.cluster, self._topic)
         self._closing.callback(log.close)
-        member = SharingMember(name, "g", log, lambda: LAYOUT, 15, 5, lambda: self.now)
+        member = SharingMember(
+            Member(name),
+            "g",
+            log,
+            lambda: LAYOUT,
+            15,
+            5,
+            lambda pid, space: False,
+            lambda: self.now,
+        )
         member.report((), "")
         return member
 

@@ -19,6 +19,8 @@ from tests.support.traffic import Traffic
 
 # Runs that start at the same time: in the first seed, and in later ones.
 _FEW, _MANY = 4, 10
+# No test lasts as long.
+PATIENT = {"coordination.assignment.graceWindow": "1 hour"}
 
 
 @pytest.fixture
@@ -45,6 +47,29 @@ def test_two_runs_share_a_pipeline_and_one_is_killed(
     prove_caught_up(shared, topics)
     assert second.stop() == 0
     first.close()
+    shared.prove()
+
+
+@pytest.mark.slow
+def test_a_run_on_the_host_of_one_that_was_killed_does_not_wait(
+    make_pipeline: MakePipeline, topics: dict[str, int]
+) -> None:
+    """Neither the one that shared the pipeline with it, nor one that is started after both."""
+    shared = make_pipeline(list(topics), SHARED | PATIENT)
+    with Traffic(shared.source, topics, 1):
+        first = shared.start()
+        expect_owning([first])
+        second = shared.start()
+        expect_owning([first, second])
+        first.signal(signal.SIGKILL)
+        expect_owning([second])
+        await_all_copying(shared, topics)
+        second.signal(signal.SIGKILL)
+        third = shared.start()
+        expect_owning([third])
+        await_all_copying(shared, topics)
+    prove_caught_up(shared, topics)
+    assert third.stop() == 0
     shared.prove()
 
 

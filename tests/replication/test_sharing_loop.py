@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.errors import ConnectionFailed, Refused, TimedOut
@@ -95,7 +95,14 @@ class One:
     def __post_init__(self) -> None:
         self.log, self.slots = Log(self.topic), Slots(self.name)
         self.member = SharingMember(
-            self.name, GROUP, self.log, self.find, GRACE_S, BEAT_S, lambda: self.now
+            Member(self.name),
+            GROUP,
+            self.log,
+            self.find,
+            GRACE_S,
+            BEAT_S,
+            lambda pid, space: False,
+            lambda: self.now,
         )
         self.loop = SharingLoop(self.member, self.slots, self._report)
 

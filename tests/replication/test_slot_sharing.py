@@ -109,6 +109,37 @@ def test_the_record_of_a_run_that_is_gone_is_removed() -> None:
     check_settled(runs, register)
 
 
+@given(st.permutations(range(4)), st.booleans())
+def test_slots_of_a_process_that_ended_move_at_once_if_a_run_is_on_its_host(
+    numbers: list[int], has_started_again: bool
+) -> None:
+    """The runs on other hosts see it too, whichever of them leads."""
+    runs, register = make_runs(8)
+    here, other, elsewhere = (
+        runs.join_on(host, n) for host, n in zip(("h", "h", "i"), numbers, strict=False)
+    )
+    runs.settle()
+    runs.kill(here)
+    if has_started_again:
+        runs.kill(other)
+        other = runs.join_on("h", numbers[3])
+    for _ in range(6):
+        runs.pass_second()
+    assert other.members == elsewhere.members == {other.name, elsewhere.name}
+    assert len(other.holds) == len(elsewhere.holds) == 4
+    check_settled(runs, register)
+
+
+def test_a_process_that_ended_on_another_host_is_not_seen() -> None:
+    runs, _ = make_runs(2)
+    gone, left = runs.join_on("h", 1), runs.join_on("i", 2)
+    runs.settle()
+    runs.kill(gone)
+    for _ in range(int(GRACE_S - 2 * BEAT_S)):
+        runs.pass_second()
+    assert left.members == {left.name, gone.name} and len(left.holds) == 1
+
+
 def test_a_run_that_ends_hands_its_slots_over_at_once() -> None:
     runs, _ = make_runs(6)
     first, second = runs.join(1), runs.join(2)

@@ -59,6 +59,30 @@ def test_a_second_start_waits_until_the_first_has_stopped(
 
 
 @pytest.mark.slow
+def test_a_standby_on_the_host_of_a_run_that_was_killed_does_not_wait(
+    make_pipeline: MakePipeline, topics: dict[str, int]
+) -> None:
+    """Nor does one that is started later. The grace window is longer than any test."""
+    patient = {"coordination.assignment.graceWindow": "1 hour"}
+    standby = make_pipeline(list(topics), STANDBY | patient)
+    with Traffic(standby.source, topics, 1):
+        first = standby.start()
+        first.expect("firstrecord")
+        second = standby.start()
+        expect_waiting(second)
+        first.signal(signal.SIGKILL)
+        second.expect("firstrecord")
+        standby.await_copying()
+        second.signal(signal.SIGKILL)
+        third = standby.start()
+        third.expect("firstrecord")
+        standby.await_copying()
+    assert third.stop() == 0
+    catch_up(standby)
+    standby.prove()
+
+
+@pytest.mark.slow
 def test_a_standby_that_is_stopped_ends_at_once(standby: Pipeline, topics: dict[str, int]) -> None:
     with Traffic(standby.source, topics, 1):
         first = standby.start()

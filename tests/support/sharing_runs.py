@@ -7,11 +7,11 @@ is decided by a ``SlotRegister``: a simple one here, the model of the coordinato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.replication.sharing_member import SharingMember
@@ -99,7 +99,12 @@ class _Reader:
 
 
 class SharingRun:
-    """One run; its clock starts at ``began``, and means nothing to the others."""
+    """One run; its clock starts at ``began``, and means nothing to the others.
+
+    Args:
+        pid, host: its process; a host "" is one that it shares with no other run.
+        ended: processes that have ended, which the runs of a host see.
+    """
 
     def __init__(
         self,
@@ -108,16 +113,22 @@ class SharingRun:
         register: SlotRegister,
         began: float,
         find_layout: Callable[[], SharedLayout | None] | None = None,
+        *,
+        pid: int = 0,
+        host: str = "",
+        ended: Container[int] = (),
     ) -> None:
         self.name, self.now = name, began
+        self.pid = pid
         self._register = register
         self._member = SharingMember(
-            name,
+            Member(name, pid=pid, pid_space=host),
             GROUP,
             _Reader(topic),
             find_layout or (lambda: register.layout),
             GRACE_S,
             BEAT_S,
+            lambda pid, space: space == host != "" and pid in ended,
             lambda: self.now,
         )
         self.holds: set[int] = set()
@@ -220,6 +231,7 @@ class SharingRuns:
     register: SlotRegister
     topic: AssignmentTopic = field(default_factory=AssignmentTopic)
     runs: list[SharingRun] = field(default_factory=list)
+    ended: set[int] = field(default_factory=set)
 
     @property
     def live(self) -> list[SharingRun]:
@@ -230,6 +242,20 @@ class SharingRuns:
         run = self._make(f"{number % 10}-{len(self.runs)}", began=number * 3600.0)
         self.runs.append(run)
         return run
+
+    def join_on(self, host: str, number: int) -> SharingRun:
+        """Start a run on a host, whose runs see which processes have ended there."""
+        pid = len(self.runs) + 1
+        name, began = f"{number}-{pid}", number * 3600.0
+        run = SharingRun(
+            name, self.topic, self.register, began, pid=pid, host=host, ended=self.ended
+        )
+        self.runs.append(run)
+        return run
+
+    def kill(self, run: SharingRun) -> None:
+        run.is_dead = True
+        self.ended.add(run.pid)
 
     def _make(self, name: str, began: float) -> SharingRun:
         return SharingRun(name, self.topic, self.register, began)
