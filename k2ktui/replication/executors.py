@@ -19,7 +19,8 @@ import k2ktui
 from k2ktui.errors import K2kError
 from k2ktui.text import safe_text
 
-_FIRST_TASK_S = 60.0
+# Clusters that start executors on request may have to find a machine for them first.
+_FIRST_TASK_S = 120.0
 # Executors register one by one; after this long without a new one, all are assumed registered.
 _SETTLED_S = 1.5
 _SETTLING_S = 15.0

@@ -20,7 +20,7 @@ from tests.support.drill_checks import (
     grow_topic,
     run_check,
 )
-from tests.support.kafka import create_topic, eventually, unique_name
+from tests.support.kafka import await_leaders, create_topic, eventually, unique_name
 from tests.support.preflight import pipeline
 
 # Each test makes its own copy.
@@ -92,6 +92,7 @@ def test_d32_replicas(source: KafkaNode, brokers: Brokers) -> None:
     two = brokers.two
     topic = create_topic(source)
     create_topic(two, topic, replicas=[[1, 2], [1, 2]])
+    await_leaders(two.first, topic, 2)
     # Other tests leave control topics of the default names on these brokers.
     own = {each: {"topic": unique_name(each)} for each in ("commit", "assignment", "state")}
     metrics = {"kafka": {"topic": unique_name("metrics")}}

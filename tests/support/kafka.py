@@ -106,13 +106,19 @@ def create_topic(
         topic = NewTopic(name, partitions, replica_assignment=placed, config=dict(config or {}))
     with_admin = admin(node)
     with_admin.create_topics([topic])[name].result(TIMEOUT)
+    await_leaders(node, name, partitions)
+    return name
+
+
+def await_leaders(node: ServingCluster, name: str, partitions: int) -> None:
+    """Wait until a topic has leaders, as far as the broker knows that ``node``'s client asks."""
+    with_admin = admin(node)
 
     def ready() -> bool:
         found = with_admin.list_topics(name, timeout=TIMEOUT).topics[name].partitions
         return len(found) == partitions and all(p.leader >= 0 for p in found.values())
 
     eventually(ready, f"topic {name} has leaders")
-    return name
 
 
 def eventually(
