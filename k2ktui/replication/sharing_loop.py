@@ -1,5 +1,7 @@
 """What a run does that shares a pipeline: every second it looks, leads, changes its slots, reports.
 
+It looks more often until it has its first slots, as it may be the only one.
+
 ``docs/runners.md`` has the rules.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Protocol
 
 from k2ktui.engine.slot_owners import SlotOwners
@@ -19,6 +22,7 @@ from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.text import counted
 
 _LOOK_S = 1.0
+_FIRST_LOOKS_S, _FIRST_LOOK_S = 5.0, 0.2
 _SHOWN_SLOTS = 20
 _SHOWN_RUNS = 5
 _LOOKING = "reading the assignment topic"
@@ -59,15 +63,21 @@ class SharingLoop:
         member: the run.
         slots: its slots.
         report: called with notes, and with ``SlotsAssigned`` in each generation of owners.
+        clock: monotonic seconds.
 
     Attributes:
         leads: whether this run led at its last look.
     """
 
     def __init__(
-        self, member: SharingMember, slots: Slots, report: Callable[[Event], None]
+        self,
+        member: SharingMember,
+        slots: Slots,
+        report: Callable[[Event], None],
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._member, self._slots, self._report = member, slots, report
+        self._clock = clock
         self._notifier = ThrottledNotifier(report)
         self.leads = False
         self._shown: tuple[frozenset[int], int] | None = None
@@ -79,11 +89,13 @@ class SharingLoop:
         Raises:
             Exception: what the driver of a slot, or the search for the layout, cannot repeat.
         """
+        starts_until = self._clock() + _FIRST_LOOKS_S
         try:
             self._write_record()
             while not stopping.is_set():
                 if not self.look():
-                    stopping.wait(_LOOK_S)
+                    is_starting = not self._slots.holds and self._clock() < starts_until
+                    stopping.wait(_FIRST_LOOK_S if is_starting else _LOOK_S)
         finally:
             self._slots.close()
             with suppress(K2kError):  # the others wait for the grace window then

@@ -22,6 +22,8 @@ from k2ktui.text import safe_text
 _BEATS_IN_GRACE = 3
 _READ_S = 10.0
 _LONGEST_LOOK_S = 1.0
+# More often at first, as it may be the only run.
+_FIRST_LOOKS_S, _FIRST_LOOK_S = 5.0, 0.2
 _WAITING = "waiting for its turn"
 
 
@@ -64,6 +66,7 @@ class StandbyWait:
         """
         store = StateStore(self._config, target_cluster(self._config), _READ_S)
         self._heartbeat.stand_by(waiting=True)
+        starts_until = monotonic() + _FIRST_LOOKS_S
         try:
             store.ensure()
             self._heartbeat.start()
@@ -72,7 +75,9 @@ class StandbyWait:
                     self._heartbeat.stand_by(waiting=False)
                     self._report(Note("standby: it is this run's turn; it takes over"))
                     return True
-                stopping.wait(min(_LONGEST_LOOK_S, self._beat_s / 2))
+                is_starting = monotonic() < starts_until
+                longest_s = _FIRST_LOOK_S if is_starting else _LONGEST_LOOK_S
+                stopping.wait(min(longest_s, self._beat_s / 2))
         finally:
             store.close()
         return False

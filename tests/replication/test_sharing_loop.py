@@ -70,12 +70,13 @@ class Rounds:
 
     left: int
     between: Callable[[], None] = lambda: None
+    waited: list[float] = field(default_factory=list)
 
     def is_set(self) -> bool:
         return self.left <= 0
 
     def wait(self, timeout: float) -> bool:
-        assert timeout == 1.0
+        self.waited.append(timeout)
         self.left -= 1
         self.between()
         return self.is_set()
@@ -104,7 +105,7 @@ class One:
             lambda pid, space: False,
             lambda: self.now,
         )
-        self.loop = SharingLoop(self.member, self.slots, self._report)
+        self.loop = SharingLoop(self.member, self.slots, self._report, lambda: self.now)
 
     def _report(self, event: Event) -> None:
         if isinstance(event, SlotsAssigned):
@@ -225,6 +226,23 @@ def test_a_leader_without_a_layout_asks_again(topic: AssignmentTopic) -> None:
     run = One(topic, find=lambda: found.pop(0) if found else LAYOUT)
     run.loop.run(Rounds(3))
     assert "owns 4 of 4 slots" in run.notes[0]
+
+
+def test_it_looks_more_often_at_first_until_it_has_slots(topic: AssignmentTopic) -> None:
+    layouts: list[SharedLayout | None] = [None, None, LAYOUT]
+    run, rounds = One(topic, find=lambda: layouts.pop(0) if layouts else LAYOUT), Rounds(4)
+    run.loop.run(rounds)
+    assert rounds.waited == [0.2, 0.2, 1.0, 1.0]
+
+
+def test_a_run_that_gets_no_slots_does_not_look_more_often_for_long(topic: AssignmentTopic) -> None:
+    def pass_time() -> None:
+        waits.now += rounds.waited[-1]
+
+    waits = One(topic, find=lambda: None)
+    rounds = Rounds(40, pass_time)
+    waits.loop.run(rounds)
+    assert rounds.waited == [0.2] * 25 + [1.0] * 15
 
 
 def test_a_search_for_the_layout_that_fails_is_repeated(topic: AssignmentTopic) -> None:
