@@ -33,12 +33,18 @@ def test_what_a_process_needs_to_start_is_no_growth() -> None:
     "grown",
     [
         samples(100, 100, 100, 110, 120, 130, 140, 150),
-        samples(*[100] * 8, more_threads=4),
+        samples(*[100] * 8, more_threads=6),
     ],
     ids=["memory", "threads"],
 )
 def test_growth_is_reported(grown: list[Sample]) -> None:
     assert not growth("driver", grown).is_flat
+
+
+@pytest.mark.parametrize(("threads", "more"), [(5, 5), (250, 20)], ids=["a client", "Java's pools"])
+def test_one_client_more_and_larger_pools_are_no_growth(threads: int, more: int) -> None:
+    grown = samples(*[100] * 8, threads=threads, more_threads=more)
+    assert growth("driver", grown).is_flat
 
 
 def test_every_fault_is_drawn() -> None:
