@@ -13,8 +13,8 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_faults_fencing import tell_all
-from tests.support.clocks import shift_clock
 from tests.support.kafka import eventually
+from tests.support.other_hosts import other_host
 from tests.support.pipeline import Pipeline, Run
 from tests.support.proxy import ProxiedNode, proxied_node
 from tests.support.shared_pipelines import (
@@ -57,8 +57,9 @@ class Team:
         self.runs = [self._start(number) for number in range(RUNS)]
 
     def _start(self, number: int) -> Run:
-        pipeline = self._far if number < self._fars else self.near
-        return pipeline.start(env=shift_clock(self._clocks[number]))
+        is_far = number < self._fars
+        pipeline, host = (self._far, "far") if is_far else (self.near, "near")
+        return pipeline.start(env=other_host(host, self._clocks[number]))
 
     def survive(self, fault: str) -> None:
         """Let it befall one or two runs; the others copy all, and later they all do again."""

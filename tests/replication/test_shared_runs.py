@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.replication.conftest import MakePipeline
+from tests.support.other_hosts import other_host
 from tests.support.pipeline import Pipeline
 from tests.support.shared_pipelines import (
     SHARED,
@@ -32,12 +33,12 @@ def shared(make_pipeline: MakePipeline, topics: dict[str, int]) -> Pipeline:
 def test_two_runs_share_a_pipeline_and_one_is_killed(
     shared: Pipeline, topics: dict[str, int]
 ) -> None:
-    """The other one copies all of it within the grace window and a few seconds."""
+    """The other one, on another host, copies all of it after the grace window."""
     with Traffic(shared.source, topics, 1):
         first = shared.start()
         first.expect("firstrecord")
         expect_owning([first])
-        second = shared.start()
+        second = shared.start(env=other_host("other"))
         expect_owning([first, second])
         second.expect("firstrecord")
         await_all_copying(shared, topics)

@@ -13,6 +13,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_faults_fencing import tell_all
 from tests.support.kafka import eventually
+from tests.support.other_hosts import other_host
 from tests.support.pipeline import Pipeline, Run
 from tests.support.proxy import ProxiedNode, proxied_node
 from tests.support.traffic import Traffic
@@ -120,14 +121,17 @@ def test_take_over_fences_the_run_that_works(standby: Pipeline, topics: dict[str
 def test_a_standby_takes_over_from_what_dies_or_hangs(
     standby: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
-    """Four times in a row, by SIGKILL and SIGSTOP, of the driver alone or of all its processes."""
+    """Four times in a row, by SIGKILL and SIGSTOP, of the driver alone or of all its processes.
+
+    Each standby is on another host: it does not see whether the process lives.
+    """
     dice = random.Random(seed)
     with Traffic(standby.source, topics, seed):
-        works = standby.start()
+        works = standby.start(env=other_host("first"))
         works.expect("firstrecord")
-        for blow in dice.sample(BLOWS, len(BLOWS)):
+        for at, blow in enumerate(dice.sample(BLOWS, len(BLOWS))):
             number, whole = blow
-            waits = standby.start()
+            waits = standby.start(env=other_host(f"standby-{at}"))
             expect_waiting(waits)
             standby.await_copying()
             if whole:
