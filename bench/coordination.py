@@ -216,7 +216,7 @@ def section(found: Sequence[Starts]) -> str:
             f"`python -m bench.coordination`: a topic of {_PARTITIONS} partitions, two slots, the",
             "default `graceWindow`, one broker per cluster. From the start of the process until",
             "a record of each partition is visible; one figure per pipeline. Pause: another run",
-            "waits (`standby`) or copies half of the partitions (`shared`).",
+            "on the same host waits (`standby`) or copies half of the partitions (`shared`).",
             "",
         ]
     )

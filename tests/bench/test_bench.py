@@ -159,8 +159,16 @@ def test_verdicts_are_computed() -> None:
     assert found["verbatim: CPU per GB over tuned, while copying"].found == "1/7.9"
     assert found["verbatim: CPU per GB over tuned, while copying"].met is False
     assert found["record path: records/s over exactly-once"].met is True
-    assert found["start to first record, warm"].met is True
+    assert found["start to first record, warm"].met is False
     assert found["verbatim: records/s over tuned MirrorMaker 2, 1,000 B"].met is None
+
+
+def test_delays_have_bounds_of_their_own() -> None:
+    delays = [DelayResult("k2ktui", 5000, 30.0, 4, 10, 10, 19.9, 30.0, 52.5, 60.0, 0.1)]
+    found = {one.text: one for one in targets.verdicts(Results(delays=delays))}
+    assert (found["delay, median"].found, found["delay, median"].met) == ("19.9 ms", True)
+    assert (found["delay, p99"].found, found["delay, p99"].met) == ("52.5 ms", False)
+    assert found["filter and mask: delay, p99"].met is None
 
 
 PAYMENTS = DataSet(200, "none", 4, 1000, "json")
