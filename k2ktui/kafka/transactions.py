@@ -31,6 +31,8 @@ from k2ktui.kafka.wire import CoordinatorError, CoordinatorWire, NotSent, Outcom
 
 # Maximum time for the response to a request of an open transaction.
 _RESPONSE_S = 30.0
+# A coordinator whose metadata is older than the client's does not know a new partition yet.
+_UNKNOWN_S, _UNKNOWN_PAUSE_S = 5.0, 0.05
 # Partition error codes caused by the transaction, not by the partition itself.
 _OF_TRANSACTION = COORDINATOR_RETRIABLE | FENCED | PRODUCER_FAILED
 
@@ -110,7 +112,8 @@ async def add_partitions(
     """Add target partitions to the transaction; the first call starts it.
 
     Returns:
-        Refused partitions with their error codes. If any was refused, none was added.
+        Refused partitions with their error codes. If any was refused, none was added. One that does
+        not exist is refused after 5 seconds: the coordinator may learn of it later than the client.
 
     Raises:
         CoordinatorError: the transaction cannot continue (for example, the producer is fenced), or
@@ -123,6 +126,7 @@ async def add_partitions(
         for name, group in groupby(sorted(partitions), key=lambda item: item[0])
     ]
     until = monotonic() + deadline
+    unknown_until = monotonic() + min(_UNKNOWN_S, deadline)
     while True:
         results: Mapping[tuple[str, int], int] = {}
         try:
@@ -150,7 +154,11 @@ async def add_partitions(
             return {}
         per_partition = {key: code for key, code in refused.items() if code not in _OF_TRANSACTION}
         if per_partition:
-            return per_partition
+            missing = set(per_partition.values()) == {Code.UNKNOWN_TOPIC_OR_PARTITION}
+            if not missing or monotonic() >= unknown_until:
+                return per_partition
+            await wire.loop.sleep(_UNKNOWN_PAUSE_S)
+            continue
         code = max(refused.values(), key=lambda c: c not in COORDINATOR_RETRIABLE)
         await _retry_or_raise(wire, producer, code, "AddPartitionsToTxn", until)
 

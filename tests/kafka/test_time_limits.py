@@ -58,6 +58,39 @@ def test_partitions_are_added_within_the_deadline(wire: Any) -> None:
     assert wire.now < 22
 
 
+class NewTopicWire(SilentWire):
+    """A coordinator that knows a partition some requests later than the client, or never does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, unknown: int) -> None:
+        super().__init__(monkeypatch)
+        self._unknown = unknown
+
+    async def send(self, request: Any, node: int | None = None, timeout: float = 30.0) -> Any:
+        self._unknown -= 1
+        code = Code.NONE if self._unknown < 0 else Code.UNKNOWN_TOPIC_OR_PARTITION
+        result = SimpleNamespace(partition_index=0, partition_error_code=code)
+        topic = SimpleNamespace(name="t", results_by_partition=[result])
+        return SimpleNamespace(results_by_topic_v3_and_below=[topic])
+
+
+def test_a_partition_that_the_coordinator_does_not_know_yet_is_added_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire: Any = NewTopicWire(monkeypatch, 3)
+    assert Loop().run(lambda: add_partitions(wire, _PRODUCER, [("t", 0)])) == {}
+    assert 0 < wire.now < 1
+
+
+@pytest.mark.parametrize(("deadline", "waited"), [(60.0, 5.0), (0.0, 0.0)])
+def test_a_partition_that_does_not_exist_is_refused(
+    monkeypatch: pytest.MonkeyPatch, deadline: float, waited: float
+) -> None:
+    wire: Any = NewTopicWire(monkeypatch, 1_000_000)
+    refused = Loop().run(lambda: add_partitions(wire, _PRODUCER, [("t", 0)], deadline))
+    assert refused == {("t", 0): Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert waited <= wire.now < waited + 0.1
+
+
 @pytest.mark.parametrize(("deadline", "longest"), [(20.0, 20.0), (60.0, 30.0)])
 def test_a_commit_without_a_response_is_unknown_and_not_repeated(
     wire: Any, deadline: float, longest: float
