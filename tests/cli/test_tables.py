@@ -13,7 +13,13 @@ from k2ktui.sync.positions import SET, PositionPlan
 from tests.engine.test_plan import PLAN
 
 
-def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("forced", ["", "FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_a_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, forced: str
+) -> None:
+    """Complete in a pipe, also where the environment lets Rich take it for a terminal."""
+    if forced:
+        monkeypatch.setenv(forced, "1")
     show_plan(PLAN)
     shown = capsys.readouterr().out.splitlines()
     [row] = PLAN.rows
