@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# What k2ktui promises first: exactly once when processes are killed at every step, on every broker.
-EVERY_TIME = ("tests/replication/test_exactly_once.py", "tests/matrix/")
+# What k2ktui promises first: exactly once when processes are killed at every step, on every broker;
+# and all parsers of hostile input.
+EVERY_TIME = ("tests/replication/test_exactly_once.py", "tests/matrix/", "tests/fuzz/")
 
 
 @dataclass(frozen=True, slots=True)
