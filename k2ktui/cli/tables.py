@@ -29,9 +29,9 @@ def output(*, stderr: bool = False) -> Console:
     Rich also takes a pipe for a terminal, if ``FORCE_COLOR`` or ``TTY_COMPATIBLE`` is set.
     """
     console = Console(stderr=stderr)
-    if _is_terminal(console):
+    if console.is_terminal and console.file.isatty():
         return console
-    return Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True)
+    return Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True, force_terminal=False)
 
 
 def print_table(
@@ -52,26 +52,21 @@ def print_table(
         most: maximum number of rows on a terminal; a line below gives the number left out.
     """
     out = console or output()
-    is_terminal = _is_terminal(out)
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown = [column for column in columns if out.width >= WIDE or not column.is_wide]
     for column in shown:
         table.add_column(
             column.heading,
             justify="right" if column.right else "left",
-            no_wrap=column.right or not is_terminal,
+            no_wrap=column.right or not out.is_terminal,
         )
     every = list(rows)
-    limit = most if is_terminal else None
+    limit = most if out.is_terminal else None
     for row in every[:limit]:
         table.add_row(*(Text(_safe(column.cell(row).text)) for column in shown))
     out.print(table)
     if limit is not None and len(every) > limit:
         out.print(Text(f"… and {len(every) - limit:,} more; --json prints all of them"))
-
-
-def _is_terminal(console: Console) -> bool:
-    return console.is_terminal and console.file.isatty()
 
 
 def _safe(cell: str) -> str:
