@@ -51,6 +51,7 @@ from k2ktui.replication.slot_task import (
     SlotTask,
     SourceLogBounds,
 )
+from k2ktui.text import safe_text
 
 _QUEUE_LIMIT = 3
 _STATE_LIMIT = 512 << 10
@@ -131,15 +132,16 @@ class SlotCopier:
         except (SlotFailed, OutcomeUnknown) as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
         except BatchRefused as refused:
+            where = self._targets_in_flight[refused.outgoing]
             outcome, error = (
                 LapOutcome.FAILED,
-                (f"the target rejected a batch: {code_name(refused.code)}"),
+                (
+                    f"{safe_text(where[0])}-{where[1]} on the target rejected a batch: "
+                    f"{code_name(refused.code)}"
+                ),
             )
             if refused.outgoing.reader is not None:
-                source, where = (
-                    refused.outgoing.reader.source,
-                    self._targets_in_flight[refused.outgoing],
-                )
+                source = refused.outgoing.reader.source
                 faults.append(partition_faults.refused_fault(refused, source, where))
         finally:
             self._fetcher.close()
