@@ -181,24 +181,9 @@ def test_a_record_too_large_for_the_target(
     run = pipeline.catch_up(FINDINGS)
     run.expect("stopped", lambda e: reported(e, large, 0, "too-large") and "max.message" in str(e))
     prove(source, target, pipeline.name, split, other)
-    with_admin = admin(target)
-    raise_limit(with_admin, large)
+    alter_topic(target, large, max_message_bytes="1000000")
     pipeline.catch_up()
     prove(source, target, pipeline.name, large, split, other)
-
-
-def raise_limit(with_admin: Any, topic: str) -> None:
-    from confluent_kafka.admin import (
-        AlterConfigOpType,
-        ConfigEntry,
-        ConfigResource,
-        ResourceType,
-    )
-
-    entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in with_admin.incremental_alter_configs([resource]).values():
-        future.result(TIMEOUT)
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["created again", "gone"])

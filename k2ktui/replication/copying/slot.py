@@ -133,13 +133,8 @@ class SlotCopier:
             outcome, error = LapOutcome.FAILED, str(failed)
         except BatchRefused as refused:
             where = self._targets_in_flight[refused.outgoing]
-            outcome, error = (
-                LapOutcome.FAILED,
-                (
-                    f"{safe_text(where[0])}-{where[1]} on the target rejected a batch: "
-                    f"{code_name(refused.code)}"
-                ),
-            )
+            outcome, name = LapOutcome.FAILED, f"{safe_text(where[0])}-{where[1]}"
+            error = f"{name} on the target rejected a batch: {code_name(refused.code)}"
             if refused.outgoing.reader is not None:
                 source = refused.outgoing.reader.source
                 faults.append(partition_faults.refused_fault(refused, source, where))
