@@ -118,9 +118,10 @@ def test_a_planned_switchover(demo: tuple[Tmux, Path]) -> None:
     agree(tmux, "demo")
     switch_over(tmux, "target")
     tmux.sees("done planned", "The pipeline is fenced. The way back:", timeout=PATIENCE)
-    assert "3 of 3 groups read" in tmux.screen
     drill, *_ = k2ktui_json("drill", "list", "-f", file)["drills"]
     report = k2ktui_json("drill", "report", drill["id"], "-f", file)
+    (watched,) = [each for each in report["phases"] if each["phase"] == "watch-clients"]
+    assert watched["live"] == "3 of 3 groups read on the target"
     active = [each for each in report["groups"] if each["was_active"]]
     assert {each["group"] for each in active} == {"billing", "fulfilment", "recommender"}
     assert all((each["reread"], each["skipped"]) == (0, 0) for each in active), active

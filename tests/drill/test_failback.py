@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,11 @@ from k2ktui.engine.drill import ChangeKind, ChangeStatus, DrillStatus, PhaseStat
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_tail import TailChoice
-from k2ktui.errors import Refused
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
+from tests.support.acting import acting
 from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drill_runs import MAY, Yes, keep_commits, kill_at
 from tests.support.failback import Workload
@@ -69,6 +70,17 @@ def leave_a_tail(work: Workload) -> set[Identity]:
     work_on_the_other_side(work)
     work.copy_back()
     return {(b"a", b"%d" % n) for n in range(100, 130)}
+
+
+def waits_for_the_tail(work: Workload) -> bool:
+    """Whether an open failback waits until the forward pipeline has copied the tail."""
+    with suppress(K2kError):  # a busy cluster may not answer in time; it is asked again
+        return any(
+            "not copied yet" in each.record(DrillPhase.TAIL).live
+            for each in work.failbacks()
+            if not each.is_over
+        )
+    return False
 
 
 def read_on(work: Workload, left_out: frozenset[Identity] | set[Identity] = frozenset()) -> None:
@@ -138,20 +150,14 @@ def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost
 
     def act() -> None:
         """What an operator starts while the drill waits."""
-        eventually(
-            lambda: "not copied yet" in lost.failbacks()[0].record(DrillPhase.TAIL).live,
-            "the drill waits for the forward pipeline",
-            180,
-        )
+        eventually(lambda: waits_for_the_tail(lost), "the drill waits for the pipeline", 180)
         lost.forward.catch_up()
         for group in lost.groups:
             lost.consume(lost.b, group)
         lost.copy_back()
 
-    acting = threading.Thread(target=act, daemon=True)
-    acting.start()
-    drill = lost.resume(listed, operator, tail=TailChoice.REPLAY)
-    acting.join(300)
+    with acting(act):
+        drill = lost.resume(listed, operator, tail=TailChoice.REPLAY)
     assert drill.status is DrillStatus.DONE, drill
     asked = dict(operator.asked)
     assert "30 records on 2 partitions" in asked[DrillPhase.TAIL]
@@ -231,22 +237,13 @@ def test_an_abort_after_a_replay_says_what_stays_and_the_way_back_begins_again(
 
     def act() -> None:
         """What an operator starts while the drill waits."""
-        eventually(
-            lambda: any(
-                "not copied yet" in each.record(DrillPhase.TAIL).live for each in work.failbacks()
-            ),
-            "the drill waits for the forward pipeline",
-            180,
-        )
+        eventually(lambda: waits_for_the_tail(work), "the drill waits for the pipeline", 180)
         work.forward.catch_up()
         work.copy_back()
 
-    acting = threading.Thread(target=act, daemon=True)
-    acting.start()
     refuses = Yes(frozenset({DrillPhase.APPLY}))
-    with pytest.raises(Refused, match="apply was not confirmed"):
+    with acting(act), pytest.raises(Refused, match="apply was not confirmed"):
         work.fail_back(refuses, tail=TailChoice.REPLAY, wait_s=300.0)
-    acting.join(300)
     (drill,) = work.failbacks()
     aborted = abort_drill(work.reverse_flow, drill.id, [str(work.back)], MAY, Yes())
     assert aborted.status is DrillStatus.ABORTED

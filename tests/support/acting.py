@@ -1,0 +1,39 @@
+"""Somebody who acts while a test waits for the outcome."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def acting(act: Callable[[], None], patience: float = 300.0) -> Iterator[None]:
+    """Run ``act`` beside the block.
+
+    What failed in it is the cause of what the block then waits for in vain: it is raised first.
+
+    Args:
+        act: what somebody else does.
+        patience: seconds that it may go on after the block.
+    """
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException as error:
+        if failed:
+            raise failed[0] from error
+        raise
+    thread.join(patience)
+    assert not thread.is_alive(), f"still acting after {patience:g} s"
+    if failed:
+        raise failed[0]
