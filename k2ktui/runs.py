@@ -34,6 +34,7 @@ from k2ktui.replication.events import Event, Finished, Note, Report, Waiting
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.replication.preflight.gate import both_sides, require_startable, wait_for_clusters
@@ -327,7 +328,13 @@ class PipelineRun:
             config,
             fencer,
             self._spark,
-            TopicDiscovery(config, source, target, CommittedPositions(target, fencer.topic)),
+            TopicDiscovery(
+                config,
+                source,
+                target,
+                PairTopicsReader(config, source, target),
+                CommittedPositions(target, fencer.topic),
+            ),
             self._make_observer(observe),
             mapping_partitions=control.mapping_partitions,
             until_caught_up=self._until_caught_up,

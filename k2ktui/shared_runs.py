@@ -24,11 +24,12 @@ from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ControlTopics
 from k2ktui.replication.assignment_topic import AssignmentTopic
-from k2ktui.replication.commit_state import CommittedPositions, CommitTopic
+from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.events import Event, Finished, Started
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
+from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.replication.shared_ends import SharedEnds
@@ -46,6 +47,8 @@ from k2ktui.text import safe_text
 
 _READ_S = 10.0
 _TICK_S = 0.1
+# Each slot reads them every 5 s.
+_SHARED_S = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,9 @@ class SharedRun:
         self._config, self._parts, self._report = config, parts, report
         self._fencer = self._make_fencer()
         self._loop: SharingLoop | None = None
+        # All slots read the topics and the commit topic together.
+        self._topics = PairTopicsReader(config, parts.source, parts.target)
+        self._committed = CommittedPositions(parts.target, self._fencer.topic, _SHARED_S)
 
     @property
     def leads(self) -> bool:
@@ -114,7 +120,7 @@ class SharedRun:
                 config,
                 parts.target,
                 self._fencer,
-                lambda: self._make_discovery(self._fencer.topic),
+                self._make_discovery,
                 parts.heartbeat,
                 parts.slots,
                 self._report,
@@ -160,7 +166,7 @@ class SharedRun:
             state = states.read(found, _READ_S).get(topic.group)
             return state.positions if state is not None else {}
 
-        snapshot = self._make_discovery(topic).discover(read())
+        snapshot = self._make_discovery().discover(read())
         ends = SharedEnds(snapshot.every_end(), read, self._report)
         closing.callback(ends.close)
         return ends
@@ -189,7 +195,7 @@ class SharedRun:
             self._config,
             fencer,
             self._parts.laps,
-            lambda is_wanted: self._make_discovery(fencer.topic, is_wanted),
+            self._make_discovery,
             lambda event: events.take(slot, fencer.pipeline_run.term, event),
             mapping_partitions=self._parts.control.mapping_partitions,
             began_at=time(),
@@ -197,12 +203,11 @@ class SharedRun:
             at_end=lambda reached: events.end(slot, reached=reached),
         )
 
-    def _make_discovery(
-        self, topic: CommitTopic, is_wanted: IsWanted | None = None
-    ) -> TopicDiscovery:
+    def _make_discovery(self, is_wanted: IsWanted | None = None) -> TopicDiscovery:
         source, target = self._parts.source, self._parts.target
-        committed = CommittedPositions(target, topic)
-        return TopicDiscovery(self._config, source, target, committed, is_wanted)
+        return TopicDiscovery(
+            self._config, source, target, self._topics, self._committed, is_wanted
+        )
 
 
 def _have_caught_up(ends: SharedEnds | None, member: SharingMember, slots: SharedSlots) -> bool:

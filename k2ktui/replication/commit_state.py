@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import inf
+from threading import Lock
+from time import monotonic
 from zlib import crc32
 
 from k2ktui.engine.producer_registration import ProducerRegistration
@@ -185,19 +188,22 @@ def adopt_positions(
 
 
 class CommittedPositions:
-    """The newest committed positions of a running pipeline, for its lag; not thread-safe.
+    """The newest committed positions of a running pipeline, for its lag; thread-safe.
 
     The driver gets a position when a lap ends; until then only the commit topic has it.
 
     Args:
         target: the target cluster.
         topic: the commit topic and the pipeline.
+        longest_age_s: for how many seconds a reading serves all threads.
     """
 
-    def __init__(self, target: Cluster, topic: CommitTopic) -> None:
-        self._target, self._topic = target, topic
+    def __init__(self, target: Cluster, topic: CommitTopic, longest_age_s: float = 0.0) -> None:
+        self._target, self._topic, self._longest_age_s = target, topic, longest_age_s
+        self._lock = Lock()
         self._fold = CommitStateFold(topic.group)
         self._next: dict[int, int] = {}
+        self._read_at = -inf
 
     def read(
         self, known: Mapping[SourcePartition, Position], timeout: float = 10.0
@@ -209,6 +215,19 @@ class CommittedPositions:
         Raises:
             ConnectionFailed, TimedOut: the topic could not be read.
         """
+        with self._lock:
+            began = monotonic()
+            if began - self._read_at > self._longest_age_s:
+                self._read_on(timeout)
+                self._read_at = began
+            committed = self._fold.state().positions
+        found = dict(known)
+        for source, position in committed.items():
+            if source in found and position.newer_than(found[source]):
+                found[source] = position
+        return found
+
+    def _read_on(self, timeout: float) -> None:
         name, partitions = self._topic.name, self._topic.partitions
         ends = stable_ends(self._target, name, partitions)
         if self._next:
@@ -218,8 +237,3 @@ class CommittedPositions:
             ):
                 self._fold.take(entry)
         self._next = dict(ends)
-        found = dict(known)
-        for source, position in self._fold.state().positions.items():
-            if source in found and position.newer_than(found[source]):
-                found[source] = position
-        return found

@@ -15,19 +15,18 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack, count_lag, sum_lags
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
-from k2ktui.kafka.known_settings import KnownSettings
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.copying.partition_faults import recreated_fault
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
+from k2ktui.replication.pair_topics import PairTopics, PairTopicsReader
 from k2ktui.replication.routed_topics import with_topics
 from k2ktui.replication.routing import BATCH_OVERHEAD_BYTES, routes_for
-from k2ktui.replication.selected_topics import SelectedTopics
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
 from k2ktui.replication.target_settings import max_message_bytes
-from k2ktui.replication.targets import TargetTopic, ensure_targets
+from k2ktui.replication.targets import TargetTopic
 
 # With more partitions than this, everything is read again only after so many times the CPU time
 # that it takes, within bounds.
@@ -36,6 +35,10 @@ _MANY, _SPARSE, _LONGEST_S = 500, 400.0, 300.0
 _LONGEST_UNWELL_S = 60.0
 # Offsets, which show what open transactions hold back, at least so often.
 _LONGEST_OFFSETS_S = 60.0
+# How old a reading of another slot of this run may be, and with many partitions. Each slot looks
+# every 5 s, so that one reading of many partitions serves all of them.
+_SHARED_S, _SHARED_MANY_S = 2.5, 6.0
+_CHANGED = (FaultKind.RECREATED, FaultKind.TARGET_GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,11 @@ class TopicSnapshot:
     limits: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lag_records: int | None = None
+
+    @property
+    def has_changed_ids(self) -> bool:
+        """Whether a topic is not the one that a position belongs to."""
+        return any(fault.kind in _CHANGED for fault in self.faults)
 
     def is_settled(self, positions: Mapping[SourcePartition, Position]) -> bool:
         """Return whether nothing is missing, at fault, or without one of the known positions."""
@@ -109,6 +117,7 @@ class TopicDiscovery:
         config: the pipeline.
         source: the source cluster.
         target: the target cluster.
+        topics: reads the topics of both clusters.
         committed: reads the committed positions, from which lag is computed.
         is_wanted: which partitions to look for, where runs share the pipeline; then all partitions
             without a position have appeared after its first start. None for all.
@@ -119,6 +128,7 @@ class TopicDiscovery:
         config: PipelineConfig,
         source: Cluster,
         target: Cluster,
+        topics: PairTopicsReader,
         committed: CommittedPositions,
         is_wanted: Callable[[SourcePartition], bool] | None = None,
     ) -> None:
@@ -127,10 +137,9 @@ class TopicDiscovery:
         self._target = target
         self._committed = committed
         self._is_wanted = is_wanted or (lambda source: True)
-        self._has_discovered = is_wanted is not None
-        self._selected = SelectedTopics(config, source)
+        self._is_shared = self._has_discovered = is_wanted is not None
+        self._topics = topics
         self._held_back = HeldBackReader(source)
-        self._settings = KnownSettings(target)
         self._last: tuple[TopicSnapshot, Mapping[str, int]] | None = None
         self._next_full = self._next_full_unwell = self._next_offsets = 0.0
         self._settled = -1  # number of known positions with which the last snapshot was settled
@@ -147,9 +156,11 @@ class TopicDiscovery:
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
-        began, counts = thread_time(), self._counts()
         last = self._last
-        if last is not None and last[1] == counts:
+        now = self._since(0.0)
+        began, counts = thread_time(), self._topics.counts(self._since(_SHARED_S) if last else now)
+        has_changed = last is None or last[1] != counts.by_topic
+        if last is not None and not has_changed:
             is_well = is_well and not last[0].held_back
             if monotonic() < (self._next_full if is_well else self._next_full_unwell):
                 # No position is ever forgotten, and all are compared whenever there are more.
@@ -157,15 +168,23 @@ class TopicDiscovery:
                     self._settled = len(positions)
                 if self._settled == len(positions):
                     if monotonic() >= self._next_offsets:
-                        last = self._last = self._with_offsets(last[0], positions), counts
+                        last = self._last = self._with_offsets(last[0], positions), last[1]
                     return last[0]
         self._last, self._settled = None, -1
-        snapshot = self._read_everything(positions)
-        self._last = snapshot, counts
-        pause_s = min(_SPARSE * (thread_time() - began), _LONGEST_S)
-        pause_s = pause_s if len(snapshot.routes) > _MANY else 0.0
-        self._next_full = monotonic() + pause_s
-        self._next_full_unwell = monotonic() + min(pause_s, _LONGEST_UNWELL_S)
+        many = sum(counts.by_topic.values()) > _MANY
+        # What has changed is in every reading that began after that of the numbers.
+        since = self._since(_SHARED_MANY_S if many else _SHARED_S)
+        since = now if last is None else max(since, counts.began) if has_changed else since
+        found = self._topics.read({source.topic for source in positions}, since)
+        snapshot = self._snapshot(found, positions)
+        if snapshot.has_changed_ids and found.began < now:
+            # Positions of a later topic than the one that was read then: read again.
+            found = self._topics.read({source.topic for source in positions}, now)
+            snapshot = self._snapshot(found, positions)
+        self._last = snapshot, counts.by_topic
+        pause_s = min(_SPARSE * max(thread_time() - began, found.cpu_s), _LONGEST_S) if many else 0
+        self._next_full = found.began + pause_s
+        self._next_full_unwell = found.began + min(pause_s, _LONGEST_UNWELL_S)
         self._next_offsets = monotonic() + _LONGEST_OFFSETS_S
         return snapshot
 
@@ -197,17 +216,14 @@ class TopicDiscovery:
                     limits[name] = max_message_bytes(settings)
         return max(1024, min(limits.get(n, 1 << 20) for n in names) - BATCH_OVERHEAD_BYTES)
 
-    def _counts(self) -> dict[str, int]:
-        """Return the numbers of partitions of the selected source topics."""
-        found, topics = self._source.partition_counts(), self._config.topics
-        return {n: c for n, c in found.items() if n in topics.names or topics.matches(n)}
+    def _since(self, age_s: float) -> float:
+        """Return when a reading must have begun: what other slots have read may be older."""
+        return monotonic() - (age_s if self._is_shared else 0.0)
 
-    def _read_everything(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
-        replicated = {source.topic for source in positions}
-        topics, faults = self._selected.describe()
-        targets, refused = ensure_targets(
-            self._config, self._source, self._target, topics, replicated, self._settings
-        )
+    def _snapshot(
+        self, pair: PairTopics, positions: Mapping[SourcePartition, Position]
+    ) -> TopicSnapshot:
+        topics, faults, refused, targets = pair.topics, [*pair.faults], pair.refused, pair.targets
         by_name = {topic.name: topic for topic in topics}
         for name, error in refused.items():
             faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
@@ -216,7 +232,7 @@ class TopicDiscovery:
         for topic in topics:
             if topic.name in refused:
                 continue
-            found = targets[topic.name]
+            found = tuple(targets[topic.name])
             for number, route in enumerate(routes_for(self._config, topic, found)):
                 source = SourcePartition(topic.name, number)
                 if self._is_wanted(source):
@@ -240,7 +256,9 @@ class TopicDiscovery:
         recreated = self._begin(again, routes, ids, first_start=False)
         known = [each for found in targets.values() for each in found]
         limits = {t.name: t.max_message_bytes for t in known}
-        notes = tuple(f"{t.name}: {note}" for t in known for note in t.notes)
+        # Of slots that share a reading, one reports what was done to a topic.
+        mine = [name for name in targets if self._is_wanted(SourcePartition(name, 0))]
+        notes = tuple(f"{t.name}: {n}" for name in mine for t in targets[name] for n in t.notes)
         return TopicSnapshot(
             routes=routes,
             begin=begin,

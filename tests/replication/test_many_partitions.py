@@ -22,6 +22,7 @@ from k2ktui.kafka.known_settings import KnownSettings
 from k2ktui.replication import discovery as module
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
+from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import (
     TIMEOUT,
@@ -79,7 +80,10 @@ class Discovery:
         pipeline = config(source, target, stem)
         self.source = Asked(pipeline.source, "source")
         self.target = Asked(pipeline.target, "target")
-        self.discovery = TopicDiscovery(pipeline, self.source, self.target, NothingCommitted())
+        topics = PairTopicsReader(pipeline, self.source, self.target)
+        self.discovery = TopicDiscovery(
+            pipeline, self.source, self.target, topics, NothingCommitted()
+        )
         self.positions: dict[SourcePartition, Position] = {}
 
     def discover(self) -> module.TopicSnapshot:

@@ -23,6 +23,7 @@ from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.events import Event, Started
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.lap_runner import OwnLaps
+from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.slot_driver import SharedSlotDriver
 from k2ktui.replication.slot_task import CopyPath, Route, SlotTask
@@ -212,4 +213,5 @@ def test_what_the_driver_of_a_slot_finds_has_appeared_after_the_first_start(
 def discovery(config: PipelineConfig, is_wanted: Any) -> TopicDiscovery:
     source, target = source_cluster(config), target_cluster(config)
     committed = CommittedPositions(target, commit_topic(config, 1))
-    return TopicDiscovery(config, source, target, committed, is_wanted)
+    topics = PairTopicsReader(config, source, target)
+    return TopicDiscovery(config, source, target, topics, committed, is_wanted)

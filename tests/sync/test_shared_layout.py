@@ -26,6 +26,7 @@ from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note, Started
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
@@ -134,7 +135,8 @@ def heartbeat(config: PipelineConfig) -> Heartbeat:
 
 def discovery(config: PipelineConfig, fencer: PipelineFencer) -> TopicDiscovery:
     source, target = source_cluster(config), target_cluster(config)
-    return TopicDiscovery(config, source, target, CommittedPositions(target, fencer.topic))
+    topics = PairTopicsReader(config, source, target)
+    return TopicDiscovery(config, source, target, topics, CommittedPositions(target, fencer.topic))
 
 
 def find(finder: LayoutFinder) -> SharedLayout:
