@@ -144,16 +144,19 @@ class StateCoordination(Section):
 
 
 CoordinationMode = Literal["exclusive", "standby", "shared"]
+# A run sends three heartbeats in a grace window, and at most one per second.
+SHORTEST_GRACE_S = 3.0
 
 
 class Coordination(Section):
     """What several runs of the pipeline do, and the topics on the target that hold its state.
 
-    With ``mode: exclusive``, a new run takes over from the one before; with ``standby``, it waits
-    until that one has ended or hangs; with ``shared``, it copies a part of the slots.
+    With ``mode: shared``, each run copies a part of the slots; with ``standby``, a new run waits
+    until the one before has ended or hangs; with ``exclusive``, it takes over from that one. Where
+    the file does not say it, ``mode`` is ``exclusive`` if the others are not possible.
     """
 
-    mode: CoordinationMode = "exclusive"
+    mode: CoordinationMode = "shared"
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()
@@ -236,12 +239,18 @@ class PipelineConfig(Section):
     start_section: StartSection = Field(default=StartSection(), alias="start")
 
     @model_validator(mode="after")
-    def _commit_group_is_set(self) -> Self:
+    def _coordination_is_complete(self) -> Self:
+        found: dict[str, Any] = {}
         commit = self.coordination.commit
         if not commit.group:
-            named = commit.model_copy(update={"group": self.name})
+            found["commit"] = commit.model_copy(update={"group": self.name})
+        is_chosen = "mode" in self.coordination.model_fields_set
+        grace_s = self.coordination.assignment.grace_window_s
+        if not is_chosen and (not self.features.exactly_once or grace_s < SHORTEST_GRACE_S):
+            found["mode"] = "exclusive"
+        if found:
             # The model is frozen, so a validator cannot assign the attribute.
-            self.__dict__["coordination"] = self.coordination.model_copy(update={"commit": named})
+            self.__dict__["coordination"] = self.coordination.model_copy(update=found)
         return self
 
     @field_validator("source")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from k2ktui.config.model import PipelineConfig
+from k2ktui.config.model import SHORTEST_GRACE_S, PipelineConfig
 from k2ktui.config.problems import Path, Problem, format_path
 from k2ktui.config.start import RESET
 from k2ktui.config.tree import Node
@@ -19,8 +19,10 @@ _PROVENANCE = "bidirectional.mode is provenance, which needs no header"
 _GRACE_WINDOW: Path = ("coordination", "assignment", "graceWindow")
 _MODE: Path = ("coordination", "mode")
 _EXCLUSIVE = "coordination.mode is exclusive: a new run fences the one before at once"
-# A run sends three heartbeats in a grace window, and at most one per second.
-_SHORTEST_GRACE_S = 3.0
+_TOO_SHORT = (
+    f"less than {SHORTEST_GRACE_S:g} seconds: coordination.mode is exclusive, and a new run fences "
+    "the one before at once"
+)
 _NOT_SHARED = "coordination.mode is not shared: one run copies, and fences all slots in turn"
 
 #: Why a key has no effect; with a section, all of its keys have none.
@@ -55,7 +57,10 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
     for path, reason in UNUSED.items():
         yield from _note(tree, path, reason)
     if config.coordination.mode == "exclusive":
-        yield from _note(tree, _GRACE_WINDOW, _EXCLUSIVE)
+        is_short = config.coordination.assignment.grace_window_s < SHORTEST_GRACE_S
+        is_chosen = tree.at(_MODE) is not None
+        reason = _TOO_SHORT if is_short and not is_chosen else _EXCLUSIVE
+        yield from _note(tree, _GRACE_WINDOW, reason)
     if config.coordination.mode != "shared":
         for path in OF_SHARED:
             yield from _note(tree, path, _NOT_SHARED)
@@ -120,9 +125,9 @@ def unsafe_standby(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
             "fenced"
         )
         yield Problem(node.mark, format_path(_MODE), needed)
-    if config.coordination.assignment.grace_window_s < _SHORTEST_GRACE_S:
+    if config.coordination.assignment.grace_window_s < SHORTEST_GRACE_S:
         node = tree.nearest(_GRACE_WINDOW)
-        needed = f"expected at least {_SHORTEST_GRACE_S:g} seconds with coordination.mode: {mode}"
+        needed = f"expected at least {SHORTEST_GRACE_S:g} seconds with coordination.mode: {mode}"
         yield Problem(node.mark, format_path(_GRACE_WINDOW), needed)
 
 

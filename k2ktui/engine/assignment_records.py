@@ -30,7 +30,9 @@ _LARGEST_SLOT = LARGEST_SLOTS - 1
 _LARGEST_GENERATION = (1 << 53) - 1
 
 
-class _Kind(StrEnum):
+class AssignmentKind(StrEnum):
+    """What a record is, as its key says."""
+
     OWNERS = "owners"
     MEMBER = "member"
 
@@ -88,11 +90,11 @@ class AssignmentFold:
         if group != self._group:
             return
         if value is None:
-            if kind is _Kind.MEMBER:
+            if kind is AssignmentKind.MEMBER:
                 self.members.pop(name, None)
             return
         try:
-            if kind is _Kind.MEMBER:
+            if kind is AssignmentKind.MEMBER:
                 self.members[name] = read_member(name, value)
             else:
                 self.owners = read_owners(value)
@@ -102,7 +104,7 @@ class AssignmentFold:
 
 def owners_key(group: str) -> bytes:
     """Compaction key of the owners; ``group`` is ``coordination.commit.group``."""
-    return dump_object({"group": group, "kind": _Kind.OWNERS})
+    return dump_object({"group": group, "kind": AssignmentKind.OWNERS})
 
 
 def owners_value(found: SlotOwners) -> bytes:
@@ -121,7 +123,7 @@ def owners_value(found: SlotOwners) -> bytes:
 
 def member_key(group: str, runner: str) -> bytes:
     """Compaction key of a run that takes part."""
-    return dump_object({"group": group, "kind": _Kind.MEMBER, "runner": runner})
+    return dump_object({"group": group, "kind": AssignmentKind.MEMBER, "runner": runner})
 
 
 def member_value(member: Member) -> bytes:
@@ -172,14 +174,14 @@ def read_member(runner: str, value: bytes) -> Member:
     )
 
 
-def _read_key(key: bytes | None) -> tuple[_Kind, str, str]:
+def _read_key(key: bytes | None) -> tuple[AssignmentKind, str, str]:
     """Return kind, group and runner of a key; the runner is "" for owners."""
     head = parse_object(key, "the key", largest=_LARGEST_BYTES)
     group, kind = text(field(head, "group")), field(head, "kind")
-    if kind == _Kind.OWNERS:
-        return _Kind.OWNERS, group, ""
-    if kind == _Kind.MEMBER:
-        return _Kind.MEMBER, group, text(field(head, "runner"))
+    if kind == AssignmentKind.OWNERS:
+        return AssignmentKind.OWNERS, group, ""
+    if kind == AssignmentKind.MEMBER:
+        return AssignmentKind.MEMBER, group, text(field(head, "runner"))
     raise MalformedRecord("the key of another record")
 
 

@@ -25,6 +25,8 @@ _VERSION = 1
 # slots cannot fence them, and must not take the pipeline over.
 _SHARED_VERSION = 2
 _LARGEST_BYTES = 1 << 20
+# Kinds of records of the assignment topic, which may be the commit topic.
+ASSIGNMENT_KINDS = ("owners", "member")
 SLOT_RUN = "slotRun"
 RUN_MARK = b'"run":true'
 # A driver that takes over fences the slots one by one.

@@ -20,7 +20,7 @@ from typing import Any
 
 from k2ktui.engine.pickled import pickled_by_fields
 from k2ktui.engine.producer_registration import PRODUCER, ProducerRegistration, parse_registration
-from k2ktui.engine.run_record import LARGEST_TERM, SLOT_RUN, parse_run
+from k2ktui.engine.run_record import ASSIGNMENT_KINDS, LARGEST_TERM, SLOT_RUN, parse_run
 from k2ktui.engine.run_record import Run as Run
 from k2ktui.engine.run_record import run_key as run_key
 from k2ktui.engine.run_record import run_value as run_value
@@ -34,9 +34,7 @@ from k2ktui.engine.strict_json import (
     rows,
     text,
 )
-from k2ktui.engine.strict_json import (
-    MalformedRecord as MalformedRecord,
-)
+from k2ktui.engine.strict_json import MalformedRecord as MalformedRecord
 
 VERSION = 1
 _LARGEST_KEY = 1 << 20
@@ -302,14 +300,16 @@ def read_commit_record(
 
     Returns:
         ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run,
-        ``(group, None, registration)`` for a producer id; the last element is None for a tombstone
-        and for a value that was not decoded.
+        ``(group, None, registration)`` for a producer id; the last element is None for a tombstone,
+        a value that was not decoded, and a record of the assignment topic (it may be the same).
 
     Raises:
         MalformedRecord: the record is not k2ktui's, or of a newer version.
     """
     head = parse_object(key, "the key", largest=_LARGEST_KEY)
     group = text(field(head, "group"))
+    if head.get("kind") in ASSIGNMENT_KINDS:
+        return group, None, None
     producer, shared_slot = head.get(PRODUCER), head.get(SLOT_RUN)
     is_run = head.get("run") is True or shared_slot is not None
     source = None if producer is not None or is_run else _source(head)

@@ -75,6 +75,13 @@ def stable_ends(
     return _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_COMMITTED)
 
 
+def written_ends(
+    cluster: Cluster, topic: str, partitions: int, timeout: float = LEADER_WAIT_S
+) -> dict[int, int]:
+    """Return the high watermark of every partition; raises as :func:`stable_ends`."""
+    return _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
+
+
 def _ends(
     cluster: Cluster, topic: str, partitions: int, timeout: float, isolation: IsolationLevel
 ) -> dict[int, int]:
@@ -123,7 +130,7 @@ def read_written(
     cluster: Cluster, topic: str, partitions: int, timeout: float
 ) -> Iterator[ControlRecord]:
     """Yield all records, including open and aborted transactions; else as read_committed."""
-    ends = _ends(cluster, topic, partitions, timeout, IsolationLevel.READ_UNCOMMITTED)
+    ends = written_ends(cluster, topic, partitions, timeout)
     yield from read_records(cluster, topic, ends, timeout, isolation="read_uncommitted")
 
 

@@ -69,8 +69,9 @@ def control_specs(
         names["offset_mapping"] = config.offset_mapping.topic
     if "kafka" in [part.strip() for part in env.get("OTEL_METRICS_EXPORTER", "").split(",")]:
         names["metrics"] = config.metrics.kafka.topic
-    if config.coordination.mode == "shared":
-        names["assignment"] = config.coordination.assignment.topic
+    assignment = config.coordination.assignment.topic
+    if config.coordination.mode == "shared" and assignment != names["commit"]:
+        names["assignment"] = assignment
     _require_different(config, [*names.values(), config.coordination.state.topic])
     return {role: control_spec(config, role, name) for role, name in names.items()}
 
@@ -81,12 +82,11 @@ def _require_different(config: PipelineConfig, names: list[str]) -> None:
     is_shared = config.coordination.mode == "shared"
     keys = ["coordination.commit.topic", "coordination.state.topic", "offsetMapping.topic"]
     keys += ["coordination.assignment.topic"] if is_shared else []
-    unused = "" if is_shared else "; only commit and assignment may share one"
     raise ConfigError(
         f"{', '.join(keys)} and metrics.kafka.topic must be different topics, found "
         + ", ".join(map(safe_text, names)),
         unchanged="Nothing was created.",
-        hint=f"Give each its own name{unused}.",
+        hint="Give each its own name; only commit and assignment may share one.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from k2ktui.engine.assignment_records import AssignmentFold
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control_reader import read_committed, stable_ends
+from k2ktui.kafka.control_reader import read_records, written_ends
 from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.text import safe_text
 
@@ -15,6 +15,9 @@ _WRITE_S = 8.0
 
 class AssignmentTopic:
     """The assignment topic, read completely once and then incrementally; not thread-safe.
+
+    It may be the commit topic, so it is read up to the high watermark: the records of runs are not
+    in transactions, and must not wait for one that is open. Those of transactions are not theirs.
 
     Args:
         target: the target cluster.
@@ -43,14 +46,19 @@ class AssignmentTopic:
                 hint="Create the topic with cleanup.policy compact, and grant the target principal "
                 "Describe, Read and Write on it.",
             )
-        ends = stable_ends(self._target, self._name, found.partitions)
+        ends = written_ends(self._target, self._name, found.partitions)
         identity = found.topic_id, found.partitions
         if self._of != identity or any(self._next.get(p, 0) > end for p, end in ends.items()):
             self._of, self._next = identity, {}
         if all(self._next.get(partition, 0) >= end for partition, end in ends.items()):
             return
-        for entry in read_committed(
-            self._target, self._name, found.partitions, _READ_S, ends=ends, since=self._next
+        for entry in read_records(
+            self._target,
+            self._name,
+            ends,
+            _READ_S,
+            since=self._next,
+            isolation="read_uncommitted",
         ):
             fold.take(entry.key, entry.value)
             self._next[entry.partition] = entry.offset + 1

@@ -9,6 +9,7 @@ from k2ktui.config.show import to_yaml
 from k2ktui.config.unused import OF_SCHEMAS, OF_SHARED, UNUSED
 from tests.config.files import MINIMAL, Files
 
+EXCLUSIVE = "coordination: {mode: exclusive}"
 # Each with a value that differs from the default.
 WITHOUT_EFFECT = {
     "schemaMapping.supportedTypes": "[AVRO]",
@@ -43,10 +44,10 @@ def nested(key: str, value: str) -> str:
 
 @pytest.mark.parametrize(("key", "value"), WITHOUT_EFFECT.items())
 def test_a_key_without_effect_is_noted(files: Files, key: str, value: str) -> None:
-    (note,) = files.over_minimal(nested(key, value)).notes
-    assert "b.yaml:" in note and "has no effect: " in note
+    (note,) = files.over_minimal(EXCLUSIVE, nested(key, value)).notes
+    assert "c.yaml:" in note and "has no effect: " in note
     assert key.startswith(note.split(": ")[1]), "the key, or the section whose keys have none"
-    assert files.over_minimal().notes == ()
+    assert files.over_minimal(EXCLUSIVE).notes == ()
 
 
 REGISTRIES = """\
@@ -182,6 +183,16 @@ def test_the_grace_window_has_an_effect_with_standby(files: Files) -> None:
     assert loaded.notes == ()
     assert loaded.config.coordination.mode == "standby"
     assert loaded.config.coordination.assignment.grace_window_s == 20
+
+
+def test_runs_share_a_pipeline_by_default_where_that_is_possible(files: Files) -> None:
+    assert files.over_minimal().config.coordination.mode == "shared"
+    without = files.over_minimal("features: {exactlyOnce: disabled}")
+    assert without.config.coordination.mode == "exclusive" and not without.notes
+    short = files.over_minimal("coordination: {assignment: {graceWindow: 2 seconds}}")
+    assert short.config.coordination.mode == "exclusive"
+    (note,) = short.notes
+    assert "coordination.assignment.graceWindow: has no effect: less than 3 seconds" in note
 
 
 SHARED = """\

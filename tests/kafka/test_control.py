@@ -20,7 +20,8 @@ NO_METRICS: dict[str, str] = {}
 @pytest.fixture
 def names() -> dict[str, str]:
     return {
-        role: unique_name(f"__k2k_{role}") for role in ("commit", "mapping", "metrics", "state")
+        role: unique_name(f"__k2k_{role}")
+        for role in ("commit", "mapping", "metrics", "state", "assignment")
     }
 
 
@@ -35,6 +36,7 @@ def pipeline(target: KafkaNode, names: dict[str, str], **sections: Any) -> Pipel
             "coordination": {
                 "commit": {"topic": names["commit"]},
                 "state": {"topic": names["state"]},
+                "assignment": {"topic": names["assignment"]},
             },
             "offsetMapping": {"topic": names["mapping"]},
             "metrics": {"kafka": {"topic": names["metrics"]}},
@@ -62,7 +64,8 @@ def test_missing_topics_are_created(target: KafkaNode, names: dict[str, str]) ->
     made = ensure(config)
 
     assert (made.commit_partitions, made.mapping_partitions, made.metrics_partitions) == (1, 6, 0)
-    assert set(made.created) == {names["commit"], names["mapping"]}
+    assert set(made.created) == {names["commit"], names["mapping"], names["assignment"]}
+    assert settings(config, names["assignment"])["cleanup.policy"] == "compact"
     assert settings(config, names["commit"])["cleanup.policy"] == "compact"
     assert settings(config, names["mapping"])["retention.ms"] == "604800000"
     assert not exists(config, names["metrics"])
@@ -97,6 +100,7 @@ def test_a_state_topic_that_is_missing_or_expires_is_refused(
 def test_present_topics_are_taken_as_they_are(target: KafkaNode, names: dict[str, str]) -> None:
     create_topic(target, names["commit"], 3, {"cleanup.policy": "compact"})
     create_topic(target, names["mapping"], 2)
+    create_topic(target, names["assignment"], config={"cleanup.policy": "compact"})
 
     found = ensure(pipeline(target, names, features={}))
 
@@ -144,7 +148,7 @@ def test_missing_without_leave_names_both_fixes(target: KafkaNode, names: dict[s
         ensure(config)
 
     text = str(refused.value)
-    assert names["commit"] in text and names["mapping"] in text
+    assert all(names[role] in text for role in ("commit", "mapping", "assignment"))
     assert "features.autoCreateControlTopics: enabled" in text
     create = f"--bootstrap-server {target.bootstrap} --create --topic {names['mapping']}"
     assert f"kafka-topics.sh {create} --partitions 6 --config cleanup.policy=delete" in text

@@ -120,7 +120,7 @@ def test_control_topics_are_created_as_configured(
         return [each.get("min.insync.replicas") if key == "config" else each for each in found]
 
     changed = specs(pipeline(**under(f"topicCreation.control.{role}.{key}", value)))
-    assert changed.count(seen) == (3 if role == "common" else 1)
+    assert changed.count(seen) == (4 if role == "common" else 1)
     assert seen not in specs(pipeline())
 
 
@@ -131,24 +131,34 @@ def test_control_topics_are_created_as_configured(
 def test_the_assignment_topic_is_created_as_configured(key: str, value: Any) -> None:
     """Only runs that share a pipeline need it."""
     config = pipeline(**under(f"topicCreation.control.assignment.{key}", value))
-    assert "assignment" not in control_specs(config, {})
-    spec = control_specs(in_mode(config, "shared"), {})["assignment"]
+    assert "assignment" not in control_specs(in_mode(config, "exclusive"), {})
+    spec = control_specs(config, {})["assignment"]
     assert spec.name == "__k2k_assignment" and spec.config["cleanup.policy"] == "compact"
     found = getattr(spec, key)
     assert value.items() <= found.items() if key == "config" else found == value
 
 
-@pytest.mark.parametrize("other", ["commit", "state"])
-def test_the_assignment_topic_of_runs_that_share_is_no_other_topic(other: str) -> None:
-    """Records of a transaction that is open would hide those of the runs."""
-    config = pipeline(
-        coordination={"assignment": {"topic": f"__{other}"}, other: {"topic": f"__{other}"}}
-    )
-    assert control_specs(config, {})
+def assigned_in(other: str) -> PipelineConfig:
+    """A pipeline whose assignment topic is another control topic too."""
+    name = {"topic": f"__{other}"}
+    return pipeline(coordination={"assignment": name, other: name})
+
+
+def test_the_assignment_topic_may_be_the_commit_topic() -> None:
+    config = assigned_in("commit")
+    assert {each.name for each in control_specs(config, {}).values()} == {
+        "__commit",
+        "__k2k_offset_mappings",
+    }
+
+
+def test_the_assignment_topic_is_not_the_state_topic() -> None:
+    config = assigned_in("state")
+    assert control_specs(in_mode(config, "exclusive"), {})
     with pytest.raises(
         ConfigError, match=r"coordination\.assignment\.topic and .* must be different"
     ):
-        control_specs(in_mode(config, "shared"), {})
+        control_specs(config, {})
 
 
 class Creating:

@@ -161,6 +161,7 @@ def test_an_open_transaction_hides_what_is_behind_it(
         AbsenceReason.BEYOND,
     ]
     producer.commit_transaction(TIMEOUT)
+    eventually(lambda: end_offsets(source, topic, "read_committed")[0] == 6, "the marker")
     prove_topic(source, contents, topic)
 
 
