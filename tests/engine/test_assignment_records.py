@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.assignment_records import (
     NO_OWNERS,
     AssignmentFold,
+    AssignmentKind,
     Member,
     member_key,
     member_value,
@@ -17,8 +18,9 @@ from k2ktui.engine.assignment_records import (
     read_member,
     read_owners,
 )
+from k2ktui.engine.run_record import ASSIGNMENT_KINDS
 from k2ktui.engine.slot_owners import SlotOwners, rebalance
-from k2ktui.engine.state import MalformedRecord
+from k2ktui.engine.state import MalformedRecord, read_commit_record
 
 RUNNERS = st.sets(st.sampled_from("abcdefghij"), min_size=1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -103,6 +105,16 @@ def test_members_come_and_go() -> None:
     fold.take(member_key("g", "b"), member_value(Member("b", 2)))
     fold.take(member_key("g", "a"), None)
     assert fold.members == {"b": Member("b", 2)}
+
+
+def test_a_commit_topic_that_holds_these_records_too_is_readable() -> None:
+    assert set(ASSIGNMENT_KINDS) == set(AssignmentKind)
+    for key, value in [
+        (owners_key("g"), OWNERS),
+        (member_key("g", "x"), MEMBER),
+        (member_key("g", "x"), None),
+    ]:
+        assert read_commit_record(key, value) == ("g", None, None)
 
 
 def test_records_of_others_and_damaged_ones_change_nothing() -> None:

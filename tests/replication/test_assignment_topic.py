@@ -11,12 +11,23 @@ import pytest
 from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.engine.state import SourcePartition, position_key, position_value
 from k2ktui.errors import Refused
+from k2ktui.kafka.control_reader import stable_ends
 from k2ktui.replication.assignment_topic import AssignmentTopic
+from k2ktui.replication.commit_state import CommitTopic, read_commit_state
 from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied, delete_topic
-from tests.support.kafka import create_topic, unique_name
+from tests.support.kafka import (
+    TIMEOUT,
+    Out,
+    create_topic,
+    eventually,
+    open_transaction,
+    unique_name,
+)
+from tests.support.telemetry import position
 
 LAYOUT = SharedLayout("l", 4, ready=True)
 
@@ -82,6 +93,27 @@ def test_two_runs_share_all_slots_and_one_leaves(
     first.leave()
     members.look(second)
     assert members.look(second).of("b") == {0, 1, 2, 3}
+
+
+def test_runs_share_all_slots_beside_the_positions_of_open_transactions(
+    copied: Copied, closing: ExitStack
+) -> None:
+    """The commit topic may be the assignment topic."""
+    topic = create_topic(copied.target, None, 1, {"cleanup.policy": "compact"})
+    at = SourcePartition("orders", 0)
+    lap = open_transaction(
+        copied.target, topic, [Out(position_value(position(4)), position_key("g", at))]
+    )
+    members = Members(copied, topic, closing)
+    runs = [members.join(name) for name in "ab"]
+    for _ in range(3):
+        owners = [members.look(run) for run in runs]
+    assert [len(owners[-1].of(run.own)) for run in runs] == [2, 2]
+    lap.commit_transaction(TIMEOUT)
+    eventually(lambda: stable_ends(copied.cluster, topic, 1)[0] > 5, "the lap is committed")
+    state = read_commit_state(copied.cluster, CommitTopic(topic, 1, "g"), TIMEOUT)
+    assert {each: found.offset for each, found in state.positions.items()} == {at: 4}
+    assert (state.malformed, state.damaged) == (0, 0)
 
 
 def test_a_missing_topic_is_named(copied: Copied, closing: ExitStack) -> None:

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.replication.conftest import MakePipeline
+from tests.support.kafka import unique_name
 from tests.support.other_hosts import other_host
 from tests.support.pipeline import Pipeline
 from tests.support.shared_pipelines import (
@@ -98,6 +99,28 @@ def test_a_run_that_is_stopped_hands_its_slots_over(
         await_all_copying(shared, topics)
     assert left.stop() == 0
     catch_up_and_prove(shared, topics)
+
+
+@pytest.mark.slow
+def test_the_assignment_topic_is_the_commit_topic(
+    make_pipeline: MakePipeline, topics: dict[str, int]
+) -> None:
+    """As Lenses' documentation allows; a run is killed, and all its slots move."""
+    one = unique_name("__k2k_control")
+    names = {f"coordination.{role}.topic": one for role in ("commit", "assignment")}
+    shared = make_pipeline(list(topics), SHARED | names)
+    with Traffic(shared.source, topics, 1):
+        first = shared.start()
+        expect_owning([first])
+        second = shared.start()
+        expect_owning([first, second])
+        await_all_copying(shared, topics)
+        first.signal(signal.SIGKILL)
+        expect_owning([second])
+        await_all_copying(shared, topics)
+    prove_caught_up(shared, topics)
+    assert second.stop() == 0
+    shared.prove()
 
 
 @pytest.mark.proof

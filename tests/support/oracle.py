@@ -115,6 +115,10 @@ class Proof:
         return self.ledger.positions[topic, partition]
 
 
+# Of producer ids, of slots that runs share, and of the runs that share them.
+_NO_POSITIONS = ("producer", "slotRun", "kind")
+
+
 def read_ledger(
     target: KafkaNode,
     group: str,
@@ -126,7 +130,7 @@ def read_ledger(
     runs = []
     for record in read_all(target, commit_topic):
         key = json.loads(record.key or b"")
-        if key["group"] != group or "producer" in key or "slotRun" in key:
+        if key["group"] != group or not key.keys().isdisjoint(_NO_POSITIONS):
             continue
         value = json.loads(record.value or b"")
         if key.get("run"):

@@ -28,7 +28,7 @@ from confluent_kafka import KafkaException
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, end_offsets, eventually, produce, unique_name
-from tests.support.oracle import Proof, prove, read_ledger
+from tests.support.oracle import COMMIT_TOPIC, Proof, prove, read_ledger
 
 _MARK = "K2KTUI_TEST_RUN"
 _CRASH_DIR = "K2KTUI_CRASH_DIR"
@@ -150,15 +150,22 @@ class Pipeline:
 
     def is_caught_up(self, topic: str) -> bool:
         """Return whether the positions of a topic stand at its last stable offsets."""
-        positions = read_ledger(self.target, self.name, mapping_topic="").positions
+        topic = self.commit_topic
+        positions = read_ledger(self.target, self.name, topic, mapping_topic="").positions
         ends = end_offsets(self.source, topic, "read_committed")
         return all(positions.get((topic, p), {}).get("offset") == end for p, end in ends.items())
 
     def prove(self, least: int = 1) -> Proof:
         """Let the oracle compare all topics, and at least so many records."""
-        proof = prove(self.source, self.target, self.name, *self.topics)
+        topic = self.commit_topic
+        proof = prove(self.source, self.target, self.name, *self.topics, commit_topic=topic)
         assert proof.records >= least
         return proof
+
+    @property
+    def commit_topic(self) -> str:
+        """Where its positions are."""
+        return str(self.settings.get("coordination.commit.topic", COMMIT_TOPIC))
 
     def close(self) -> None:
         """End what still runs."""
@@ -172,6 +179,8 @@ class Pipeline:
             "source.kafka.common": {"bootstrap.servers": self.source.bootstrap},
             "target.kafka.common": {"bootstrap.servers": self.target.bootstrap},
             "topicCreation.control.common": {"replication": 1},
+            # One driver for all slots; shared_pipelines and the proofs have the default.
+            "coordination.mode": "exclusive",
             "replication.source.topic": self.topics,
             "replication.sink.topic": "source",
             "replication.sink.partition": "source",
