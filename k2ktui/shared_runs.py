@@ -30,6 +30,7 @@ from k2ktui.replication.events import Event, Finished, Started
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.pair_topics import PairTopicsReader
+from k2ktui.replication.laps import longest_lap_s
 from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.replication.shared_ends import SharedEnds
@@ -113,6 +114,7 @@ class SharedRun:
         config, parts, runner = self._config, self._parts, self._parts.heartbeat.runner
         events = SharedEvents(self._report, self._show, parts.began_at, stopping.is_set)
         assignment = config.coordination.assignment
+        release_s = assignment.grace_window_s + longest_lap_s(config, self._fencer)
         with ExitStack() as closing:
             closing.callback(self._fencer.close, fence=False)
             ends = self._read_ends(closing) if parts.until_caught_up else None
@@ -141,9 +143,11 @@ class SharedRun:
                 ),
                 assignment.grace_window_s,
                 beat_interval_s(config),
+                release_s,
                 process_has_ended,
             )
-            slots = SharedSlots(runner, partial(self._make_driver, events), self._report)
+            make_driver = partial(self._make_driver, events)
+            slots = SharedSlots(runner, make_driver, self._report, release_s)
             self._loop = SharingLoop(member, slots, self._report)
             ending = _RunEnd(stopping, partial(_have_caught_up, ends, member, slots))
             self._loop.run(ending)

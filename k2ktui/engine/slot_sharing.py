@@ -37,10 +37,13 @@ class SlotSharing:
         own: this run's id; the live run with the lowest id is the leader.
         grace_s: seconds of silence after which a run counts as gone.
         beat_s: seconds between two records of a run.
+        release_s: seconds after which a slot that a live run does not release counts as released:
+            what copies it is stuck, and is fenced by the next owner.
     """
 
-    def __init__(self, own: str, grace_s: float, beat_s: float) -> None:
-        self._own, self._grace_s = own, grace_s
+    def __init__(self, own: str, grace_s: float, beat_s: float, release_s: float) -> None:
+        self._own, self._grace_s, self._release_s = own, grace_s, release_s
+        self._releasing_s: dict[tuple[int, str], float] = {}  # by slot and the run that had it
         self._silence = SilenceMeter(own, beat_s)
 
     def observe(self, found: AssignmentFold, now: float) -> SharingView:
@@ -51,7 +54,8 @@ class SlotSharing:
             now: monotonic seconds.
         """
         members: Mapping[str, Member] = found.members
-        self._silence.observe(members, now)
+        passed_s = self._silence.observe(members, now)
+        self._wait_for_release(found.owners, passed_s)
         live = sorted(
             name
             for name in members
@@ -80,9 +84,23 @@ class SlotSharing:
         released = {
             slot
             for slot, name in before.releasing.items()
-            if (member := members.get(name)) is not None
-            and member.generation == before.generation
-            and slot not in member.holds
+            if self._is_overdue(slot, name)
+            or (
+                (member := members.get(name)) is not None
+                and member.generation == before.generation
+                and slot not in member.holds
+            )
         }
         after = rebalance(before, layout.slots, view.members, self._own, released)
         return None if after is owners else after
+
+    def _wait_for_release(self, owners: SlotOwners, passed_s: float) -> None:
+        """Add the time that has passed, as for silence, to each slot that is being released."""
+        before = self._releasing_s
+        self._releasing_s = {
+            each: before[each] + passed_s if each in before else 0.0
+            for each in owners.releasing.items()
+        }
+
+    def _is_overdue(self, slot: int, runner: str) -> bool:
+        return self._releasing_s.get((slot, runner), 0.0) >= self._release_s

@@ -17,6 +17,16 @@ _START_S = 30.0
 _SHARED_LAP_S = 0.5
 
 
+def longest_lap_s(config: PipelineConfig, fencer: TransactionFencer) -> float:
+    """Return the seconds after which a lap can no longer commit.
+
+    A lap starts, copies for its duration, then commits its open transaction. The coordinator
+    aborts a transaction older than its timeout; without transactions, a batch that is not
+    delivered in time fails the lap.
+    """
+    return _START_S + config.spark.lap_s + fencer.longest_commit_s
+
+
 class LapPlanner:
     """Creates the slot tasks of one pipeline's laps.
 
@@ -36,13 +46,8 @@ class LapPlanner:
 
     @property
     def longest_s(self) -> float:
-        """Seconds after which a lap can no longer commit.
-
-        A lap starts, copies for its duration, then commits its open transaction. The coordinator
-        aborts a transaction older than its timeout; without transactions, a batch that is not
-        delivered in time fails the lap.
-        """
-        return _START_S + self._config.spark.lap_s + self._fencer.longest_commit_s
+        """Seconds after which a lap can no longer commit, see ``longest_lap_s``."""
+        return longest_lap_s(self._config, self._fencer)
 
     def make_task(
         self, slot: SlotState, assignments: tuple[Assignment, ...], is_shared: bool = False

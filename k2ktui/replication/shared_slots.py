@@ -2,7 +2,8 @@
 
 Each slot has a driver of its own on a thread of its own: it takes the slot over as a driver takes a
 pipeline over, and copies until it is stopped or fenced. A slot is held until its driver has ended:
-only then does the run report it as released.
+only then does the run report it as released. A driver that does not end is abandoned after a time:
+the next owner of the slot fences it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
 from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.text import duration
 
 _BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 
@@ -35,20 +37,23 @@ class SlotDriver(Protocol):
     def stop(self) -> None:
         """Request a stop and return at once."""
 
+    def abandon(self) -> None:
+        """Let it report nothing from now on, as if it had ended; what it does is unknown."""
+
 
 @dataclass(slots=True, eq=False)
 class _HeldSlot:
-    """A slot whose driver has not ended."""
+    """A slot whose driver has not ended; ``stopping_since`` is in monotonic seconds."""
 
     layout: str
     driver: SlotDriver
     ended: Future[None]
-    is_stopping: bool = False
+    stopping_since: float | None = None
 
     @property
     def has_reached(self) -> bool:
         """Whether its driver has ended by itself."""
-        return not self.is_stopping and self.ended.done() and self.ended.exception() is None
+        return self.stopping_since is None and self.ended.done() and self.ended.exception() is None
 
 
 @dataclass(slots=True)
@@ -66,6 +71,7 @@ class SharedSlots:
         own: id of this run.
         make_driver: returns the driver of a slot of a layout.
         report: called with notes.
+        release_s: seconds after which a driver that was stopped and has not ended is abandoned.
         clock: monotonic seconds.
 
     Attributes:
@@ -77,9 +83,11 @@ class SharedSlots:
         own: str,
         make_driver: Callable[[int, str], SlotDriver],
         report: Callable[[Event], None],
+        release_s: float,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._own, self._make_driver, self._clock = own, make_driver, clock
+        self._release_s = release_s
         self._report, self._notifier = report, ThrottledNotifier(report, clock)
         self._threads = ThreadPoolExecutor(LARGEST_SLOTS, thread_name_prefix="slot")
         self._held: dict[int, _HeldSlot] = {}
@@ -107,11 +115,13 @@ class SharedSlots:
             Exception: a driver failed for a reason that another attempt does not change.
         """
         self._collect()
+        self._abandon_stuck()
         wanted = owners.of(self._own) if owners.layout != self.outdated else frozenset()
         wanted -= self.find_reached(owners.layout)
         for slot, held in self._held.items():
-            if not held.is_stopping and (slot not in wanted or held.layout != owners.layout):
-                held.is_stopping = True
+            is_running = held.stopping_since is None
+            if is_running and (slot not in wanted or held.layout != owners.layout):
+                held.stopping_since = self._clock()
                 held.driver.stop()
         for slot in self._failures.keys() - wanted:
             self._forget(slot)
@@ -123,7 +133,10 @@ class SharedSlots:
                 self._held[slot] = _HeldSlot(owners.layout, driver, ended)
 
     def close(self) -> None:
-        """Stop all drivers and wait until they have ended; their errors no longer matter."""
+        """Stop all drivers and wait until they have ended, also those that were abandoned.
+
+        Their errors no longer matter.
+        """
         for held in self._held.values():
             held.driver.stop()
         for held in self._held.values():
@@ -152,6 +165,21 @@ class SharedSlots:
                 if held.has_reached:
                     self._reached[slot] = held.layout
                 self._forget(slot)
+
+    def _abandon_stuck(self) -> None:
+        """Release the slots whose drivers have not ended for too long."""
+        for slot, held in list(self._held.items()):
+            since = held.stopping_since
+            if since is not None and self._clock() - since >= self._release_s:
+                del self._held[slot]
+                held.driver.abandon()
+                limit = duration(self._release_s)
+                self._report(
+                    Note(
+                        f"slot {slot}: what copies it has not ended within {limit}; "
+                        "the next owner of the slot fences it"
+                    )
+                )
 
     def _back_off(self, slot: int) -> None:
         failures = self._failures.setdefault(slot, _Failures())

@@ -46,6 +46,7 @@ class SharingMember:
             by the leader only. None if that is not possible now.
         grace_s: seconds of silence after which another run counts as gone.
         beat_s: seconds between two records of a run.
+        release_s: seconds after which a slot that a live run does not release counts as released.
         has_ended: whether a process, given by its id and ``pid_space``, was of this host and has
             ended.
         clock: monotonic seconds.
@@ -63,6 +64,7 @@ class SharingMember:
         find_layout: Callable[[], SharedLayout | None],
         grace_s: float,
         beat_s: float,
+        release_s: float,
         has_ended: Callable[[int, str], bool],
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -71,7 +73,7 @@ class SharingMember:
         self._beat_s, self._clock = beat_s, clock
         self._record = own
         self._fold = AssignmentFold(group)
-        self._sharing = SlotSharing(own.runner, grace_s, beat_s)
+        self._sharing = SlotSharing(own.runner, grace_s, beat_s, release_s)
         self._reported_at: float | None = None
         self._layout: SharedLayout | None = None
         self._outdated = ""

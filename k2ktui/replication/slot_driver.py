@@ -52,13 +52,14 @@ class SharedSlotDriver:
         at_end: Callable[[bool], None] = lambda reached: None,
     ) -> None:
         self._at_end, self._is_stopping = at_end, False
+        self._report, self._is_abandoned = report, False
         self._fencer, self._laps = fencer, OwnLaps(laps)
         self._driver = Driver(
             config,
             fencer,
             self._laps,
             make_discovery(self._is_own),
-            report,
+            self._report_own,
             mapping_partitions=mapping_partitions,
             until_caught_up=until_caught_up,
             began_at=began_at,
@@ -81,12 +82,22 @@ class SharedSlotDriver:
             self._fencer.close()
             raise
         finally:
-            self._at_end(reached)
+            if not self._is_abandoned:
+                self._at_end(reached)
 
     def stop(self) -> None:
         """Request a stop and return at once."""
         self._is_stopping = True
         self._driver.stop()
+
+    def abandon(self) -> None:
+        """Report the end of the driver now, although it has not ended, and nothing later."""
+        self._is_abandoned = True
+        self._at_end(False)
+
+    def _report_own(self, event: Event) -> None:
+        if not self._is_abandoned:
+            self._report(event)
 
     def _is_own(self, source: SourcePartition) -> bool:
         """Return whether a partition belongs to the slot, in the layout that was taken over."""

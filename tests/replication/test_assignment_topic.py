@@ -60,6 +60,7 @@ class Members:
             lambda: LAYOUT,
             15,
             5,
+            60,
             lambda pid, space: False,
             lambda: self.now,
         )

@@ -16,6 +16,8 @@ from k2ktui.replication.fencing_errors import layout_changed, superseded
 from k2ktui.replication.shared_slots import SharedSlots
 from tests.support.kafka import eventually
 
+RELEASE_S = 45.0
+
 
 @dataclass
 class TestDriver:
@@ -26,6 +28,7 @@ class TestDriver:
     slot: int
     layout: str
     stopped: threading.Event = field(default_factory=threading.Event)
+    abandoned: threading.Event = field(default_factory=threading.Event)
     may_end: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None
 
@@ -36,6 +39,9 @@ class TestDriver:
 
     def stop(self) -> None:
         self.stopped.set()
+
+    def abandon(self) -> None:
+        self.abandoned.set()
 
     def end(self, error: Exception | None = None) -> None:
         self.error = error
@@ -49,7 +55,7 @@ class Held:
         self.drivers: list[TestDriver] = []
         self.notes: list[str] = []
         self.now = 0.0
-        self.slots = SharedSlots("a", self._make, self._report, lambda: self.now)
+        self.slots = SharedSlots("a", self._make, self._report, RELEASE_S, lambda: self.now)
 
     def _make(self, slot: int, layout: str) -> TestDriver:
         self.drivers.append(TestDriver(slot, layout))
@@ -102,6 +108,60 @@ def test_a_slot_is_held_until_its_driver_has_ended(held: Held) -> None:
     assert held.slots.holds == {1}
     held.apply(0, 1)
     assert held.started == [0, 1, 0]
+
+
+def test_a_driver_that_does_not_end_is_abandoned(held: Held) -> None:
+    """Its slot is released: whoever owns it next fences it, this run included."""
+    held.apply(0, 1)
+    held.now += 1000
+    held.apply(1)
+    stuck, other = held.drivers
+    held.now += RELEASE_S - 1
+    held.apply(1)
+    assert held.slots.holds == {0, 1} and not stuck.abandoned.is_set()
+    held.now += 1
+    held.apply(1)
+    assert held.slots.holds == {1} and stuck.abandoned.is_set() and not other.stopped.is_set()
+    assert held.notes == [
+        "note: slot 0: what copies it has not ended within 45 s; the next owner of the slot fences "
+        "it"
+    ]
+    held.apply(0, 1)
+    assert held.started == [0, 1, 0] and held.slots.holds == {0, 1}
+    stuck.end(Refused("a drill has fenced it"))
+    held.apply(0, 1)
+    assert held.started == [0, 1, 0] and held.slots.holds == {0, 1}
+    assert not held.slots.find_reached("l")
+
+
+def test_a_slot_that_this_run_owns_again_gets_another_driver_if_its_last_one_does_not_end(
+    held: Held,
+) -> None:
+    """For example, the run that was to get it has ended."""
+    held.apply(0)
+    held.apply()
+    held.apply(0)
+    held.now += RELEASE_S
+    held.apply(0)
+    stuck, again = held.drivers
+    assert stuck.abandoned.is_set() and held.slots.holds == {0}
+    held.end(again)
+
+
+def test_closing_waits_for_abandoned_drivers(held: Held) -> None:
+    """They may still write until they are fenced."""
+    held.apply(0)
+    held.apply()
+    held.now += RELEASE_S
+    held.apply()
+    assert not held.slots.holds
+    closing = threading.Thread(target=held.slots.close)
+    closing.start()
+    closing.join(0.3)
+    assert closing.is_alive()
+    held.drivers[0].end()
+    closing.join(10)
+    assert not closing.is_alive()
 
 
 def test_a_slot_that_another_run_took_is_taken_again_only_if_it_is_still_owned(held: Held) -> None:

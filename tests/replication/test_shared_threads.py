@@ -20,6 +20,7 @@ from k2ktui.kafka.properties import wire
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Finished, Note, Started, Waiting
 from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun, SharedRunParts
@@ -33,6 +34,7 @@ from tests.support.thread_laps import ThreadLaps
 from tests.support.traffic import mixture
 
 SLOTS, PARTITIONS = 4, 6
+RELEASE_S = 3.0 + 10.0 + 1.0 + 5.0  # of the test in which a lap begins within 10 s
 
 
 @pytest.fixture
@@ -42,9 +44,10 @@ def topic(source: KafkaNode) -> str:
 
 @pytest.fixture
 def config(source: KafkaNode, target: KafkaNode, topic: str) -> PipelineConfig:
+    settings = {"common": {"bootstrap.servers": target.bootstrap}}
     return pipeline(
         source,
-        target,
+        {"kafka": {**settings, "producer": {"transaction.timeout.ms": 5000}}},
         topic,
         name=unique_name("shared"),
         coordination={
@@ -135,6 +138,7 @@ class Runs:
         self.all.append(run)
         self._closing.callback(run.ended.exception, 60)
         self._closing.callback(run.stopping.set)
+        self._closing.callback(run.laps.answers.set)
         return run
 
     def expect_owning(self, *runs: ThreadRun) -> None:
@@ -225,6 +229,40 @@ def test_ten_runs_that_start_at_once_share_four_slots(runs: Runs, copied: Copied
             run.stop()
     copied.write()
     runs.expect_owning(*left)
+    copied.prove()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notices", [True, False])
+def test_slots_that_a_live_run_does_not_release_are_taken_from_it(
+    runs: Runs, copied: Copied, monkeypatch: pytest.MonkeyPatch, notices: bool
+) -> None:
+    """Their drivers hang. The run says that it has released them after a while, or the leader does
+    not wait for it any longer; in either case, it goes on with what it owns when they answer."""
+    monkeypatch.setattr("k2ktui.replication.laps._START_S", 10.0)
+    if not notices:
+        monkeypatch.setattr(SharedSlots, "_abandon_stuck", lambda slots: None)
+    copied.write()
+    hangs = runs.start()
+    runs.expect_owning(hangs)
+    hangs.laps.answers.clear()
+    began = time.monotonic()
+    other = runs.start()
+    runs.expect_owning(hangs, other)
+    assert time.monotonic() - began > RELEASE_S
+    noted = [text for text in hangs.texts if "has not ended" in text]
+    assert len(noted) == (2 if notices else 0), noted
+    eventually(
+        lambda: sum(isinstance(each, Started) for each in other.events) == 2, "it copies", 60
+    )
+    copied.write()
+    copied.prove()
+    hangs.laps.answers.set()
+    copied.write()
+    copied.prove()
+    assert other.stop().records > 0
+    runs.expect_owning(hangs)
+    copied.write()
     copied.prove()
 
 

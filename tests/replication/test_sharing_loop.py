@@ -15,7 +15,7 @@ from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
 from k2ktui.replication.sharing_loop import SharingLoop
 from k2ktui.replication.sharing_member import SharingMember
-from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, AssignmentTopic
+from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, RELEASE_S, AssignmentTopic
 
 LAYOUT = SharedLayout("l", 4, ready=True)
 
@@ -102,6 +102,7 @@ class One:
             self.find,
             GRACE_S,
             BEAT_S,
+            RELEASE_S,
             lambda pid, space: False,
             lambda: self.now,
         )

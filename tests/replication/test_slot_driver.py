@@ -99,7 +99,9 @@ class Discovery:
         return TopicSnapshot({each: Route(CopyPath.VERBATIM, "t", 0, 1) for each in wanted})
 
 
-def make_driver(fencer: Any, laps: Laps, events: list[Event]) -> SharedSlotDriver:
+def make_driver(
+    fencer: Any, laps: Laps, events: list[Event], ends: list[bool] | None = None
+) -> SharedSlotDriver:
     return SharedSlotDriver(
         pipeline(),
         fencer,
@@ -108,6 +110,7 @@ def make_driver(fencer: Any, laps: Laps, events: list[Event]) -> SharedSlotDrive
         events.append,
         mapping_partitions=0,
         began_at=1.0,
+        at_end=([] if ends is None else ends).append,
     )
 
 
@@ -126,6 +129,21 @@ def test_it_copies_the_slots_partitions_with_its_number_and_term() -> None:
     (started,) = [each for each in events if isinstance(each, Started)]
     assert (started.slots, started.partitions) == (1, len(OWN))
     assert fencer.is_closed and laps.running == [others]
+
+
+def test_a_driver_that_is_abandoned_has_ended_as_far_as_others_can_see() -> None:
+    """When it ends, another driver copies the slot, which that is not the end of."""
+    fencer, laps, events, ends = Fencer(), Laps(), list[Event](), list[bool]()
+    driver = make_driver(fencer, laps, events, ends)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(driver.run)
+        eventually(lambda: laps.tasks, "its lap has begun", 10)
+        driver.abandon()
+        reported = len(events)
+        assert ends == [False]
+        driver.stop()
+        ended.result(10)
+    assert ends == [False] and len(events) == reported and fencer.is_closed
 
 
 @pytest.mark.parametrize("error", [superseded("p"), Refused("the group may not be read")])

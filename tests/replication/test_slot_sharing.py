@@ -13,7 +13,14 @@ from k2ktui.engine.assignment_records import owners_key, owners_value
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from tests.support.examples import examples
-from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, EpochRegister, SharingRuns
+from tests.support.sharing_runs import (
+    BEAT_S,
+    GRACE_S,
+    GROUP,
+    RELEASE_S,
+    EpochRegister,
+    SharingRuns,
+)
 
 KINDS = ["seconds"] * 6 + ["step"] * 6 + ["join", "join", "kill", "leave", "suspend", "compact"]
 ACTIONS = st.tuples(st.sampled_from([*KINDS, "layout"]), st.integers(0, 40), st.integers(1, 12))
@@ -149,6 +156,59 @@ def test_a_run_that_ends_hands_its_slots_over_at_once() -> None:
     for _ in range(4):
         runs.pass_second()
     assert first.is_dead and len(second.holds) == 6
+
+
+def pass_seconds(runs: SharingRuns, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        runs.pass_second()
+
+
+@given(st.permutations(range(3)), st.integers(2, 9), st.integers(0, int(RELEASE_S)))
+def test_a_slot_that_a_live_run_never_releases_moves_after_the_grace_window_and_a_lap(
+    numbers: list[int], slots: int, leads_s: int
+) -> None:
+    """Whoever leads, and if another run begins to lead meanwhile; it keeps what it still owns."""
+    runs, register = make_runs(slots)
+    stuck = runs.join(1 + numbers[0])
+    runs.settle()
+    stuck.is_stuck = True
+    other = runs.join(1 + numbers[1])
+    pass_seconds(runs, leads_s)
+    third = runs.join(0)  # it leads, and has seen less of the wait
+    pass_seconds(runs, 3)
+    third.is_leaving = True
+    pass_seconds(runs, max(RELEASE_S - leads_s - 3 - 2 * BEAT_S, 0))
+    if leads_s < RELEASE_S - 3 * BEAT_S:
+        assert not register.stolen, "it may be slow"
+    pass_seconds(runs, RELEASE_S + 2 * BEAT_S)
+    loads = Counter(register.owners.values())
+    assert loads.keys() == {stuck.name, other.name} and sum(loads.values()) == slots
+    assert abs(loads[stuck.name] - loads[other.name]) <= 1
+    assert not other.owners.releasing and other.holds == other.owners.of(other.name)
+    takeovers = register.takeovers
+    pass_seconds(runs, 2 * RELEASE_S)
+    assert register.takeovers == takeovers, "it loses no more"
+    stuck.is_stuck = False
+    runs.settle()
+    check_settled(runs, register)
+
+
+def test_a_slot_is_not_taken_from_a_run_while_others_cannot_see_whether_it_releases_it() -> None:
+    """They are suspended: no time counts that they do not see."""
+    runs, register = make_runs(4)
+    slow = runs.join(2)
+    runs.settle()
+    slow.is_stuck = True
+    other = runs.join(1)
+    pass_seconds(runs, 5)
+    assert other.owners.releasing
+    other.awake_in = int(3 * RELEASE_S)
+    pass_seconds(runs, 3 * RELEASE_S)
+    slow.is_stuck = False
+    pass_seconds(runs, 5)
+    assert not register.stolen
+    runs.settle()
+    check_settled(runs, register)
 
 
 STEADY = st.tuples(

@@ -18,6 +18,7 @@ from k2ktui.replication.sharing_member import SharingMember
 
 GROUP = "g"
 LOOK_S, BEAT_S, GRACE_S = 1.0, 5.0, 15.0
+RELEASE_S = 45.0  # a slot that is not released until then is taken from its owner
 STEPS_A_LOOK = 60
 RELEASE_LOOKS = 2  # until the lap of a released slot has ended
 
@@ -128,6 +129,7 @@ class SharingRun:
             find_layout or (lambda: register.layout),
             GRACE_S,
             BEAT_S,
+            RELEASE_S,
             lambda pid, space: space == host != "" and pid in ended,
             lambda: self.now,
         )
@@ -136,6 +138,7 @@ class SharingRun:
         self.outdated = ""
         self.awake_in = 0  # looks until it is no longer suspended
         self.is_dead = self.is_leaving = False
+        self.is_stuck = False  # it notes what it owns, and ends nothing that copies
         self._steps = self._loop()
 
     @property
@@ -199,7 +202,7 @@ class SharingRun:
         """Take over what this run owns, and release the rest."""
         owners = self.owners
         wanted = owners.of(self.name)
-        for slot in sorted(self.holds):
+        for slot in () if self.is_stuck else sorted(self.holds):
             if not self._register.is_owner(self.name, slot):
                 self._release(slot)
                 yield False

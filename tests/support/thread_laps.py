@@ -18,11 +18,16 @@ class ThreadLaps:
     Args:
         source: connection options of the source cluster.
         target: connection options of the target cluster.
+
+    Attributes:
+        answers: cleared by tests in which a call that gives a lap up hangs.
     """
 
     def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
         self._options = source, target
         self._local = threading.local()
+        self.answers = threading.Event()
+        self.answers.set()
         self._pool = ThreadPoolExecutor(32, thread_name_prefix="lap")
 
     def submit(self, tasks: Sequence[SlotTask]) -> Future[list[SlotResult]]:
@@ -32,6 +37,7 @@ class ThreadLaps:
         return False
 
     def give_up(self, lap: Future[list[SlotResult]]) -> None:
+        assert self.answers.wait(600)
         lap.cancel()
 
     def cancel(self) -> None:
