@@ -39,7 +39,7 @@ from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.replication.sharing_loop import SharingLoop
 from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.replication.slot_driver import IsWanted, SharedSlotDriver
-from k2ktui.runtime.host import pid_space, process_has_ended
+from k2ktui.runtime.host import birth_of, pid_space, process_has_ended
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
@@ -132,10 +132,11 @@ class SharedRun:
                 finder.find((), waits=False)
             search = LayoutSearch(finder.find)
             closing.callback(search.close)
+            pid = os.getpid()
             log = AssignmentTopic(parts.target, assignment.topic)
             closing.callback(log.close)
             member = SharingMember(
-                Member(runner, pid=os.getpid(), pid_space=pid_space()),
+                Member(runner, pid=pid, pid_space=pid_space(), birth=birth_of(pid)),
                 config.coordination.commit.group,
                 log,
                 lambda: search.ask(

@@ -49,6 +49,7 @@ class Member:
         outdated: id of the layout of these owners, if it found that the layout has changed.
         pid: its process; 0 if it is not known.
         pid_space: where ``pid`` is one process (``runtime.host.pid_space``); "" if it is not known.
+        birth: birth of the process (``runtime.host.birth_of``); "" if it is not known.
     """
 
     runner: str
@@ -58,6 +59,7 @@ class Member:
     outdated: str = ""
     pid: int = 0
     pid_space: str = ""
+    birth: str = ""
 
 
 NO_OWNERS = SlotOwners(0, "")
@@ -137,6 +139,7 @@ def member_value(member: Member) -> bytes:
             "outdated": member.outdated,
             "pid": member.pid,
             "pidSpace": member.pid_space,
+            "birth": member.birth,
         }
     )
 
@@ -171,6 +174,7 @@ def read_member(runner: str, value: bytes) -> Member:
         outdated=text(field(body, "outdated")),
         pid=integer(body.get("pid", 0)),
         pid_space=text(body.get("pidSpace", "")),
+        birth=text(body.get("birth", "")),
     )
 
 

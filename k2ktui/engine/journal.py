@@ -100,6 +100,7 @@ class Runner:
         term: term of its run, 0 until the run has begun.
         commit_ms: mean commit time in its last lap in milliseconds, None if there was no commit.
         pid_space: id of the PID namespace in which ``pid`` is valid; "" from an older version.
+        birth: boot id and start time of the process; "" from an older version.
         kind: what it does.
         generation: where runs share the pipeline, number of the last generation of owners that it
             has seen; 0 for a run that copies alone.
@@ -124,6 +125,7 @@ class Runner:
     commit_ms: float | None = None
     heard_ms: int | None = field(default=None, compare=False)
     pid_space: str = ""
+    birth: str = ""
     kind: RunKind = RunKind.COPY
     generation: int = 0
     owned: tuple[int, ...] = ()

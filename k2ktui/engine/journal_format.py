@@ -80,6 +80,7 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
     term = {"term": runner.term} if runner.term else {}
     commit = {} if runner.commit_ms is None else {"commitMs": runner.commit_ms}
     space = {"pidSpace": runner.pid_space} if runner.pid_space else {}
+    birth = {"birth": runner.birth} if runner.birth else {}
     kind = {} if runner.kind is RunKind.COPY else {"kind": str(runner.kind)}
     shared: dict[str, Any] = {}
     if runner.generation:
@@ -90,6 +91,7 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
         **kind,
         **commit,
         **space,
+        **birth,
         "at": runner.at_ms,
         "host": runner.host,
         "lag": runner.lag_records,
@@ -211,6 +213,7 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         term=integer(body.get("term", 0)),
         commit_ms=None if body.get("commitMs") is None else number(body["commitMs"]),
         pid_space=text(body.get("pidSpace", "")),
+        birth=text(body.get("birth", "")),
         kind=_run_kind(body.get("kind", RunKind.COPY)),
         generation=integer(body.get("generation", 0)),
         owned=tuple(

@@ -5,18 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-import psutil
-
-from k2ktui.runtime.host import boot_id
-
-_LINUX = sys.platform == "linux"
-_STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
-_DEAD = ("Z", "X")
+from k2ktui.runtime.host import birth_of, boot_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +53,6 @@ def this_process() -> ProcessIdentity:
 def same_boot(birth: str) -> bool:
     """Whether a process of that birth was started since the host last booted."""
     return birth.partition("/")[0] == boot_id()
-
-
-def birth_of(pid: int) -> str:
-    """Return the birth of the process that has this id now; empty if none runs."""
-    if _LINUX:
-        return _birth_by_proc(pid)
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        if process.status() != psutil.STATUS_ZOMBIE:
-            return f"{boot_id()}/{process.create_time():.2f}"
-    return ""
-
-
-def _birth_by_proc(pid: int) -> str:
-    # Ticks since boot: unlike the time of day, they do not change when the clock is set.
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    after_name = text.rpartition(")")[2].split()
-    return "" if after_name[_STATE] in _DEAD else f"{boot_id()}/{after_name[_STARTED]}"
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from k2ktui.replication.events import (
     TopicsDiscovered,
 )
 from k2ktui.runtime.background import BackgroundRunner
-from k2ktui.runtime.host import pid_space
+from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.text import safe_text
 
 BEAT_S = BEAT_MS / 1000
@@ -98,6 +98,7 @@ class Heartbeat(BackgroundRunner):
             state=RunnerState.STARTING,
             version=__version__,
             pid_space=pid_space(),
+            birth=birth_of(os.getpid()),
             kind=kind,
         )
         self._partitions = 0

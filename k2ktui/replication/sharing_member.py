@@ -47,8 +47,8 @@ class SharingMember:
         grace_s: seconds of silence after which another run counts as gone.
         beat_s: seconds between two records of a run.
         release_s: seconds after which a slot that a live run does not release counts as released.
-        has_ended: whether a process, given by its id and ``pid_space``, was of this host and has
-            ended.
+        has_ended: whether a process, given by its id, ``pid_space`` and birth, was of this host
+            and has ended.
         clock: monotonic seconds.
 
     Attributes:
@@ -65,7 +65,7 @@ class SharingMember:
         grace_s: float,
         beat_s: float,
         release_s: float,
-        has_ended: Callable[[int, str], bool],
+        has_ended: Callable[[int, str, str], bool],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.own, self._group, self._log = own.runner, group, log
@@ -187,7 +187,8 @@ class SharingMember:
         self._record, self._reported_at = now, self._clock()
 
     def _is_over(self, member: Member) -> bool:
-        return member.runner != self.own and self._has_ended(member.pid, member.pid_space)
+        process = member.pid, member.pid_space, member.birth
+        return member.runner != self.own and self._has_ended(*process)
 
     def leave(self) -> None:
         """Remove this run's record: the others share its slots at once.

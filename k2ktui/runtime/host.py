@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import socket
+import sys
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,9 @@ import psutil
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 _LENGTH = 16
+_LINUX = sys.platform == "linux"
+_STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
+_DEAD = ("Z", "X")
 
 
 def boot_id() -> str:
@@ -36,15 +40,50 @@ def pid_space() -> str:
     ]
 
 
-def process_has_ended(pid: int, space: str) -> bool:
+def birth_of(pid: int) -> str:
+    """Return boot id and start time of the process that has this id now; "" if none runs.
+
+    No other process with this id has the same. A zombie does not run.
+    """
+    if _LINUX:
+        return _birth_by_proc(pid)
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return f"{boot_id()}/{process.create_time():.2f}"
+    return ""
+
+
+def _birth_by_proc(pid: int) -> str:
+    # Ticks since boot: unlike the time of day, they do not change when the clock is set.
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    after_name = text.rpartition(")")[2].split()
+    return "" if after_name[_STATE] in _DEAD else f"{boot_id()}/{after_name[_STARTED]}"
+
+
+def _is_proc_of_own_namespace() -> bool:
+    """Whether births can be compared: not if /proc shows the PIDs of another namespace."""
+    try:
+        return not _LINUX or os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
+def process_has_ended(pid: int, space: str, birth: str) -> bool:
     """Whether a process that had this id in that PID namespace no longer runs.
 
-    False if that cannot be seen: the namespace is another one, or the id has been reused. A zombie
-    does not run. A process that /proc hides (``hidepid``, systemd's ``ProtectProc``) runs.
+    Another process may have the id now: a container that is started again often has the PIDs of
+    the one before, and may get a namespace with the same id. False if that cannot be seen: the
+    namespace is another one, or the birth is not known. A zombie does not run. A process that /proc
+    hides (``hidepid``, systemd's ``ProtectProc``) runs.
 
     Args:
         pid: the process.
         space: ``pid_space`` of the process; "" if it is not known.
+        birth: ``birth_of`` the process; "" if it is not known.
     """
     if space != pid_space():
         return False
@@ -53,7 +92,10 @@ def process_has_ended(pid: int, space: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:
-        return False
+        pass  # of another user
+    found = birth_of(pid)
+    if found and birth and _is_proc_of_own_namespace():
+        return found != birth
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     return False

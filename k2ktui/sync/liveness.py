@@ -114,9 +114,9 @@ def has_ended(runner: Runner) -> bool:
     """Whether a heartbeat's process was one of this host and no longer exists.
 
     The host name and the pid do not prove it: the process may be in another PID namespace, such as
-    a container with the same host name.
+    a container with the same host name, and another process may have the pid now.
     """
-    return may_be_local(runner) and process_has_ended(runner.pid, runner.pid_space)
+    return may_be_local(runner) and process_has_ended(runner.pid, runner.pid_space, runner.birth)
 
 
 def find_ended(runners: Iterable[Runner]) -> frozenset[str]:

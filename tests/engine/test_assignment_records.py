@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,12 +82,20 @@ def test_damaged_owners(before: bytes, after: bytes) -> None:
         (b'"beat":1', b'"beat":null'),
         (b'"pid":0', b'"pid":"1"'),
         (b'"pidSpace":""', b'"pidSpace":1'),
+        (b'"birth":""', b'"birth":1'),
     ],
 )
 def test_a_damaged_member(before: bytes, after: bytes) -> None:
     assert before in MEMBER
     with pytest.raises(MalformedRecord):
         read_member("a", MEMBER.replace(before, after))
+
+
+def test_a_member_of_an_earlier_release_has_no_birth() -> None:
+    member = Member("a", 3, pid=7, pid_space="s", birth="b/1")
+    value = member_value(member)
+    assert read_member("a", value) == member
+    assert read_member("a", value.replace(b'"birth":"b/1",', b"")) == replace(member, birth="")
 
 
 def test_the_last_owners_count_whatever_their_generation() -> None:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 
-from k2ktui.jobs.process import ProcessIdentity, birth_of, same_boot, this_process
+from k2ktui.jobs.process import ProcessIdentity, same_boot, this_process
+from k2ktui.runtime.host import birth_of
 
 
 def sleeper() -> subprocess.Popen[bytes]:

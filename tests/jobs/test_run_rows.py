@@ -21,7 +21,8 @@ from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.jobs.local_jobs import Job, JobState, this_host
 from k2ktui.jobs.run_rows import SHOWN_PAST, current_run, make_run_rows, recent_runs
 from k2ktui.jobs.runners import alive_elsewhere
-from k2ktui.runtime.host import pid_space
+from k2ktui.runtime.host import birth_of, pid_space
+from k2ktui.sync.liveness import find_ended
 
 NOW = 1_795_262_400.0
 HERE = this_host()
@@ -151,12 +152,24 @@ def test_a_pid_of_another_namespace_says_nothing_about_a_process_here() -> None:
     assert {row.runner: row.here for row in rows} == {"": True, "r": False}
 
 
-def test_heartbeats_carry_the_namespace_of_their_pid() -> None:
-    beat = runner(pid_space="5f0c2a7d91be4403")
+def test_a_run_whose_pid_another_process_has_now_has_died() -> None:
+    """A container that is started again may have the same namespace and pid as before."""
+    at, births = int((NOW - 60) * 1000), (birth_of(os.getpid()), "another/1", "")
+    found = [runner(f"r{n}", pid=os.getpid(), at_ms=at, birth=b) for n, b in enumerate(births)]
+    assert find_ended(found) == {"r1"}
+    rows = make_run_rows([], found, "orders", NOW)
+    assert {row.runner: row.state for row in rows} == {"r0": "silent", "r1": "died", "r2": "silent"}
+
+
+@pytest.mark.parametrize("key", ["pid_space", "birth"])
+def test_heartbeats_carry_what_tells_their_process_from_others(key: str) -> None:
+    """Those of earlier releases lack it."""
+    beat = replace(runner(), **{key: "5f0c2a7d91be4403"})  # type: ignore[arg-type]
     assert read_state_value(beat.key, state_value(beat)) == beat
     old = json.loads(state_value(beat))
-    del old["pidSpace"]
-    assert read_state_value(beat.key, json.dumps(old).encode()) == replace(beat, pid_space="")
+    del old[{"pid_space": "pidSpace"}.get(key, key)]
+    changed = replace(beat, **{key: ""})  # type: ignore[arg-type]
+    assert read_state_value(beat.key, json.dumps(old).encode()) == changed
 
 
 def test_a_container_has_a_namespace_of_its_own() -> None:

@@ -61,7 +61,7 @@ class Members:
             15,
             5,
             60,
-            lambda pid, space: False,
+            lambda pid, space, birth: False,
             lambda: self.now,
         )
         member.report((), "")

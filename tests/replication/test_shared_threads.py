@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,15 +13,18 @@ import pytest
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.start import StartSection
+from k2ktui.engine.assignment_records import AssignmentFold
 from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.control import ensure_control_topics
 from k2ktui.kafka.properties import wire
+from k2ktui.replication.assignment_topic import AssignmentTopic
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Finished, Note, Started, Waiting
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.shared_slots import SharedSlots
+from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun, SharedRunParts
@@ -326,6 +330,25 @@ def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> Non
     eventually(shown, "two slots each, of one layout", 60)
     started = [each for each in first.events if isinstance(each, Started)]
     assert started[0].slots == 1 and max(each.slots for each in started) == SLOTS
+
+
+def test_records_of_a_run_tell_its_process_from_others(runs: Runs) -> None:
+    first = runs.start()
+    runs.expect_owning(first)
+    config, runner = runs.config, first.heartbeat.runner
+    target = target_cluster(config)
+    store = StateStore(config, target)
+    log = AssignmentTopic(target, config.coordination.assignment.topic)
+    try:
+        fold = AssignmentFold(config.coordination.commit.group)
+        log.read(fold)
+        (beat,) = (each for each in store.read().runners if each.runner == runner)
+    finally:
+        store.close()
+        log.close()
+    for found in (beat, fold.members[runner]):
+        process = found.pid, found.pid_space, found.birth
+        assert process == (os.getpid(), pid_space(), birth_of(os.getpid()))
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ class One:
             GRACE_S,
             BEAT_S,
             RELEASE_S,
-            lambda pid, space: False,
+            lambda pid, space, birth: False,
             lambda: self.now,
         )
         self.loop = SharingLoop(self.member, self.slots, self._report, lambda: self.now)

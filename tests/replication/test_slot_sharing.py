@@ -137,6 +137,20 @@ def test_slots_of_a_process_that_ended_move_at_once_if_a_run_is_on_its_host(
     check_settled(runs, register)
 
 
+def test_a_container_that_starts_again_with_the_same_pid_does_not_wait_for_its_predecessor() -> (
+    None
+):
+    runs, register = make_runs(2)
+    before = runs.join_on("h", 1, pid=1)
+    runs.settle()
+    runs.kill(before)
+    again = runs.join_on("h", 2, pid=1)
+    for _ in range(3):
+        runs.pass_second()
+    assert again.members == {again.name} and len(again.holds) == 2
+    check_settled(runs, register)
+
+
 def test_a_process_that_ended_on_another_host_is_not_seen() -> None:
     runs, _ = make_runs(2)
     gone, left = runs.join_on("h", 1), runs.join_on("i", 2)

@@ -104,7 +104,8 @@ class SharingRun:
 
     Args:
         pid, host: its process; a host "" is one that it shares with no other run.
-        ended: processes that have ended, which the runs of a host see.
+        birth: of its process, which no other one has.
+        ended: births of the processes that have ended, which the runs of a host see.
     """
 
     def __init__(
@@ -117,20 +118,21 @@ class SharingRun:
         *,
         pid: int = 0,
         host: str = "",
-        ended: Container[int] = (),
+        birth: str = "",
+        ended: Container[str] = (),
     ) -> None:
         self.name, self.now = name, began
-        self.pid = pid
+        self.pid, self.birth = pid, birth
         self._register = register
         self._member = SharingMember(
-            Member(name, pid=pid, pid_space=host),
+            Member(name, pid=pid, pid_space=host, birth=birth),
             GROUP,
             _Reader(topic),
             find_layout or (lambda: register.layout),
             GRACE_S,
             BEAT_S,
             RELEASE_S,
-            lambda pid, space: space == host != "" and pid in ended,
+            lambda pid, space, born: space == host != "" and born in ended,
             lambda: self.now,
         )
         self.holds: set[int] = set()
@@ -234,7 +236,7 @@ class SharingRuns:
     register: SlotRegister
     topic: AssignmentTopic = field(default_factory=AssignmentTopic)
     runs: list[SharingRun] = field(default_factory=list)
-    ended: set[int] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
 
     @property
     def live(self) -> list[SharingRun]:
@@ -246,19 +248,25 @@ class SharingRuns:
         self.runs.append(run)
         return run
 
-    def join_on(self, host: str, number: int) -> SharingRun:
+    def join_on(self, host: str, number: int, pid: int = 0) -> SharingRun:
         """Start a run on a host, whose runs see which processes have ended there."""
-        pid = len(self.runs) + 1
-        name, began = f"{number}-{pid}", number * 3600.0
+        birth = str(len(self.runs) + 1)
         run = SharingRun(
-            name, self.topic, self.register, began, pid=pid, host=host, ended=self.ended
+            f"{number}-{birth}",
+            self.topic,
+            self.register,
+            number * 3600.0,
+            pid=pid or int(birth),
+            host=host,
+            birth=birth,
+            ended=self.ended,
         )
         self.runs.append(run)
         return run
 
     def kill(self, run: SharingRun) -> None:
         run.is_dead = True
-        self.ended.add(run.pid)
+        self.ended.add(run.birth)
 
     def _make(self, name: str, began: float) -> SharingRun:
         return SharingRun(name, self.topic, self.register, began)
