@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from k2ktui.runtime.host import birth_of, pid_space, process_has_ended
 from tests.support.kafka import eventually
+from tests.support.other_hosts import other_host
 
 FOREVER = "import signal; signal.pause()"
 
@@ -35,6 +38,21 @@ def test_a_process_whose_id_another_one_has_now_has_ended() -> None:
     assert process_has_ended(os.getpid(), space, f"{born}0")
     assert not process_has_ended(os.getpid(), "another", f"{born}0")
     assert not process_has_ended(os.getpid(), space, ""), "an earlier release does not say"
+
+
+@pytest.mark.parametrize("clock_s", [-1800, 0, 1800])
+def test_a_process_of_a_test_may_be_of_another_host_with_another_clock(clock_s: int) -> None:
+    """Tests of several runs rest on this."""
+    say = (
+        "import os, time; from k2ktui.runtime.host import *; "
+        "print(time.time(), process_has_ended(int(os.environ['GONE']), os.environ['OURS'], ''))"
+    )
+    for host, has_ended in ("elsewhere", "False"), (socket.gethostname(), "True"):
+        env = {**os.environ, **other_host(host, clock_s), "GONE": f"{1 << 62}", "OURS": pid_space()}
+        before = time.time()
+        found = subprocess.check_output([sys.executable, "-c", say], text=True, env=env).split()
+        assert before <= float(found[0]) - clock_s <= time.time()
+        assert found[1] == has_ended
 
 
 def test_births_are_not_compared_where_proc_shows_another_namespace() -> None:

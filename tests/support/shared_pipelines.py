@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from k2ktui.engine.assignment_records import AssignmentFold
+from k2ktui.engine.journal import Runner, RunnerKey
+from k2ktui.engine.journal_format import read_state_key, read_state_value
 from tests.support.group_proofs import prove_groups
-from tests.support.kafka import end_offsets, eventually
+from tests.support.kafka import end_offsets, eventually, read_all
 from tests.support.pipeline import Pipeline, Run
 
-SLOTS, GRACE_S = 4, 6
+SLOTS, GRACE_S, LAP_S = 4, 6, 1
 SHARED = {
     "coordination.mode": "shared",
     "coordination.assignment.graceWindow": f"{GRACE_S} seconds",
     "spark.slots": SLOTS,
-    "spark.lap": "1 second",
+    "spark.lap": f"{LAP_S} seconds",
 }
+BEAT_S = GRACE_S / 3  # between two records of a run
 _WAIT_S = 180
 
 
@@ -35,6 +40,32 @@ def owning(run: Run) -> int:
     if not said or said[-1]["event"] == "waiting":
         return 0
     return int(said[-1]["text"].partition(" owns ")[2].split()[0])
+
+
+def read_beats(pipeline: Pipeline) -> dict[str, int]:
+    """Return how many records each run has written that shares the pipeline.
+
+    They are its clock: one each ``BEAT_S``, later if it gets no time to run, and one for each
+    change of what it holds.
+    """
+    fold = AssignmentFold(pipeline.name)
+    for got in read_all(pipeline.target, "__k2k_assignment"):
+        fold.take(got.key, got.value)
+    return {name: member.beat for name, member in fold.members.items()}
+
+
+def read_clocks(pipeline: Pipeline) -> dict[str, float]:
+    """Return by how many seconds the clock of each run is ahead, as its last heartbeat shows."""
+    found = {}
+    for got in read_all(pipeline.target, "__k2k_state"):
+        if got.key is None or got.value is None or b'"kind":"runner"' not in got.key:
+            continue
+        group, key = read_state_key(got.key)
+        if group == pipeline.name and isinstance(key, RunnerKey):
+            runner = read_state_value(key, got.value)
+            assert isinstance(runner, Runner)
+            found[runner.runner] = runner.at_ms / 1000 - time.time()
+    return found
 
 
 def _is_of_owners(event: Mapping[str, Any]) -> bool:
