@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,22 @@ _CHANGING = (
     "spark.driver.extraClassPath",
     "spark.driver.extraLibraryPath",
 )
+
+# Expressions that Spark counts as deterministic: of the query, of the session, and random ones.
+_UNSTABLE = frozenset(
+    {
+        *("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp"),
+        *("CurrentUser", "CurrentTimeZone", "CurrentCatalog", "CurrentDatabase", "CurrentPath"),
+        "SparkVersion",
+        *("KllSketchMergeBigint", "KllSketchMergeFloat", "KllSketchMergeDouble"),
+    }
+)
+_MOMENTS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
+# A literal of the SQL text with a date of its own; escaped characters count as none.
+_DATED = re.compile(r"""['"]\s*(?:epoch|[+-]?\d{4,}(?:-[^'"]*)?)\s*['"]$""", re.IGNORECASE)
+# Texts that become the time of the optimizer, and those that get its date.
+_NOW = re.compile(r"\s*(?:now|today|tomorrow|yesterday)", re.IGNORECASE)
+_TIME_ONLY = re.compile(r"\s*(?:T|\d{1,2}:)")
 
 
 def launch_java(settings: Path, log: Path, properties: Mapping[str, str]) -> Any:
@@ -179,33 +195,78 @@ def executed_plan(frame: Any) -> Any:
     return frame._jdf.queryExecution().executedPlan()
 
 
-def unstable_expression(frame: Any, names: Sequence[str]) -> str:
+def unstable_expression(frame: Any) -> str:
     """Return the first expression that may differ between evaluations; "" if there is none.
 
-    Args:
-        frame: the DataFrame.
-        names: class names of expressions that Spark counts as deterministic within one query.
+    Those are what Spark counts as not deterministic; what it evaluates once for a query, or for a
+    session; random numbers that it does not declare; and the time of the parser and the optimizer,
+    which put it in place of texts such as ``now``.
     """
+    analyzed = frame._jdf.queryExecution().analyzed()
+    # What the optimizer does first: functions become the casts and the calls that they stand for.
+    rules = _jvm().org.apache.spark.sql.catalyst.optimizer
+    return _first(analyzed, _unstable) or _first(
+        rules.ReplaceExpressions.apply(analyzed), _unstable_when_replaced
+    )
+
+
+def _first(plan: Any, judge: Callable[[Any], str]) -> str:
+    """Return what ``judge`` says first about an expression of a plan, children before parents."""
 
     def find(expression: Any) -> str:
-        children = expression.children()
-        for at in range(children.size()):
-            found = find(children.apply(at))
-            if found:
-                return found
-        unstable = expression.getClass().getSimpleName() in names
-        return str(expression.sql()) if unstable or not expression.deterministic() else ""
+        return next(filter(None, map(find, _each(expression.children()))), "") or judge(expression)
 
-    def walk(plan: Any) -> str:
-        expressions = plan.expressions()
-        for at in range(expressions.size()):
-            found = find(expressions.apply(at))
-            if found:
-                return found
-        children = plan.children()
-        return next(filter(None, (walk(children.apply(at)) for at in range(children.size()))), "")
+    found = next(filter(None, map(find, _each(plan.expressions()))), "")
+    return found or next(
+        filter(None, (_first(child, judge) for child in _each(plan.children()))), ""
+    )
 
-    return walk(frame._jdf.queryExecution().analyzed())
+
+def _each(found: Any) -> Iterator[Any]:
+    return (found.apply(at) for at in range(found.size()))
+
+
+def _unstable(expression: Any) -> str:
+    name = expression.getClass().getSimpleName()
+    if name == "Literal":
+        text = _text_of_moment(expression)
+        return "" if _DATED.search(text) else text
+    # A time of day becomes one of the current day.
+    is_dated = name == "Cast" and expression.child().dataType().sql().startswith("TIME(")
+    is_unstable = name in _UNSTABLE or not expression.deterministic() or is_dated
+    return str(expression.sql()) if is_unstable else ""
+
+
+def _text_of_moment(literal: Any) -> str:
+    """Return a date or time of the SQL text as it is there; a date for any other literal."""
+    origin = literal.origin()
+    if literal.dataType().sql() not in _MOMENTS or origin.sqlText().isEmpty():
+        return "'epoch'"
+    text = str(origin.sqlText().get())
+    return text[origin.startIndex().get() : origin.stopIndex().get() + 1]
+
+
+def _unstable_when_replaced(expression: Any) -> str:
+    name = expression.getClass().getSimpleName()
+    if name == "StaticInvoke" and expression.functionName() == "aesEncrypt":
+        _, _, mode, _, vector, _ = _each(expression.arguments())
+        if str(_value(mode)).upper() != "ECB" and _value(vector) == b"":
+            return "aes_encrypt without an initialization vector"
+    if name == "Cast" and (kind := expression.dataType().sql()) in _MOMENTS:
+        text = str(_value(expression.child()))
+        if _NOW.match(text) or (kind == "TIMESTAMP" and _TIME_ONLY.match(text)):
+            return str(expression.sql())
+    return ""
+
+
+def _value(expression: Any) -> Any:
+    """Return the value of a constant; None if it is null, not constant or cannot be evaluated."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return expression.eval(None) if expression.foldable() else None
+    except Py4JJavaError:
+        return None
 
 
 def _jvm() -> Any:

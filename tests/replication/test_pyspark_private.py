@@ -38,10 +38,14 @@ numbers = SparkSession(context).range(1)
 tried = numbers.select(_pyspark.try_eval(f.struct(f.expr("1 / (id - id)").alias("v"))))
 assert tried.collect()[0][0] is None, "one record's error would fail its micro-batch"
 assert _pyspark.executed_plan(tried).children().size(), "no plan to check"
-assert _pyspark.unstable_expression(tried, ()) == ""
-assert "rand" in _pyspark.unstable_expression(numbers.select(f.rand()), ())
-moment = numbers.select(f.current_timestamp())
-assert "current_timestamp" in _pyspark.unstable_expression(moment, ["CurrentTimestamp"])
+assert _pyspark.unstable_expression(tried) == ""
+assert "rand" in _pyspark.unstable_expression(numbers.select(f.rand()))
+for name in ("current_timestamp()", "current_user()"):
+    found = _pyspark.unstable_expression(numbers.select(f.expr(name)))
+    assert name in found, "the query's or session's own values would be allowed"
+for text in ("TIMESTAMP'now'", "CAST('today' AS DATE)"):
+    found = _pyspark.unstable_expression(numbers.select(f.expr(text)))
+    assert found == text, "the time of the start would be written to records"
 _pyspark.kill_java(runtime._gateway)
 java.wait(30)
 assert _pyspark.has_ended(context), "a killed Java would not be noticed"

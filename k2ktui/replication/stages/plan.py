@@ -34,7 +34,6 @@ _WIDE_ERRORS = {
     "UNSUPPORTED_GENERATOR": "Generate",
     "UNSUPPORTED_EXPR_FOR_OPERATOR": "Aggregate",
 }
-_UNSTABLE = ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp")
 
 
 class TransformPlan:
@@ -288,7 +287,7 @@ class TransformPlan:
             raise self._refused(f"{message}, and is {actual.upper()}")
 
     def _check(self, found: Any) -> None:
-        unstable = _pyspark.unstable_expression(found, _UNSTABLE)
+        unstable = _pyspark.unstable_expression(found)
         for name in _operators(_pyspark.executed_plan(found)):
             generates = name == "Generate" and self._transform.explode is not None
             if name not in _NARROW and not generates and not name.startswith(_CODEGEN):
@@ -297,8 +296,8 @@ class TransformPlan:
                 )
         if unstable:
             raise self._refused(
-                f"{unstable} has another value each time: a record that is copied again after a "
-                "failure would differ"
+                f"{unstable} may have another value at the next try: a record that is copied again "
+                "after a failure would differ"
             )
 
     def _rejected(self, error: Any) -> ConfigError:
