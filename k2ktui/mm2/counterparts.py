@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from k2ktui.mm2.flows import ROLES, FlowProperties, is_client
@@ -15,8 +16,28 @@ _WORKERS = "there are no Connect workers; Spark runs the tasks (spark.master, sp
 _REST = "there is no REST interface; k2ktui status, watch and the console show the state"
 _CONVERT = "records are copied as bytes, so no converter is needed"
 _DISCOVERY = "no counterpart: topics and groups are read again every few seconds"
-_ERRORS = "no counterpart: errorHandling has keys of its own, and no record is ever skipped"
-_TRANSFORM = "no counterpart: records are not changed"
+_TOLERANCE = (
+    "onError of a replication.transform rule is its counterpart: all is skip, or deadLetter"
+)
+_ERRORS = (
+    "no counterpart: a record that fails a transform fails again; onError of its "
+    "replication.transform rule decides, and a note or a dead letter names the step"
+)
+_BY_HAND = "are its counterparts (Spark SQL, docs/transforms.md): add them by hand"
+_TRANSFORM = f"replication.transform, replication.headers and replication.sink.topic {_BY_HAND}"
+_PREDICATE = f"topics and filter of a replication.transform rule {_BY_HAND}"
+# Kafka's own transformations and predicates, by the last part of their class.
+_STEPS = {
+    "Filter": "filter of a replication.transform rule",
+    "DropHeaders": "drop of a replication.headers rule",
+    "InsertHeader": "add of a replication.headers rule",
+    "RegexRouter": "replication.sink.topic",
+    "TimestampRouter": "replication.sink.topic with an expression",
+    "TopicNameMatches": "topics of the rule",
+    "HasHeaderKey": "filter with exists(headers, h -> h.key = 'NAME')",
+    "RecordIsTombstone": "filter with value IS NULL",
+}
+_STEP_TYPE = re.compile(r"(?:transforms|predicates)\..+\.type")
 _STORAGE = "coordination.commit.topic and topicCreation.control are its counterparts"
 _METRICS = "metrics is its counterpart (docs/metrics.md)"
 _SESSION = "no counterpart: transactional ids fence another owner at once"
@@ -73,9 +94,10 @@ _COUNTERPARTS: tuple[tuple[str, str], ...] = (
     ("internal.key.converter", _CONVERT),
     ("internal.value.converter", _CONVERT),
     ("config.action.reload", _WORKERS),
+    ("errors.tolerance", _TOLERANCE),
     ("errors.", _ERRORS),
     ("transforms", _TRANSFORM),
-    ("predicates", _TRANSFORM),
+    ("predicates", _PREDICATE),
     ("topic.creation", "topicCreation.replication is its counterpart"),
     ("exactly.once.", "features.exactlyOnce is its counterpart, enabled by default"),
     ("transaction.boundary", _FLUSH),
@@ -167,6 +189,10 @@ def left_out(flow: FlowProperties) -> Iterator[str]:
 
 def _why_left_out(flow: FlowProperties, shown: str, key: str) -> str:
     why = reason(key)
+    if why and _STEP_TYPE.fullmatch(key):
+        chosen = flow.settings.get(key, "").strip().rpartition(".")[2].partition("$")[0]
+        step = _STEPS.get(chosen, "decode, set and drop of a replication.transform rule")
+        return f"{step}: its counterpart, to add by hand (docs/transforms.md)"
     if why is not None:
         return why
     bare = key.removeprefix("source.").removeprefix("target.")

@@ -185,6 +185,37 @@ def test_numbers_that_a_pipeline_cannot_have(key: str, value: str, tmp_path: Pat
     assert any(note.startswith(f"{key}: ") for note in found.notes), found.notes
 
 
+SMT = "org.apache.kafka.connect.transforms"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("transforms", "mask", "replication.transform, replication.headers and replication.sink.t"),
+        ("transforms.mask.type", f"{SMT}.MaskField$Value", "decode, set and drop"),
+        ("transforms.mask.type", "com.own.Mask", "decode, set and drop"),
+        ("transforms.mask.type", f"{SMT}.Filter", "filter of a replication.transform rule"),
+        ("transforms.mask.type", f"{SMT}.InsertHeader", "add of a replication.headers rule"),
+        ("transforms.mask.type", f"{SMT}.DropHeaders", "drop of a replication.headers rule"),
+        ("transforms.mask.type", f"{SMT}.RegexRouter", "replication.sink.topic"),
+        ("transforms.mask.type", f"{SMT}.TimestampRouter", "replication.sink.topic with an expr"),
+        ("transforms.mask.fields", "card", "replication.transform"),
+        ("predicates", "p", "topics and filter of a replication.transform rule"),
+        ("predicates.p.type", f"{SMT}.predicates.TopicNameMatches", "topics of the rule"),
+        ("predicates.p.type", f"{SMT}.predicates.RecordIsTombstone", "value IS NULL"),
+        ("predicates.p.type", f"{SMT}.predicates.HasHeaderKey", "exists(headers, h -> h.key = "),
+        ("errors.tolerance", "all", "onError of a replication.transform rule"),
+        ("errors.retry.timeout", "10", "onError of its replication.transform rule"),
+        ("errors.log.enable", "true", "onError of its replication.transform rule"),
+    ],
+)
+def test_what_changes_records_has_counterparts(key: str, value: str, words: str) -> None:
+    """They cannot be carried over: they are Java classes, and Spark SQL is written by hand."""
+    found = imported({key: value})
+    (note,) = [note for note in found.notes if note.startswith(f"{key}: not carried over; ")]
+    assert words in note
+
+
 def test_every_key_of_a_strimzi_resource(tmp_path: Path) -> None:
     text = MIRROR_MAKER.replace("tasksMax: 1", "autoRestart: {enabled: true}\n      pause: true")
     text = text.replace("scram-sha-512", "plain").replace("trustedCertificates:", "x:")
