@@ -23,6 +23,7 @@ from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.matching import Fingerprint, MatchResult, match_records
+from k2ktui.mm2.takeover_changes import change_notes
 from k2ktui.mm2.topics import Syncs, read_syncs
 from k2ktui.replication.naming import target_names
 from k2ktui.text import safe_text
@@ -160,7 +161,9 @@ class TakeoverPlanner:
                     at, (copy, number), (source.topic_id, target.topic_id), 0, stored.get(at), 0, 0
                 )
                 found.append(row)
-        rows = self._compare_partitions(found, syncs)
+        append_time = self._append_time_topics({row.target[0] for row in found})
+        rows = self._compare_partitions(found, syncs, append_time)
+        notes += change_notes(self._config, (row.source.topic for row in rows), append_time)
         return TakeoverPlan(self._config.name, str(self._flow), tuple(rows), tuple(notes))
 
     def _topics(self) -> tuple[dict[str, str], list[str]]:
@@ -189,9 +192,8 @@ class TakeoverPlanner:
         ] if unselected else []
 
     def _compare_partitions(
-        self, found: Collection[TakeoverRow], syncs: Syncs
+        self, found: Collection[TakeoverRow], syncs: Syncs, append_time: Collection[str]
     ) -> list[TakeoverRow]:
-        append_time = self._append_time_topics({row.target[0] for row in found})
         source_logs = _logs(self._source, [(r.source.topic, r.source.partition) for r in found])
         target_logs = _logs(self._target, [row.target for row in found])
         high_watermarks = self._target.offsets([row.target for row in found], OffsetSpec.latest())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import TopicPartition
 
 from k2ktui.engine.state import SourcePartition
@@ -77,6 +78,11 @@ class Left:
         produce(
             self.source, self.syncs, [Out(offset_sync_value(sync), offset_sync_key(sync.source))]
         )
+
+    def notes(self) -> list[str]:
+        files = ("-f", self.pipeline, "--from", self.maker.file)
+        notes: list[str] = k2ktui_json("mm2", "takeover", *files, "--dry-run", code=5)["notes"]
+        return notes
 
     def plan(self, *options: str, code: int = 0) -> dict[str, dict[str, Any]]:
         files = ("-f", self.pipeline, "--from", self.maker.file)
@@ -176,6 +182,32 @@ def test_every_end_that_it_can_have(source: KafkaNode, target: KafkaNode, tmp_pa
     assert "last 1 records on the target" in doubts["foreign"]
     assert rows["deleted"]["position"] == 10 and rows["deleted"]["from_syncs"] == 2
     assert rows["open"]["position"] == 6 and rows["open"]["strange"] == 1
+
+    # What the pipeline changes is said for each topic, before anything is written.
+    assert not [note for note in left.notes() if "changes those that follow" in note]
+    text = left.pipeline.read_text()
+    rules = yaml.safe_load(text)
+    rules["replication"] = [
+        *({"transform": [{"topics": plain, "set": {"value": "upper(value)"}}]},),
+        *({"headers": [{"topics": stamped, "add": {"site": "east"}}]},),
+        *rules["replication"],
+    ]
+    rules["features"] = {**rules.get("features", {}), "schemaMapping": "enabled"}
+    no_ids = {"pattern": ".*", "key": "disabled", "value": "disabled"}
+    rules["schemaMapping"] = {"topics": [{"pattern": behind}, no_ids]}
+    for side in ("source", "target"):
+        rules[side]["registry"] = {"config": {"schema.registry.url": "http://localhost:1"}}
+    left.pipeline.write_text(yaml.safe_dump(rules))
+    changed = [note for note in left.notes() if "changes those that follow" in note]
+    left.pipeline.write_text(text)
+    assert [note.partition(":")[0] for note in changed] == sorted([plain, stamped, behind])
+    for topic, words in (
+        (plain, "replication.transform sets value"),
+        (stamped, "replication.headers adds headers (site)"),
+        (behind, "schemaMapping replaces schema ids in key and value"),
+    ):
+        (note,) = [each for each in changed if each.startswith(f"{topic}: the target keeps ")]
+        assert note.endswith(words)
 
     again = left.plan("--dry-run", code=5)
     assert again["plain"] == rows["plain"]  # nothing was written
