@@ -90,6 +90,13 @@ def test_both_spellings_at_once_are_a_conflict(files: Files) -> None:
     ]
 
 
+def test_the_charset_of_positions_is_ignored_aloud(files: Files) -> None:
+    yaml = "coordination: {commit: {charset: UTF-16, topic: positions}}"
+    loaded = files.over_minimal(yaml)
+    assert loaded.notes == ("coordination.commit.charset is ignored: it is UTF-8",)
+    assert loaded.config.coordination.commit.topic == "positions"
+
+
 def test_license_is_ignored_aloud_once(files: Files) -> None:
     yaml = "license: {acceptEULA: true, token: '${env:string:NOT_SET}'}"
     assert files.over_minimal(yaml, yaml).notes == ("license is ignored: k2ktui needs none",)
