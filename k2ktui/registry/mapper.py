@@ -18,6 +18,7 @@ from k2ktui.errors import Refused
 from k2ktui.registry.apicurio import ApicurioClient
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.connection import NOTHING
+from k2ktui.registry.id_lookup import find_versions, is_global, name_same_schema
 from k2ktui.registry.registrar import SchemaRegistrar
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings
 from k2ktui.text import safe_text
@@ -128,8 +129,18 @@ class SchemaMapper:
                         self._ids[key] = found
         return found
 
+    def name_same_schema(self, source_id: SchemaId, target_id: SchemaId) -> bool:
+        """Return whether an id of the source and one of the target name the same schema.
+
+        It may be under another subject than the one that :meth:`map_id` looks in.
+
+        Raises:
+            K2kError: as for :func:`k2ktui.registry.id_lookup.name_same_schema`.
+        """
+        return name_same_schema(self._source, source_id, self._target, target_id)
+
     def _look_up(self, topic: str, part: SchemaPart, schema_id: SchemaId) -> int | None:
-        pairs = self._pairs(schema_id)
+        pairs = find_versions(self._source, schema_id)
         # A schema such as "string" may have a thousand subjects: only what is needed is read.
         first = self._source.version(*pairs[0]) if pairs else None
         if first is None:
@@ -146,17 +157,6 @@ class SchemaMapper:
             registers=self.settings.auto_register,
         )
         return self._value(schema_id, registrar.require(version, subject))
-
-    def _pairs(self, schema_id: SchemaId) -> tuple[tuple[str, int], ...]:
-        """Return the subjects and versions on the source that an id names."""
-        if _is_global(schema_id, self.settings.source):
-            with ApicurioClient(self.settings.source) as own:
-                found = own.version_of(schema_id.value)
-            return (found,) if found else ()
-        if schema_id.form is SchemaIdForm.GUID_HEADER:
-            ids = self._source.ids_of_guid(str(uuid.UUID(int=schema_id.value)))
-            return tuple(pair for each in ids for pair in self._source.versions_of_id(each))
-        return self._source.versions_of_id(schema_id.value)
 
     def _choose(
         self,
@@ -200,7 +200,7 @@ class SchemaMapper:
 
     def _value(self, schema_id: SchemaId, there: SchemaVersion) -> int:
         """Return what stands on the target in place of an id."""
-        if _is_global(schema_id, self.settings.target):
+        if is_global(schema_id, self.settings.target):
             with ApicurioClient(self.settings.target) as own:
                 found = own.global_id(there.subject, there.version)
         elif schema_id.form is SchemaIdForm.GUID_HEADER:
@@ -215,10 +215,3 @@ class SchemaMapper:
                 hint="Use a registry of the same kind on both sides.",
             )
         return found
-
-
-def _is_global(schema_id: SchemaId, registry: RegistrySettings) -> bool:
-    """Return whether an id is a global id of Apicurio, else a content id or Confluent's."""
-    return schema_id.form is SchemaIdForm.GLOBAL_ID_HEADER or (
-        schema_id.form is SchemaIdForm.LONG_PREFIX and registry.uses_global_id
-    )

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
@@ -31,11 +30,12 @@ from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
 from k2ktui.sync.apply import Applied, Applier, judge_entry, read_results, refuse_other_pipeline
-from k2ktui.sync.changed_records import ignored_parts, skip_left_out
+from k2ktui.sync.changed_records import skip_left_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.entry_files import remember
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import make_pipeline_plan
+from k2ktui.sync.schema_id_comparison import open_record_comparison
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
 from k2ktui.sync.verification import GroupPosition, Verification
@@ -307,18 +307,19 @@ def verify_content(
         asked, unasked = _positions(snapshot, found, translated=translated)
         asked = skip_left_out(flow.config, snapshot, pair_positions(snapshot, asked))
         reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
-    result = verify(
-        source,
-        target,
-        asked,
-        replicas=snapshot.replicas,
-        sample=sample,
-        seed=seed,
-        ignore=partial(ignored_parts, flow.config),
-        both_ways=snapshot.opposite.keys(),
-        timeout=timeout,
-        progress=progress,
-    )
+    with open_record_comparison(flow.config) as records:
+        result = verify(
+            source,
+            target,
+            asked,
+            replicas=snapshot.replicas,
+            sample=sample,
+            seed=seed,
+            records=records,
+            both_ways=snapshot.opposite.keys(),
+            timeout=timeout,
+            progress=progress,
+        )
     notes = snapshot_notes(snapshot)
     if reading and not translated:
         active = counted(len(reading), "group")

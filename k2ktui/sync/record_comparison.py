@@ -17,7 +17,14 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.topics import topic_settings
-from k2ktui.log.content import Answer, KafkaRecord, LogBounds, UnreadableReason, compare_content
+from k2ktui.log.content import (
+    Answer,
+    KafkaRecord,
+    LogBounds,
+    UnreadableReason,
+    compare_content,
+    content_digest,
+)
 
 
 class ComparisonOutcome(StrEnum):
@@ -55,6 +62,36 @@ class PositionPair:
     target_offset: int
 
 
+def _no_ids(_topic: str, _source: KafkaRecord, _target: KafkaRecord) -> Comparison:
+    return Comparison(ComparisonOutcome.SAME)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordComparison:
+    """How a record and its copy are compared.
+
+    Attributes:
+        ignore: from a source topic to the parts of its records (``k2ktui.log.record.RecordPart``)
+            that the pipeline changes on purpose.
+        compare_ids: compares the schema ids of a source topic's record and of its copy, where
+            ``ignore`` leaves them out; without it, any ids are right.
+    """
+
+    ignore: Callable[[str], Collection[str]] = lambda _: ()
+    compare_ids: Callable[[str, KafkaRecord, KafkaRecord], Comparison] = _no_ids
+
+    def compare(self, topic: str, source: KafkaRecord, target: KafkaRecord) -> Comparison:
+        """Compare a source topic's record with a record on the target."""
+        difference = compare_content(source, target, self.ignore(topic))
+        if difference:
+            return Comparison(ComparisonOutcome.DIFFERENT, difference)
+        return self.compare_ids(topic, source, target)
+
+    def digest(self, topic: str, record: KafkaRecord) -> str:
+        """Return the digest of a record of a source topic, or of its copy, without their ids."""
+        return content_digest(record, self.ignore(topic))
+
+
 class Compaction:
     """Whether compaction may have removed a record of a topic; one request per topic.
 
@@ -88,7 +125,7 @@ class RecordComparator:
         replicas: known state of each source partition's copy; may be empty.
         pairs: all pairs to be compared; they also show which partitions merge or split.
         compacted: whether compaction may have removed a record, of a source and a target topic.
-        ignore: from a source topic to the parts of its records that the pipeline changes.
+        records: how a record and its copy are compared.
         both_ways: target partitions with records of both directions. Their pairs are of one record,
             not of next ones: the next ones differ where the orders do.
     """
@@ -98,13 +135,13 @@ class RecordComparator:
         replicas: Mapping[SourcePartition, Replica],
         pairs: Iterable[PositionPair],
         compacted: tuple[Callable[[str], bool], Callable[[str], bool]],
-        ignore: Callable[[str], Collection[str]] = lambda _: (),
+        records: RecordComparison = RecordComparison(),
         both_ways: Collection[Partition] = (),
     ) -> None:
         self._replicas = replicas
         self._both_ways = both_ways
         self._source_compacted, self._target_compacted = compacted
-        self._ignore = ignore
+        self._records = records
         all_pairs = {
             (at, target) for at, replica in replicas.items() for target in replica.target_ranges
         }
@@ -135,13 +172,14 @@ class RecordComparator:
         if source is None and target is None:
             return Comparison(ComparisonOutcome.SAME, BOTH_AT_END)
         assert not isinstance(source, UnreadableReason) and not isinstance(target, UnreadableReason)
-        difference = ""
+        compared = Comparison(ComparisonOutcome.SAME)
         if source and target:
-            difference = compare_content(source, target, self._ignore(pair.source.topic))
+            compared = self._records.compare(pair.source.topic, source, target)
         if pair.target in self._both_ways:
-            return _judge_one_record(pair, source, target, difference)
+            return _judge_one_record(pair, source, target, compared)
+        difference = compared.why if compared.outcome is ComparisonOutcome.DIFFERENT else ""
         if source and target and not difference and self._may_be_copy(pair, source, target):
-            return Comparison(ComparisonOutcome.SAME)
+            return compared
         replica = self._replicas.get(pair.source)
         if replica is not None and replica.unusable_reason:
             return _could_not_check(replica.unusable_reason)
@@ -277,16 +315,17 @@ class RecordComparator:
 
 
 def _judge_one_record(
-    pair: PositionPair, source: KafkaRecord | None, target: KafkaRecord | None, difference: str
+    pair: PositionPair,
+    source: KafkaRecord | None,
+    target: KafkaRecord | None,
+    compared: Comparison,
 ) -> Comparison:
     """Return what the two copies of one record prove."""
     if source is None or source.offset != pair.source_offset:
         return _could_not_check("the source does not hold the record (any longer)")
     if target is None or target.offset != pair.target_offset:
         return _could_not_check("the target does not hold the record (any longer)")
-    if difference:
-        return Comparison(ComparisonOutcome.DIFFERENT, difference)
-    return Comparison(ComparisonOutcome.SAME)
+    return compared
 
 
 def _could_not_check(why: str) -> Comparison:

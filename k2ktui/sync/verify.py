@@ -26,8 +26,6 @@ from k2ktui.log.content import (
     KafkaRecord,
     RecordRange,
     Where,
-    compare_content,
-    content_digest,
 )
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.record_comparison import (
@@ -36,6 +34,7 @@ from k2ktui.sync.record_comparison import (
     ComparisonOutcome,
     PositionPair,
     RecordComparator,
+    RecordComparison,
 )
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.verification import ContentCheck, GroupPosition, Verification, VerificationTotals
@@ -67,7 +66,7 @@ def verify(
     replicas: Mapping[SourcePartition, Replica] | None = None,
     sample: int = 0,
     seed: int = 0,
-    ignore: Callable[[str], Collection[str]] = lambda _: (),
+    records: RecordComparison | None = None,
     both_ways: Collection[TargetPartition] = (),
     timeout: float = 120.0,
     progress: Callable[[str], None] = lambda _: None,
@@ -83,8 +82,7 @@ def verify(
         sample: number of chunks of mapped ranges, of up to ``PIECE_RECORDS`` records each, to
             compare record by record; all of them if there are fewer.
         seed: the same seed picks the same chunks of the same ranges.
-        ignore: from a source topic to the parts of its records (``k2ktui.log.record.RecordPart``)
-            that the pipeline changes on purpose, such as headers without ``headerReplication``.
+        records: how a record and its copy are compared; without it, in every part.
         both_ways: target partitions with records of both directions; rows there are of one record.
         timeout: seconds for everything; what is not read in time counts as could-not-check.
         progress: called before each step with what it compares.
@@ -93,16 +91,16 @@ def verify(
         ConnectionFailed: a cluster did not answer, or rejected the connection.
         ConfigError: client properties cannot be used.
     """
-    known = replicas or {}
+    known, records = replicas or {}, records or RecordComparison()
     until = monotonic() + timeout
     compacted = Compaction(source), Compaction(target)
     pairs = sorted({row.pair for row in rows})
-    judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), ignore, both_ways)
+    judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), records, both_ways)
     with ContentReader(source) as left, ContentReader(target) as right:
         found: dict[PositionPair, tuple[Comparison, tuple[str, str]]] = {}
         for some in _in_turn(pairs):
             progress(f"next records of groups: {len(found):,} of {len(pairs):,} compared")
-            found |= _next_checks(some, left, right, judge, ignore, until)
+            found |= _next_checks(some, left, right, judge, records, until)
         pieces = sample_ranges(known, sample, seed)
         foreign = [p for p in pieces if known[p.pair.source].unusable_reason]
         ranges = [
@@ -110,7 +108,7 @@ def verify(
         ]
         for batch in _batches([p for p in pieces if not known[p.pair.source].unusable_reason]):
             progress(f"sampled ranges: {len(ranges):,} of {len(pieces):,} compared")
-            ranges += _range_checks(batch, left, right, compacted[1], ignore, until)
+            ranges += _range_checks(batch, left, right, compacted[1], records, until)
     checks = [
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)
@@ -145,7 +143,7 @@ def _next_checks(
     source: ContentReader,
     target: ContentReader,
     judge: RecordComparator,
-    ignore: Callable[[str], Collection[str]],
+    records: RecordComparison,
     until: float,
 ) -> dict[PositionPair, tuple[Comparison, tuple[str, str]]]:
     there = target.next_records({_target_at(pair) for pair in pairs}, _remaining_s(until))
@@ -154,8 +152,8 @@ def _next_checks(
     for pair in pairs:
         one, other = here[_source_at(pair)], there[_target_at(pair)]
         verdict = judge.judge(pair, one, other, target.bounds)
-        ignored = ignore(pair.source.topic)
-        found[pair] = verdict, (_hash(one, ignored), _hash(other, ignored))
+        topic = pair.source.topic
+        found[pair] = verdict, (_hash(topic, one, records), _hash(topic, other, records))
     return found
 
 
@@ -167,8 +165,8 @@ def _target_at(pair: PositionPair) -> Where:
     return (*pair.target, pair.target_offset)
 
 
-def _hash(answer: Answer, ignore: Collection[str]) -> str:
-    return content_digest(answer, ignore) if isinstance(answer, KafkaRecord) else ""
+def _hash(topic: str, answer: Answer, records: RecordComparison) -> str:
+    return records.digest(topic, answer) if isinstance(answer, KafkaRecord) else ""
 
 
 def _remaining_s(until: float) -> float:
@@ -230,13 +228,13 @@ def _range_checks(
     source: ContentReader,
     target: ContentReader,
     compacted: Compaction,
-    ignore: Callable[[str], Collection[str]],
+    records: RecordComparison,
     until: float,
 ) -> list[ContentCheck]:
     there = target.stretches([(_target_at(p.pair), p.count) for p in pieces], _remaining_s(until))
     here = source.stretches([(_source_at(p.pair), p.count) for p in pieces], _remaining_s(until))
     return [
-        _range_check(piece, one, other, compacted, ignore(piece.pair.source.topic))
+        _range_check(piece, one, other, compacted, records)
         for piece, one, other in zip(pieces, here, there, strict=True)
     ]
 
@@ -254,12 +252,12 @@ def _range_check(
     source: RecordRange,
     target: RecordRange,
     compacted: Compaction,
-    ignore: Collection[str],
+    records: RecordComparison,
 ) -> ContentCheck:
     different: list[str] = []
     unchecked: Counter[str] = Counter()
     for step in range(piece.count):
-        verdict = _one(source, target, step, piece.pair.target[0], compacted, ignore)
+        verdict = _one(source, target, step, piece.pair, compacted, records)
         if verdict.outcome is ComparisonOutcome.DIFFERENT:
             different.append(f"source offset {source.first + step}: {verdict.why}")
         elif verdict.outcome is ComparisonOutcome.COULD_NOT_CHECK:
@@ -285,9 +283,9 @@ def _one(
     source: RecordRange,
     target: RecordRange,
     step: int,
-    topic: str,
+    pair: PositionPair,
     compacted: Compaction,
-    ignore: Collection[str],
+    records: RecordComparison,
 ) -> Comparison:
     """Compare one record of a mapped range with its copy."""
     here, there = source.first + step, target.first + step
@@ -296,7 +294,7 @@ def _one(
         why = target.absence(there)
         # The mapping is committed with its record: without compaction the record must exist.
         lost = why is AbsenceReason.BEYOND or (
-            why is AbsenceReason.NONE and not compacted.may(topic)
+            why is AbsenceReason.NONE and not compacted.may(pair.target[0])
         )
         if lost:
             return Comparison(ComparisonOutcome.DIFFERENT, f"on the target, at {there}: {why}")
@@ -304,12 +302,7 @@ def _one(
     if original is None:
         why = source.absence(here)
         return Comparison(ComparisonOutcome.COULD_NOT_CHECK, _reason("source", why, source.unread))
-    difference = compare_content(original, copy, ignore)
-    return (
-        Comparison(ComparisonOutcome.DIFFERENT, difference)
-        if difference
-        else Comparison(ComparisonOutcome.SAME)
-    )
+    return records.compare(pair.source.topic, original, copy)
 
 
 def _reason(side: str, why: AbsenceReason, unread: str) -> str:

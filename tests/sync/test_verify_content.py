@@ -17,6 +17,7 @@ from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import RecordPart
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.record_comparison import RecordComparison
 from k2ktui.sync.verify import (
     PIECE_RECORDS,
     ComparisonOutcome,
@@ -324,7 +325,7 @@ def test_changed_records_are_found(source: KafkaNode, target: KafkaNode) -> None
     assert found.records == VerificationTotals(same=1, different=5)
     assert "2 more differ" in found.checks[6].why
     parts = [RecordPart.TIMESTAMP, RecordPart.HEADERS]
-    found = copy.verify(sample=1, ignore=lambda _: parts)
+    found = copy.verify(sample=1, records=RecordComparison(lambda _: parts))
     assert found.records == VerificationTotals(same=4, different=2)
 
 

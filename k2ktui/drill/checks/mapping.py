@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
@@ -13,8 +12,8 @@ from k2ktui.engine.translate import Basis
 from k2ktui.errors import ConnectionFailed
 from k2ktui.log.content import AbsenceReason, ContentReader
 from k2ktui.replication.preflight.checks import first_names
-from k2ktui.sync.changed_records import ignored_parts
 from k2ktui.sync.record_comparison import Compaction
+from k2ktui.sync.schema_id_comparison import open_record_comparison
 from k2ktui.sync.verification import Verification
 from k2ktui.sync.verify import sample_ranges, verify
 from k2ktui.text import counted, duration, safe_text
@@ -78,16 +77,17 @@ def check_mapping_content(context: CheckContext) -> CheckFinding:
     source, target = context.cluster("source"), context.cluster("target")
 
     def read() -> Verification:
-        return verify(
-            source,
-            target,
-            (),
-            replicas=replicas,
-            sample=_PIECES,
-            seed=_SEED,
-            ignore=partial(ignored_parts, context.config),
-            timeout=context.limits.reading_s / 2,
-        )
+        with open_record_comparison(context.config) as records:
+            return verify(
+                source,
+                target,
+                (),
+                replicas=replicas,
+                sample=_PIECES,
+                seed=_SEED,
+                records=records,
+                timeout=context.limits.reading_s / 2,
+            )
 
     found = context.read("sampled mapped records", read)
     totals = found.records

@@ -1,0 +1,66 @@
+"""``verify`` compares objects where schema ids differ: a wrong id on the target is a finding."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replication.conftest import MakePipeline
+from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.group_offsets import commit_offsets
+from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
+from tests.support.registries import Registries
+from tests.support.schema_pipeline import mapping
+from tests.support.schemas import KEY_SCHEMA, AvroWriter, order_schema
+
+pytestmark = pytest.mark.slow
+
+_PREFIX = 5
+
+
+def id_of(data: bytes | None) -> int:
+    assert data is not None
+    return int.from_bytes(data[1:_PREFIX], "big")
+
+
+def test_a_record_with_a_wrong_id_is_found(
+    make_pipeline: MakePipeline, registries: Registries
+) -> None:
+    """The last record is copied while schema mapping is off: it keeps the source's ids."""
+    pipeline = make_pipeline([])
+    topic, group = create_topic(pipeline.source), unique_name("group")
+    pipeline.topics = [topic]
+    on = {**mapping(registries), "groups.consumerGroups": [group]}
+    keys = AvroWriter(registries.source, KEY_SCHEMA)
+    values = AvroWriter(registries.source, order_schema())
+    sent = [
+        Out(values(topic, {"id": n, "item": "item"}), keys(topic, {"id": n}, "key"))
+        for n in range(21)
+    ]
+    produce(pipeline.source, topic, sent[:20])
+    pipeline.settings = on
+    pipeline.catch_up()
+    pipeline.settings = {**on, "features.schemaMapping": "disabled"}
+    produce(pipeline.source, topic, sent[20:])
+    pipeline.catch_up()
+    pipeline.settings = on
+    copies = read_all(pipeline.target, topic)
+    right, wrong = copies[0], copies[-1]
+    assert (wrong.key, wrong.value) == (sent[20].key, sent[20].value)
+    commit_offsets(pipeline.source, group, {(topic, 0): 20})
+    file = pipeline.write()
+    plan = file.with_suffix(".plan")
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("apply", "-f", file, plan, "--yes")
+
+    verified = k2ktui_json("verify", "-f", file, "--sample", "5", code=1)
+
+    assert verified["records"]["different"] == verified["positions"]["different"] == 1
+    assert verified["records"]["same"] == 20
+    reasons = [check["why"] for check in verified["checks"] if check["outcome"] == "different"]
+    shown = (
+        f"key schema id differs ({id_of(sent[20].key)} on the source, "
+        f"{id_of(right.key)} expected, {id_of(wrong.key)} found)"
+    )
+    assert sorted(reasons) == sorted([shown, f"source offset 20: {shown}"])
+    printed = k2ktui("verify", "-f", file, "--sample", "5", code=1).stdout
+    assert f"{group}: {topic}-0 at 20, {topic}-0 at" in printed and "found)" in printed
