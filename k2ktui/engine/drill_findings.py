@@ -174,25 +174,6 @@ def find_lower_quotas(
     ]
 
 
-_MAGIC = 0
-_ID_BYTES = 5
-
-
-def find_schema_ids(parts: Iterable[bytes | None]) -> dict[int, int]:
-    """Return how many keys and values begin with each schema id in Confluent's wire format.
-
-    That is a zero byte and the id in four bytes. Other formats may begin with the same bytes by
-    chance; ids below 1 are left out.
-    """
-    found: dict[int, int] = {}
-    for part in parts:
-        if part is not None and len(part) > _ID_BYTES and part[0] == _MAGIC:
-            schema_id = int.from_bytes(part[1:_ID_BYTES], "big", signed=True)
-            if schema_id > 0:
-                found[schema_id] = found.get(schema_id, 0) + 1
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class GroupLag:
     """A group's lag and the sum of its committed offsets, in one reading of a cluster."""

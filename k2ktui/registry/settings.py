@@ -124,6 +124,22 @@ def read_registry_settings(cluster: ClusterConfig, side: Side) -> RegistrySettin
     return _read(cluster, side, [])
 
 
+def read_registry_url(url: str, side: Side) -> RegistrySettings:
+    """Return the settings of a registry of which only the address is known.
+
+    Raises:
+        ConfigError: it is not the address of a registry.
+    """
+    properties = {URL: url}
+    try:
+        urls, user_info = _urls(properties)
+        return RegistrySettings(
+            side, urls, login=_login(properties, user_info), tls=_tls(properties, urls)
+        )
+    except UnusableProperty as error:
+        raise ConfigError(f"the URL of the {side}'s schema registry is unusable: {error}") from None
+
+
 def find_registry_problems(cluster: ClusterConfig) -> list[UnusableProperty]:
     """Return every property of a cluster's registry that is missing or cannot be used."""
     problems: list[UnusableProperty] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,8 @@ from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, run_
 from tests.support.http_server import Handler, http_server
 from tests.support.kafka import TIMEOUT, Out, admin, create_topic, produce, unique_name
 from tests.support.preflight import pipeline, plain
-from tests.support.registries import Registries, avro_record, register
+from tests.support.registries import Registries, avro_record, own_ids, register
+from tests.support.registry_stand_in import registry_stand_in
 from tests.support.secure import SecureNode
 
 # Each test makes its own copy.
@@ -190,7 +192,7 @@ def registry() -> Iterator[str]:
 
 def test_d31_schema_ids(drilled: Drilled, registry: str) -> None:
     found = drilled.check("D31")
-    assert found.outcome is PASS and "none begins with a schema id" in found.evidence
+    assert found.outcome is PASS and "none has a schema id" in found.evidence
 
     def put(schema_id: int) -> None:
         value = b"\0" + schema_id.to_bytes(4, "big") + b"payload"
@@ -209,29 +211,63 @@ def test_d31_schema_ids(drilled: Drilled, registry: str) -> None:
     assert found.outcome is FAIL and "1 of 3 not in the registry: 9" in found.evidence
 
     gone = drilled.check("D31", DrillFacts(registry="http://127.0.0.1:1"))
-    assert gone.outcome is UNKNOWN and "did not answer" in gone.evidence
+    assert gone.outcome is UNKNOWN and "cannot be reached" in gone.evidence
     assert drilled.check("D31", DrillFacts(registry="file:///etc/passwd")).outcome is UNKNOWN
 
 
 def test_d31_asks_the_registry_of_a_pipeline_that_maps_schemas(
     drilled: Drilled, registries: Registries
 ) -> None:
-    def side(node: KafkaNode, url: str) -> dict[str, object]:
-        kafka = {"common": {"bootstrap.servers": node.bootstrap}}
-        return {"kafka": kafka, "registry": {"config": {"schema.registry.url": url}}}
-
-    known = register(registries.target, unique_name("subject"), avro_record("Known", "a"))
-    for schema_id in (known, known + 1):
-        value = b"\0" + schema_id.to_bytes(4, "big") + b"payload"
-        produce(drilled.target, drilled.topic, [Out(value)])
-    drilled.copied.settings = {
-        **drilled.copied.settings,
-        "features": {"schemaMapping": "enabled"},
-        "source": side(drilled.source, registries.source.url),
-        "target": side(drilled.target, registries.target.url),
-    }
+    """Ids of every form: in payloads, and in the headers of Confluent and Apicurio."""
+    subject, schema = unique_name("subject"), avro_record("Known", "a")
+    known = register(registries.target, subject, schema)
+    register(registries.target, unique_name("twin"), schema)  # gets another global id
+    own = own_ids(registries.target, subject)
+    headers = (
+        ("__value_schema_id", b"\0" + known.to_bytes(4, "big")),
+        ("apicurio.value.contentId", own["contentId"].to_bytes(8, "big")),
+        ("apicurio.value.globalId", own["globalId"].to_bytes(8, "big")),
+    )
+    sent = [Out(b"data", headers=(each,)) for each in headers]
+    sent += [Out(b"\0" + known.to_bytes(width, "big") + b"data") for width in (4, 8)]
+    produce(drilled.target, drilled.topic, sent)
+    drilled.map_schemas(registries)
     found = drilled.check("D31")
-    assert found.outcome is FAIL and f"1 of 2 not in the registry: {known + 1}" in found.evidence
+    assert found.outcome is PASS and found.evidence.endswith("has 5 of 5 that were asked for")
+
+    missing = (4_000_000).to_bytes(8, "big")
+    produce(
+        drilled.target,
+        drilled.topic,
+        [
+            Out(b"\0" + missing[4:] + b"data"),
+            Out(b"\0" + missing + b"data"),
+            Out(b"key", b"data", headers=(("apicurio.key.globalId", missing),)),
+        ],
+    )
+    found = drilled.check("D31")
+    assert found.outcome is FAIL
+    shown = "4000000, 4000000 (globalIdHeader), 4000000 (longPrefix)"
+    assert f"3 of 8 not in the registry: {shown}" in found.evidence
+
+
+def test_d31_guids(drilled: Drilled) -> None:
+    with registry_stand_in() as there:
+        known = register(there, "subject", avro_record("Known", "a"))
+        facts = DrillFacts(registry=there.url)
+
+        def put(guid: uuid.UUID) -> None:
+            header = ("__key_schema_id", b"\1" + guid.bytes)
+            produce(drilled.target, drilled.topic, [Out(b"value", b"key", headers=(header,))])
+
+        put(uuid.UUID(there.guid(known)))
+        found = drilled.check("D31", facts)
+        assert found.outcome is PASS and found.evidence.endswith("has 1 of 1 that were asked for")
+        unknown = uuid.uuid4()
+        put(unknown)
+        found = drilled.check("D31", facts)
+        assert found.outcome is FAIL
+        assert f"1 of 2 not in the registry: {unknown}" in found.evidence
 
 
 def test_d33_disk_space(drilled: Drilled) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.drill_checks import FAIL, PASS, QUICK, UNKNOWN, Drilled, grow_topic
+from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
+from tests.support.registries import Registries, avro_record, register
 
 
 @pytest.fixture
@@ -58,6 +60,34 @@ def test_d16_mapping_and_target(source: KafkaNode, target: KafkaNode, tmp_path: 
     found = tampered.check("D16")
     assert found.outcome is FAIL
     assert "9 equal, 1 different" in found.evidence and "source offset 3" in found.evidence
+
+
+@pytest.mark.slow
+def test_d16_schema_ids(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, registries: Registries
+) -> None:
+    topic = create_topic(source)
+    replication = [{"source": {"topic": [topic]}}, {"sink": {"topic": "source"}}]
+    drilled = Drilled(tmp_path, source, target, {"replication": replication})
+    schema = avro_record("Pay", unique_name("field").replace("-", "_"))
+    here, there = (
+        register(each, f"{topic}-value", schema) for each in (registries.source, registries.target)
+    )
+    produce(source, topic, [Out(value_with(here)) for _ in range(4)])
+    sent = read_all(source, topic)
+    wrong = replace(sent[3], value=value_with(there + 1))
+    right = [replace(each, value=value_with(there)) for each in sent[:3]]
+    drilled.copied.copy(topic, [*right, wrong])
+    drilled.map_schemas(registries)
+
+    found = drilled.check("D16")
+
+    assert found.outcome is FAIL and "3 equal, 1 different" in found.evidence
+    assert f"({here} on the source, {there} expected, {there + 1} found)" in found.evidence
+
+
+def value_with(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + b"data"
 
 
 @pytest.mark.slow

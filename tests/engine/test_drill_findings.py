@@ -25,7 +25,6 @@ from k2ktui.engine.drill_findings import (
     find_lower_quotas,
     find_not_catching_up,
     find_out_of_range,
-    find_schema_ids,
     find_short_retention,
     find_unlisted,
     find_without_offset,
@@ -113,11 +112,6 @@ def test_lower_quotas() -> None:
         (default, "producer_byte_rate", None, 1.0),
     ]
     assert find_lower_quotas(target, {}) == []
-
-
-def test_schema_ids() -> None:
-    parts = [b"\0\0\0\0\7x", b"\0\0\0\0\7y", b"\0\0\0\0\7", b"\1\0\0\0\7x", b"\0\xff\0\0\0x", None]
-    assert find_schema_ids(parts) == {7: 2}
 
 
 def test_groups_that_do_not_catch_up() -> None:

@@ -20,9 +20,8 @@ from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.registrar import SchemaNotRegistered
 from k2ktui.registry.settings import RegistrySettings
-from k2ktui.runtime.registry_node import RegistryNode
 from tests.support.kafka import unique_name
-from tests.support.registries import Registries, avro_record, call, register, request
+from tests.support.registries import Registries, avro_record, call, own_ids, register
 from tests.support.registry_front import gate_before
 
 pytestmark = pytest.mark.slow
@@ -183,7 +182,7 @@ def test_ids_of_apicurio(registries: Registries, settings: SchemaMapperSettings,
     is_global = "global" in form
     source = replace(settings.source, uses_global_id=is_global)
     target = replace(settings.target, uses_global_id=is_global)
-    ids = ids_of(registries.source, f"{topic}-value")
+    ids = own_ids(registries.source, f"{topic}-value")
     found = SchemaId(
         SchemaIdForm.LONG_PREFIX if form.startswith("long") else SchemaIdForm(form),
         ids["globalId" if is_global else "contentId"],
@@ -191,15 +190,8 @@ def test_ids_of_apicurio(registries: Registries, settings: SchemaMapperSettings,
     with mapping(settings, source=source, target=target) as mapper:
         there = mapper.map_id(topic, VALUE, found)
         assert mapper.map_id(topic, VALUE, replace(found, value=2**40)) is None
-    expected = ids_of(registries.target, f"dr.{topic}-value")
+    expected = own_ids(registries.target, f"dr.{topic}-value")
     assert there == expected["globalId" if is_global else "contentId"]
-
-
-def ids_of(registry: RegistryNode, subject: str) -> dict[str, int]:
-    """The ids of a subject's first version in Apicurio's own API."""
-    base = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")
-    version = request(f"{base}/groups/default/artifacts/{subject}/versions/1")
-    return {name: int(version[name]) for name in ("globalId", "contentId")}
 
 
 def test_global_ids_need_apicurios_address(settings: SchemaMapperSettings) -> None:

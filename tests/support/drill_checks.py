@@ -41,6 +41,7 @@ from tests.support.kafka import (
     read_all,
     unique_name,
 )
+from tests.support.registries import HasUrl, RegistryPair
 
 # Tests change what is compared themselves, and do not wait for it.
 QUICK = CheckLimits(sample_s=0.2, frozen_s=0.5)
@@ -103,6 +104,20 @@ class Drilled:
             for number in range(records)
         ]
         produce(self.source, self.topic, outs)
+
+    def map_schemas(self, registries: RegistryPair) -> None:
+        """Let the pipeline's file map schema ids between two registries."""
+
+        def side(node: KafkaNode, registry: HasUrl) -> dict[str, object]:
+            kafka = {"common": {"bootstrap.servers": node.bootstrap}}
+            return {"kafka": kafka, "registry": {"config": {"schema.registry.url": registry.url}}}
+
+        self.copied.settings = {
+            **self.copied.settings,
+            "features": {"schemaMapping": "enabled"},
+            "source": side(self.source, registries.source),
+            "target": side(self.target, registries.target),
+        }
 
     def commit(self, stem: str, *offsets: int) -> str:
         """Commit a group's offsets of the first partitions on the source; return its name."""

@@ -91,6 +91,13 @@ def register(
     return int(call(registry, f"/subjects/{subject}/versions", body)["id"])
 
 
+def own_ids(registry: HasUrl, subject: str, version: int = 1) -> dict[str, int]:
+    """Return the global id and the content id of a version, by Apicurio's own API."""
+    base = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")
+    found = request(f"{base}/groups/default/artifacts/{subject}/versions/{version}")
+    return {name: int(found[name]) for name in ("globalId", "contentId")}
+
+
 def call(
     registry: HasUrl,
     path: str,

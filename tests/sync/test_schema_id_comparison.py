@@ -18,12 +18,13 @@ from k2ktui.sync.schema_id_comparison import SchemaIdComparator
 from tests.config.files import Files
 from tests.support.kafka import unique_name
 from tests.support.registries import (
+    HasUrl,
     Registries,
     RegistryPair,
     avro_record,
     call,
+    own_ids,
     register,
-    request,
 )
 from tests.support.registry_stand_in import StandIns, two_stand_ins
 from tests.support.schema_pipeline import mapping
@@ -108,11 +109,8 @@ def test_ids(tmp_path: Path, registries: Registries, form: SchemaIdForm) -> None
         assert at.compare(form, here, here) == differs(here, there, here)
 
 
-def global_id(registry: Any, subject: str, version: int) -> int:
-    path = f"/search/versions?artifactId={subject}&version={version}"
-    own = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")
-    (found,) = request(own + path)["versions"]
-    return int(found["globalId"])
+def global_id(registry: HasUrl, subject: str, version: int) -> int:
+    return own_ids(registry, subject, version)["globalId"]
 
 
 def test_global_ids(tmp_path: Path, registries: Registries) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -15,21 +10,29 @@ from k2ktui.drill.checks.context import SIDES, CheckContext, Side
 from k2ktui.drill.checks.topic_pairs import newest_records, read_names
 from k2ktui.engine.drill_acls import Acl, compare_acls
 from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.engine.drill_findings import Entity, find_lower_quotas, find_schema_ids
-from k2ktui.errors import ConfigError, ConnectionFailed
+from k2ktui.engine.drill_findings import Entity, find_lower_quotas
+from k2ktui.engine.schema_ids import (
+    SchemaId,
+    SchemaIdForm,
+    SchemaPart,
+    describe_schema_id,
+    find_schema_ids,
+)
 from k2ktui.kafka.acls import NoAuthorizer, read_acls
-from k2ktui.kafka.bounded_http import fetch
 from k2ktui.kafka.log_dirs import LogDir, read_log_dirs
 from k2ktui.kafka.quotas import client_quotas
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.settings import read_registry_settings
+from k2ktui.registry.id_lookup import has_schema
+from k2ktui.registry.settings import (
+    RegistrySettings,
+    read_registry_settings,
+    read_registry_url,
+)
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.text import counted, safe_text
 
 _SAMPLED = 100
 _MOST_IDS = 50
-_REGISTRY_S = 10.0
-_LARGEST_SCHEMA = 4 << 20
 _GB = 1 << 30
 
 
@@ -106,33 +109,33 @@ def _entity_text(entity: Entity) -> str:
 def check_schemas(context: CheckContext) -> CheckFinding:
     """D31: schema ids of sampled records."""
     records = newest_records(context, _SAMPLED)
-    parts = [part for _, _, record in records for part in (record.key, record.value)]
-    ids = find_schema_ids(parts)
+    found = Counter(
+        schema_id
+        for _, _, record in records
+        for part, payload in ((SchemaPart.KEY, record.key), (SchemaPart.VALUE, record.value))
+        for schema_id in find_schema_ids(part, payload, record.headers)
+    )
     text = f"{counted(len(records), 'sampled record')}"
-    if not ids:
+    if not found:
         if not records:
             return could_not_check("no record is on the target yet")
-        return passes(f"{text}, none begins with a schema id")
-    with_id = sum(ids.values())
-    text += f", {with_id:,} keys and values that may begin with a schema id, {len(ids):,} ids"
-    asked = sorted(ids)[:_MOST_IDS]
-    config = context.flow.config
-    if context.facts.registry:
-
-        def read() -> list[int]:
-            return [each for each in asked if not _has_schema(context.facts.registry, each)]
-
-    elif config.features.schema_mapping:
-
-        def read() -> list[int]:
-            with RegistryClient(read_registry_settings(config.target, "target")) as client:
-                return [each for each in asked if client.schema(each) is None]
-
-    else:
+        return passes(f"{text}, none has a schema id")
+    ids = sorted(found, key=lambda each: (each.form, each.value))
+    text += (
+        f", {counted(found.total(), 'place')} in keys, values and headers with what may be a "
+        f"schema id, {counted(len(ids), 'id')}"
+    )
+    asked = ids[:_MOST_IDS]
+    settings = _registry(context)
+    if settings is None:
         return could_not_check(
             f"{text}; the registry of the target's clients is unknown",
             "Name it: k2ktui drill check --registry URL.",
         )
+
+    def read() -> list[str]:
+        with RegistryClient(settings) as client:
+            return [_id_text(each) for each in asked if not has_schema(client, each)]
 
     missing = context.read("the schema registry", read)
     if missing:
@@ -145,32 +148,19 @@ def check_schemas(context: CheckContext) -> CheckFinding:
     return passes(f"{text}; the registry has {len(asked):,} of {len(asked):,} that were asked for")
 
 
-def _has_schema(registry: str, schema_id: int) -> bool:
-    """Return whether a registry has a schema id (Confluent's REST API).
+def _registry(context: CheckContext) -> RegistrySettings | None:
+    """Return how to reach the registry of the target's clients; None if it is unknown."""
+    config = context.flow.config
+    if context.facts.registry:
+        return read_registry_url(context.facts.registry, "target")
+    if config.features.schema_mapping:
+        return read_registry_settings(config.target, "target")
+    return None
 
-    Raises:
-        ConfigError: the URL is not one of http or https.
-        ConnectionFailed: it did not answer.
-    """
-    parts = urllib.parse.urlsplit(registry)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("the registry's URL must begin with http:// or https://")
-    url = f"{registry.rstrip('/')}/schemas/ids/{schema_id}"
-    where = safe_text(parts.hostname)
-    try:
-        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
-        body = fetch(request, ssl.create_default_context(), _REGISTRY_S, _LARGEST_SCHEMA)
-        return isinstance(json.loads(body), dict)
-    except urllib.error.HTTPError as error:
-        if error.code == http.client.NOT_FOUND:
-            return False
-        reason = f"status {error.code}"
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = safe_text(error)
-    raise ConnectionFailed(
-        f"the schema registry at {where} did not answer: {reason}",
-        hint="Check its URL, and that it is reachable from here.",
-    )
+
+def _id_text(schema_id: SchemaId) -> str:
+    text = describe_schema_id(schema_id)
+    return text if schema_id.form is SchemaIdForm.PREFIX else f"{text} ({schema_id.form})"
 
 
 def check_disk_space(context: CheckContext) -> CheckFinding:
