@@ -114,13 +114,13 @@ def _check_transform_of_ids(config: PipelineConfig, topic: str) -> None:
     if schemas is None or transform is None:
         return
     parts = " and ".join(schemas.parts)
-    if transform.routing is not None:
+    if config.topic_mapping.kind == "expression":
         raise _refuse(
             topic,
-            f"its {parts} may have schema ids, and replication.sink has an expression: schemas are "
-            "registered for one target topic",
+            f"its {parts} may have schema ids, and replication.sink.topic has an expression: "
+            "schemas are registered for one target topic",
             "Disable what has no schema ids (key, value) for this topic in schemaMapping.topics, "
-            "or use a topic and a partition without expressions in replication.sink.",
+            "or use a topic without an expression in replication.sink.",
         )
     if transform.may_change_ids(schemas.parts):
         raise _refuse(
@@ -129,6 +129,14 @@ def _check_transform_of_ids(config: PipelineConfig, topic: str) -> None:
             "schema ids, and the transform decodes or changes them",
             "In schemaMapping.topics, disable the part that the transform decodes or changes (key, "
             "value) for this topic, or leave the topic out of the topics of replication.transform.",
+        )
+    if schemas.on_unknown == "deadLetter" and transform.routing is not None:
+        raise _refuse(
+            topic,
+            "schemaMapping.onUnknownSchema is deadLetter and replication.sink.partition has an "
+            "expression: dead letters of unknown ids are not written for such topics",
+            "Set schemaMapping.onUnknownSchema: fail or passthrough, or use a partition without "
+            "an expression in replication.sink.",
         )
     if schemas.on_unknown == "deadLetter":
         raise _refuse(

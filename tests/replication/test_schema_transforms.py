@@ -23,11 +23,13 @@ from tests.config.files import Files
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_schema_routing import Registries, avro, lap, log
 from tests.support.cli import k2ktui, k2ktui_json
+from tests.support.group_members import consume
 from tests.support.group_offsets import commit_offsets, committed
 from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
 from tests.support.registries import Registries as RealRegistries
+from tests.support.registries import call
 from tests.support.schema_pipeline import UNKNOWN_ID, mapping
-from tests.support.schemas import AvroWriter, avro_reader, objects, order_schema
+from tests.support.schemas import KEY_SCHEMA, AvroWriter, avro_reader, objects, order_schema
 
 REGISTRIES = """
 features: {schemaMapping: enabled}
@@ -76,18 +78,26 @@ def test_ids_are_replaced_where_the_transform_leaves_them(
 
 
 def test_a_topic_with_ids_has_one_target(tmp_path: Path) -> None:
-    sink = {"partition": {"expression": "offset % 2"}}
-    more = {"replication": [{"source": {"topic": ["pay"]}}, {"sink": sink}]}
+    """An expression may choose the partition; subjects follow from the topic's name only."""
     files = Files(tmp_path)
-    config = files.over_minimal(REGISTRIES, json.dumps(more)).config
+
+    def targets(sink: dict[str, Any], mapping: dict[str, Any]) -> tuple[str, ...]:
+        replication = [{"source": {"topic": ["pay"]}}, {"sink": sink}]
+        more = {"replication": replication, "schemaMapping": mapping}
+        return target_names(files.over_minimal(REGISTRIES, json.dumps(more)).config, "pay")
+
+    chosen = {"topic": {"expression": "concat('a', '')", "topics": ["a", "b"]}}
     with pytest.raises(K2kError) as refused:
-        target_names(config, "pay")
+        targets(chosen, {})
     assert "its key and value may have schema ids" in refused.value.message
-    assert "replication.sink has an expression" in refused.value.message
-    without = {"schemaMapping": {"topics": [{"pattern": "pay", "key": "disabled"}]}}
-    config = files.over_minimal(REGISTRIES, json.dumps(more | without)).config
+    assert "replication.sink.topic has an expression" in refused.value.message
     with pytest.raises(K2kError, match="its value may have schema ids"):
-        target_names(config, "pay")
+        targets(chosen, {"topics": [{"pattern": "pay", "key": "disabled"}]})
+    partition = {"partition": {"expression": "offset % 2"}}
+    assert targets(partition, {}) == ("pay",)
+    assert targets({**partition, "topic": {"prefix": "dr."}}, {}) == ("dr.pay",)
+    with pytest.raises(K2kError, match=r"sink\.partition has an expression: "):
+        targets(partition, {"onUnknownSchema": "deadLetter"})
 
 
 def test_partitions_stop_before_unknown_ids_and_without_registries() -> None:
@@ -171,3 +181,50 @@ def test_a_filtered_topic_has_the_targets_ids(
     verified = k2ktui_json("verify", "-f", file, "--sample", "5")
     assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
     assert verified["records"]["same"] > 0
+
+
+@pytest.mark.slow
+def test_an_expression_chooses_the_partition_of_records_with_ids(
+    make_pipeline: MakePipeline, registries: RealRegistries
+) -> None:
+    """A group that moves reads all records to the same objects, by the target's registry only."""
+    pytest.importorskip("pyarrow")  # of the extra ``transform``
+    pipeline = make_pipeline([])
+    topic, group = create_topic(pipeline.source), unique_name("group")
+    there = f"dr.{topic}"
+    pipeline.topics = [topic]
+    pipeline.settings = mapping(registries) | {
+        "replication.sink.topic": {"prefix": "dr."},
+        "replication.sink.partition": {"expression": "offset % 3"},
+        "topicCreation.replication.common": {"partitions": 3},
+        "groups.consumerGroups": [group],
+    }
+    keys = AvroWriter(registries.source, KEY_SCHEMA)
+    versions = [AvroWriter(registries.source, order_schema(*more)) for more in ((), ("note",))]
+    sent = [
+        Out(versions[n % 2](topic, {"id": n, "item": f"item {n}"}), keys(topic, {"id": n}, "key"))
+        for n in range(60)
+    ]
+    produce(pipeline.source, topic, sent)
+    file = pipeline.write()
+    (row,) = k2ktui_json("explain", "-f", file)["topics"]
+    assert (row["target"], row["path"]) == (there, "record")
+    pipeline.catch_up()
+    assert set(call(registries.target, "/subjects")) >= {f"{there}-key", f"{there}-value"}
+
+    here = consume(pipeline.source, group, [topic], until={(topic, 0): 25})[topic, 0]
+    plan = file.with_suffix(".plan")
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("apply", "-f", file, plan, "--yes")
+    verified = k2ktui_json("verify", "-f", file, "--sample", "100")
+    assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
+    assert verified["positions"]["same"] == 3 and verified["records"]["same"] == 60
+    rest = consume(pipeline.target, group, [there])
+    source, target = avro_reader(registries.source, topic), avro_reader(registries.target, there)
+    originals = read_all(pipeline.source, topic)
+    assert len(here) == 25 and here == originals[:25]
+    for partition in range(3):
+        chosen = [got for got in originals[25:] if got.offset % 3 == partition]
+        found = rest[there, partition]
+        assert [target(got) for got in found] == [source(got) for got in chosen] and found
+        assert not {got.value for got in found} & {got.value for got in chosen}

@@ -367,7 +367,7 @@ def _read_to(consumer: Consumer, ends: dict[int, int], timeout: float) -> list[G
         number, offset = message.partition() or 0, message.offset() or 0
         error = message.error()
         if error is None and offset < ends[number]:
-            records.append(_got(message))
+            records.append(got_of(message))
         elif error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise AssertionError(error)
         if offset + (error is None) >= ends[number]:
@@ -375,7 +375,8 @@ def _read_to(consumer: Consumer, ends: dict[int, int], timeout: float) -> list[G
     return records
 
 
-def _got(message: Message) -> Got:
+def got_of(message: Message) -> Got:
+    """Return what a consumer was given."""
     kind, timestamp = message.timestamp()
     return Got(
         partition=message.partition() or 0,
