@@ -36,9 +36,7 @@ def fetch(
         http.client.HTTPException: the response is not HTTP.
     """
     sockets = _Sockets(monotonic() + timeout_s)
-    opener = urllib.request.build_opener(
-        _NoRedirect(), _Http(sockets), _Https(sockets, context), urllib.request.ProxyHandler()
-    )
+    opener = _opener(_Http(sockets), _Https(sockets, context))
     with sockets.shut_at_deadline():
         try:
             with opener.open(request, timeout=timeout_s) as reply:
@@ -50,6 +48,20 @@ def fetch(
     if len(body) > largest:
         raise ValueError(f"longer than {largest:,} bytes")
     return body
+
+
+def _opener(*handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
+    """Return an opener without those for redirects, files and FTP that ``build_opener`` adds."""
+    opener = urllib.request.OpenerDirector()
+    for each in (
+        *handlers,
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+    ):
+        opener.add_handler(each)
+    return opener
 
 
 class _Sockets:
@@ -96,11 +108,6 @@ class _Sockets:
         for handle in list(self._handles):
             with suppress(OSError):
                 handle.shutdown(socket.SHUT_RDWR)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 class _Http(urllib.request.HTTPHandler):

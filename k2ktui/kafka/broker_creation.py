@@ -10,6 +10,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import QUIET
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster
+from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.kafka.topics import await_topics
 
@@ -53,6 +54,7 @@ def let_brokers_create(
     if not names or creates_topics(cluster) is False:
         return frozenset()
     settings = {**librdkafka(cluster.config, "producer"), "allow.auto.create.topics": True}
+    check_token(settings)
     producer = Producer({**settings, "log_level": 2, "logger": QUIET})
     try:
         for name in names:

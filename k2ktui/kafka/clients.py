@@ -38,7 +38,7 @@ from k2ktui.kafka.client_errors import (
     keeps_out,
 )
 from k2ktui.kafka.codes import LEADER_MOVED
-from k2ktui.kafka.msk import check_token
+from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.kafka.topic_description import ConfigEntry as ConfigEntry
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.client_errors import MESSAGE_TIMED_OUT, QUIET
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.msk import check_token
+from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.text import safe_text
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from k2ktui.config.clusters import ClusterConfig
+from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import reason
+from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.text import safe_text
 
@@ -124,6 +126,8 @@ class KafkaMetrics:
         except KafkaException as error:
             self.close()  # the collection's first records would stay in the buffer
             raise ExportFailed(self._failure(reason(error))) from None
+        except ConnectionFailed as error:
+            raise ExportFailed(self._failure(error.message)) from None
         if left:
             raise ExportFailed(
                 self._failure(self._trouble or f"no response within {timeout_s:g} s")
@@ -140,6 +144,7 @@ class KafkaMetrics:
 
     def _connect(self) -> Producer:
         if self._producer is None:
+            check_token(self._settings)
             self._producer = Producer(
                 {**self._settings, "error_cb": self._note_trouble, "logger": _MUTE}
             )

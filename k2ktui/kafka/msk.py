@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from time import time
-from typing import Any
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.oauth import CachingTokenProvider
@@ -61,14 +60,6 @@ class MskTokens(CachingTokenProvider):
     def __reduce__(self) -> tuple[object, ...]:
         return MskTokens, (self.signer,)
 
-    def __call__(self, _config: str) -> tuple[str, float]:
-        """Return a token and when it expires (seconds since 1970), as librdkafka asks for it.
-
-        librdkafka calls this again when 80 % of the token's lifetime are over.
-        """
-        token, life = self._fetch()
-        return token, time() + life
-
     def _fetch(self) -> tuple[str, float]:
         """Return a new token and its lifetime in seconds.
 
@@ -96,19 +87,6 @@ class MskTokens(CachingTokenProvider):
             f"no AWS token for region {safe_text(self.signer.region)}: {reason}",
             hint="Check the AWS credentials of this account, awsProfileName and awsRoleArn.",
         )
-
-
-def check_token(settings: Mapping[str, Any]) -> None:
-    """Sign once if these settings of librdkafka need it, so that a failure has its reason.
-
-    librdkafka waits 10 seconds for the first token and then reports only that there is none.
-
-    Raises:
-        ConnectionFailed: no token can be had.
-    """
-    tokens = settings.get("oauth_cb")
-    if tokens is not None:
-        tokens("")
 
 
 def sign(signer: MskSigner) -> tuple[str, int]:

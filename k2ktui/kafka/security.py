@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from k2ktui.kafka.jaas import JaasEntry, parse_jaas
 from k2ktui.kafka.kerberos import KERBEROS, KerberosLogin, kerberos_for_librdkafka, read_kerberos
 from k2ktui.kafka.msk import MSK_MECHANISM, MskSigner, MskTokens, read_signer, uses_msk
-from k2ktui.kafka.oauth import OauthClient, TokenProvider
+from k2ktui.kafka.oauth import OauthClient, TokenProvider, is_endpoint
 from k2ktui.kafka.stores import Identity, StoreError, read_identity, read_trust
 from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.text import safe_text
@@ -157,8 +156,9 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthCl
     if any(name.startswith("unsecured") for name in options):
         raise UnusableProperty(_JAAS, "unsecured tokens are not supported, only client credentials")
     endpoint = properties.get(_ENDPOINT, "").strip()
-    if urlsplit(endpoint).scheme not in {"http", "https"}:
-        raise UnusableProperty(_ENDPOINT, "expected the http(s) URL of the token endpoint")
+    if not is_endpoint(endpoint):
+        reason = "expected the http(s) URL of the token endpoint, without user and password"
+        raise UnusableProperty(_ENDPOINT, reason)
     client_id = properties.get(_CLIENT_ID) or options.get("clientId")
     secret = properties.get(_CLIENT_SECRET) or options.get("clientSecret")
     if not client_id or not secret:
@@ -181,7 +181,10 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthCl
 
 
 def for_librdkafka(security: Security) -> dict[str, Any]:
-    """Translate ``security`` to librdkafka properties; key material stays in memory."""
+    """Translate ``security`` to librdkafka properties; key material stays in memory.
+
+    Whoever makes a client from them calls ``oauth.check_token`` first.
+    """
     settings: dict[str, Any] = {"security.protocol": security.protocol}
     if security.tls is not None:
         settings |= _tls_for_librdkafka(security.tls)
@@ -195,7 +198,7 @@ def _login_for_librdkafka(login: Login) -> dict[str, Any]:
     if login.msk:
         return {"oauth_cb": MskTokens(login.msk)}
     if login.oauth:
-        return _oauth_for_librdkafka(login.oauth)
+        return {"oauth_cb": TokenProvider(login.oauth)}
     if login.kerberos:
         return kerberos_for_librdkafka(login.kerberos)
     return {"sasl.username": login.username, "sasl.password": login.password}
@@ -209,20 +212,6 @@ def _tls_for_librdkafka(tls: Tls) -> dict[str, Any]:
         settings["ssl.certificate.pem"] = tls.identity.certificates
         settings["ssl.key.pem"] = tls.identity.key
     return settings
-
-
-def _oauth_for_librdkafka(oauth: OauthClient) -> dict[str, Any]:
-    extensions = ",".join(f"{name}={text}" for name, text in oauth.extensions.items())
-    settings = {
-        "sasl.oauthbearer.method": "oidc",
-        _ENDPOINT: oauth.endpoint,
-        "sasl.oauthbearer.client.id": oauth.client_id,
-        "sasl.oauthbearer.client.secret": oauth.secret,
-        _SCOPE: oauth.scope,
-        "sasl.oauthbearer.extensions": extensions,
-        "https.ca.pem": oauth.trust,
-    }
-    return {name: text for name, text in settings.items() if text}
 
 
 def for_wire(security: Security) -> dict[str, Any]:

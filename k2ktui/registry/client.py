@@ -293,6 +293,8 @@ class RegistryClient:
             if error.http_status_code == _NOT_FOUND and missing is not _REQUIRED:
                 return missing
             raise self._translate(doing, error) from None
+        except K2kError:  # no token
+            raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConnectionFailed(
                 f"{self.address} returned a response that is not from a schema registry when asked "

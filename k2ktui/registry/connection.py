@@ -13,6 +13,7 @@ from typing import Any
 from k2ktui.errors import NotInstalled
 from k2ktui.kafka.security import Tls
 from k2ktui.registry import _confluent
+from k2ktui.registry.issued_token import client_login
 from k2ktui.registry.settings import RegistrySettings
 from k2ktui.runtime.spark_extra import install_command
 
@@ -41,7 +42,7 @@ def make_client(library: Any, settings: RegistrySettings) -> Any:
         client = library.SchemaRegistryClient(
             {
                 "url": ",".join(settings.urls),
-                **settings.login,
+                **client_login(settings),
                 **files,
                 "timeout": (
                     settings.connect_timeout_s,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from k2ktui.errors import ConfigError
+from k2ktui.kafka.oauth import OauthClient, is_endpoint
 from k2ktui.kafka.security import Tls
 from k2ktui.kafka.stores import StoreError, read_identity, read_trust
 from k2ktui.kafka.unusable_property import UnusableProperty
@@ -32,12 +33,8 @@ _BASIC_SOURCE = "basic.auth.credentials.source"
 _BEARER_SOURCE = "bearer.auth.credentials.source"
 _TOKEN = "bearer.auth.token"  # noqa: S105
 _CLUSTER, _POOL = "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id"
-_OAUTH = (
-    "bearer.auth.issuer.endpoint.url",
-    "bearer.auth.client.id",
-    "bearer.auth.client.secret",
-    "bearer.auth.scope",
-)
+_ISSUER = "bearer.auth.issuer.endpoint.url"
+_OAUTH = (_ISSUER, "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope")
 _STORES = (
     "ssl.truststore.location",
     "ssl.truststore.password",
@@ -97,6 +94,18 @@ class RegistrySettings:
     max_retry_wait_ms: int = 10_000
     proxy: str = ""
     uses_global_id: bool = False
+
+    @property
+    def issuer(self) -> OauthClient | None:
+        """Where tokens are requested from, and how; None with any other login.
+
+        As in Confluent's Python client, the system's certificates are trusted there.
+        """
+        if _ISSUER not in self.login:
+            return None
+        endpoint, client_id, secret, scope = (self.login[key] for key in _OAUTH)
+        configured = f"{_ISSUER} in {self.side}.registry.config"
+        return OauthClient(endpoint, client_id, secret, scope, configured_by=configured)
 
     @property
     def address(self) -> str:
@@ -244,6 +253,9 @@ def _bearer(properties: Mapping[str, str]) -> dict[str, str]:
     missing = [key for key in needed if not properties.get(key)]
     if missing:
         raise UnusableProperty(missing[0], f"missing; {_BEARER_SOURCE} is {source}")
+    if source == "OAUTHBEARER" and not is_endpoint(properties[_ISSUER]):
+        reason = "expected the http(s) URL of the token endpoint, without user and password"
+        raise UnusableProperty(_ISSUER, reason)
     optional = {_POOL: properties[_POOL]} if properties.get(_POOL) else {}
     return {
         _BEARER_SOURCE: source,

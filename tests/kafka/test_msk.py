@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
@@ -31,7 +31,7 @@ from tests.support import cluster_ids
 from tests.support.cluster_ids import both_libraries, by_wire
 from tests.support.kafka import TIMEOUT
 from tests.support.tls import Holder, make_leaf, make_root
-from tests.support.tokens import unsigned_token
+from tests.support.tokens import errors_until, unsigned_token
 
 Properties = dict[str, str]
 AWS = "software.amazon.msk.auth.iam"
@@ -176,7 +176,7 @@ def test_a_token_is_a_signed_url(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["X-Amz-Security-Token"] == "session"
     assert len(found["X-Amz-Signature"]) == 64
     assert SECRET not in str(found) + repr(tokens) + repr(vars(tokens))
-    token, expires = tokens("")
+    token, expires, *_ = tokens("")
     assert abs(expires - time.time() - 900) < 5
     assert query(token).keys() == found.keys()
 
@@ -332,18 +332,8 @@ def errors_of_three_tokens(
     """Keep a producer open until it has its third token, and return what it reports."""
     signatures = Signatures(life)
     monkeypatch.setattr(msk, "sign", signatures)
-    errors: list[Any] = []
-    settings = {**librdkafka(at(broker), "producer"), "error_cb": errors.append, "log_level": 0}
-    producer = Producer(settings)
-    try:
-        producer.list_topics(timeout=TIMEOUT)
-        while len(signatures.signers) < 3:  # the test's own time-out bounds it
-            pass_time()
-        producer.list_topics(timeout=TIMEOUT)
-    except KafkaException as error:
-        errors.append(error)
-    producer.poll(0)
-    return errors
+    settings = librdkafka(at(broker), "producer")
+    return errors_until(settings, lambda: len(signatures.signers) >= 3)
 
 
 @pytest.mark.slow

@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from time import monotonic
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from time import monotonic, time
 
 import pytest
+from opentelemetry.sdk.metrics.export import MetricsData
 
-from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka import oauth
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.errors import ConfigError, ConnectionFailed
+from k2ktui.kafka import broker_creation, oauth
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.keyed_writer import KeyedWriter
+from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics
 from k2ktui.kafka.oauth import OauthClient, TokenProvider
+from k2ktui.kafka.properties import librdkafka
+from tests.support.token_answers import (
+    Answer,
+    Endless,
+    endpoint,
+    redirects,
+    says,
+    slow_body,
+    slow_headers,
+)
+from tests.support.tokens import unsigned_token
 
 SECRET = "hunter2"
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@contextmanager
-def endpoint(answer: Answer) -> Iterator[tuple[str, list[str]]]:
-    """A server that answers every request so; its URL, and the paths that it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(self.path)
-            # What is left unread would reset the connection when it is closed.
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            with suppress(OSError):
-                answer(self)
-
-        do_GET = do_POST
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/token", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def provider(url: str) -> TokenProvider:
     return TokenProvider(OauthClient(url, "id", SECRET))
-
-
-def says(body: str) -> Answer:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        handler.wfile.write(body.encode())
-
-    return answer
 
 
 def test_a_token_is_asked_for_once() -> None:
@@ -69,12 +44,7 @@ def test_a_token_is_asked_for_once() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(status: int) -> None:
-    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Location", "/other?secret=abc")
-        handler.end_headers()
-
-    with endpoint(elsewhere) as (url, asked):
+    with endpoint(redirects(status)) as (url, asked):
         with pytest.raises(
             ConnectionFailed, match=f"responded with {status}, a redirect"
         ) as caught:
@@ -83,37 +53,20 @@ def test_no_redirect_is_followed(status: int) -> None:
     assert SECRET not in str(caught.value) and "secret=abc" not in str(caught.value)
 
 
-def test_an_endless_answer() -> None:
-    sent = []
-
-    def endless(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        while True:
-            handler.wfile.write(b" " * (1 << 16))
-            sent.append(1 << 16)
-
-    with endpoint(endless) as (url, _), pytest.raises(ConnectionFailed, match="no access_token"):
+@pytest.mark.parametrize("location", ["http://[", "http://", ""])
+def test_a_redirect_to_nowhere(location: str) -> None:
+    with (
+        endpoint(redirects(302, location)) as (url, _),
+        pytest.raises(ConnectionFailed, match="a redirect to nowhere"),
+    ):
         provider(url).token()
-    assert sum(sent) < 64 << 20
 
 
-def slow_body(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    drip(handler)
-
-
-def slow_headers(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
-    drip(handler)
-
-
-def drip(handler: BaseHTTPRequestHandler) -> None:
-    while True:
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
-        threading.Event().wait(0.05)
+def test_an_endless_answer() -> None:
+    answer = Endless()
+    with endpoint(answer) as (url, _), pytest.raises(ConnectionFailed, match="no access_token"):
+        provider(url).token()
+    assert answer.sent < 64 << 20
 
 
 @pytest.mark.parametrize("answer", [slow_body, slow_headers])
@@ -166,3 +119,104 @@ def test_a_life_without_bounds(life: str, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr("k2ktui.kafka.oauth.time.monotonic", lambda: later)
         assert tokens.token() == "a"
     assert len(asked) == 2
+
+
+def at(url: str, **options: str) -> ClusterConfig:
+    """A cluster of a login with a token endpoint; no broker listens there."""
+    line = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    given = {"clientId": "id", "clientSecret": SECRET, **options}
+    return ClusterConfig(
+        kafka=KafkaClients(
+            common={
+                "bootstrap.servers": "127.0.0.1:1",
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": url,
+                "sasl.jaas.config": " ".join(
+                    [line, *(f'{name}="{text}"' for name, text in given.items())]
+                )
+                + ";",
+            }
+        )
+    )
+
+
+# Each way to make a client of confluent-kafka.
+CLIENTS: dict[str, Callable[[ClusterConfig], object]] = {
+    "admin": lambda config: Cluster(config, "source").admin,
+    "consumer": lambda config: Cluster(config, "target").consumer(),
+    "kept consumer": lambda config: Cluster(config, "target").kept_consumer(),
+    "writer": lambda config: KeyedWriter(Cluster(config, "target"), "t").put([(b"k", b"v")]),
+    "metrics": lambda config: KafkaMetrics(config, "t", "p").write(MetricsData([]), 10.0),
+    "creation": lambda config: broker_creation.let_brokers_create(
+        Cluster(config, "target"), ["t"], attempts=1, delay_s=0.0
+    ),
+}
+HOSTILE: dict[str, tuple[Callable[[], Answer], str]] = {
+    "redirect": (lambda: redirects(307), "responded with 307, a redirect to nowhere"),
+    "endless": (Endless, "its response has no access_token"),
+    "slow": (lambda: slow_body, "no complete response in time"),
+}
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("harm", HOSTILE)
+def test_no_client_is_harmed(kind: str, harm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's own requests would read everything, and the reason would be lost."""
+    monkeypatch.setattr(oauth, "_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(broker_creation, "creates_topics", lambda _: None)
+    answer, words = HOSTILE[harm]
+    began = monotonic()
+    with (
+        endpoint(answer()) as (url, asked),
+        pytest.raises((ConnectionFailed, ExportFailed), match=words) as caught,
+    ):
+        CLIENTS[kind](at(url))
+    assert monotonic() - began < 8, "librdkafka waits for ten seconds"
+    assert asked == ["/token"] and SECRET not in str(caught.value)
+
+
+def test_a_client_asks_for_one_token() -> None:
+    with endpoint(says('{"access_token": "abc", "expires_in": 300}')) as (url, asked):
+        _ = Cluster(at(url), "source").admin
+        assert asked == ["/token"]
+
+
+def test_what_librdkafka_is_given() -> None:
+    with endpoint(says('{"access_token": "abc", "expires_in": 300}')) as (url, asked):
+        tokens = librdkafka(at(url, extension_x="y"), "admin")["oauth_cb"]
+        began = time()
+        token, expires, user, extensions = tokens("")
+        assert (token, user, extensions) == ("abc", "", {"x": "y"})
+        assert 0 <= expires - began - 300 < 10
+        assert tokens("")[:2] == ("abc", pytest.approx(expires, abs=0.1)) and len(asked) == 1
+
+
+def test_the_end_of_a_token_is_that_of_its_claim() -> None:
+    """Where the response has no ``expires_in``."""
+    with endpoint(says(f'{{"access_token": "{unsigned_token("me", "", 50)}"}}')) as (url, _):
+        assert 45 < provider(url)("")[1] - time() <= 50
+
+
+@pytest.mark.parametrize("token", ["a", "a.b.c", "a.bnVsbA.c", "a.eyJleHAiOiJ4In0.c"])
+def test_a_token_without_a_claim_lives_for_five_minutes(token: str) -> None:
+    with endpoint(says(f'{{"access_token": "{token}"}}')) as (url, _):
+        assert 290 < provider(url)("")[1] - time() <= 300
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "https://me:hunter2@idp/token", "https://", "http://a b", "http://a:x"],
+)
+def test_an_endpoint_is_a_plain_http_url(url: str) -> None:
+    with pytest.raises(ConfigError, match="without user and password") as caught:
+        librdkafka(at(url), "admin")
+    assert SECRET not in str(caught.value)
+
+
+def test_the_query_of_an_endpoint_is_not_shown() -> None:
+    with pytest.raises(
+        ConnectionFailed, match=r"no token from http://127.0.0.1:1/token:"
+    ) as caught:
+        provider("http://127.0.0.1:1/token?key=abc123").token()
+    assert "abc123" not in str(caught.value)

@@ -18,13 +18,13 @@ from confluent_kafka.admin import (
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.oauth import OauthClient, TokenProvider
+from k2ktui.kafka.oauth import OauthClient, TokenProvider, check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.runtime.node import KafkaNode
 from tests.support import cluster_ids
 from tests.support.kafka import TIMEOUT, admin
 from tests.support.tls import Holder, make_intermediate, make_leaf, make_root, trust_pkcs12
-from tests.support.tokens import TokenEndpoint
+from tests.support.tokens import TokenEndpoint, errors_until
 
 pytestmark = pytest.mark.slow  # a cluster of its own
 
@@ -133,6 +133,8 @@ def _mechanisms() -> Properties:
         f"{prefix}.scram-sha-256.sasl.jaas.config": scram,
         f"{prefix}.scram-sha-512.sasl.jaas.config": scram,
         f"{prefix}.oauthbearer.sasl.jaas.config": oauth,
+        # Sessions last as long as their tokens, and at most a minute.
+        f"{prefix}.oauthbearer.connections.max.reauth.ms": "60000",
     }
 
 
@@ -152,6 +154,7 @@ def config(properties: Properties) -> ClusterConfig:
 def by_librdkafka(properties: Properties, timeout: float) -> str:
     """Return the cluster's id, asked through confluent-kafka."""
     settings = librdkafka(config(properties), "admin")
+    check_token(settings)
     return str(AdminClient({**settings, "log_level": 0}).list_topics(timeout=timeout).cluster_id)
 
 
@@ -192,6 +195,25 @@ def test_client_credentials(secured: Secured, ask: Ask) -> None:
     assert ask(secured.oauth(), TIMEOUT) == secured.node.cluster_id
     (request,) = secured.tokens.requests[before:]
     assert request == {"grant_type": "client_credentials", "scope": "kafka"}
+
+
+def test_librdkafka_renews_a_token_of_an_endpoint(secured: Secured) -> None:
+    """No session ends, as it would without renewal.
+
+    On a busy machine, a renewal may come too late for a short token: a longer one is tried then.
+    """
+    asked = secured.tokens.requests
+    settings = librdkafka(config(secured.oauth()), "producer")
+    errors: list[object] = []
+    try:
+        for secured.tokens.life in (5, 15, 45):
+            enough = len(asked) + 3
+            errors = errors_until(settings, lambda enough=enough: len(asked) >= enough)  # type: ignore[misc]
+            if not errors:
+                break
+    finally:
+        secured.tokens.life = 300
+    assert errors == []
 
 
 @libraries

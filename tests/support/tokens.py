@@ -7,10 +7,15 @@ import json
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs
+
+from confluent_kafka import KafkaException, Producer
+
+from tests.support.kafka import TIMEOUT
 
 
 class TokenEndpoint:
@@ -19,14 +24,14 @@ class TokenEndpoint:
     Args:
         certificate: PEM file with the server's key and certificate.
         client_id: who may ask; with ``secret`` by HTTP Basic.
-        life: seconds that a token lives.
+        life: seconds that a token lives; may be changed.
     """
 
     def __init__(self, certificate: Path, client_id: str, secret: str, life: float = 300) -> None:
         self.requests: list[dict[str, str]] = []
         self._login = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         self._client_id = client_id
-        self._life = life
+        self.life = life
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
@@ -53,8 +58,8 @@ class TokenEndpoint:
             return 401, {"error": "invalid_client"}
         if form.get("grant_type") != "client_credentials":
             return 400, {"error": "unsupported_grant_type"}
-        token = unsigned_token(self._client_id, form.get("scope", ""), self._life)
-        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self._life}
+        token = unsigned_token(self._client_id, form.get("scope", ""), self.life)
+        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         endpoint = self
@@ -75,6 +80,21 @@ class TokenEndpoint:
                 pass
 
         return Handler
+
+
+def errors_until(settings: dict[str, Any], enough: Callable[[], bool]) -> list[Any]:
+    """Keep a producer connected until then, without polling it, and return what it reports."""
+    errors: list[Any] = []
+    producer = Producer({**settings, "error_cb": errors.append, "log_level": 0})
+    try:
+        producer.list_topics(timeout=TIMEOUT)
+        while not enough():  # the test's own time-out bounds it
+            time.sleep(0.01)
+        producer.list_topics(timeout=TIMEOUT)
+    except KafkaException as error:
+        errors.append(error)
+    producer.poll(0)
+    return errors
 
 
 def unsigned_token(subject: str, scope: str, life: float) -> str:
