@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,17 +26,40 @@ _BLANK = frozenset(
 _MARKS = 4  # maximum per letter; more would overlap the lines above and below
 
 
+# A literal backslash that looks like the start of an escape.
+_AMBIGUOUS = re.compile(r"\\(?=x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
+
+
 def safe_text(value: object, limit: int | None = None) -> str:
-    """Return ``value`` as text that cannot control a terminal and hides nothing.
+    """Return an untrusted value as text that cannot control a terminal and hides nothing.
 
     Invisible characters become ``\\xNN``, ``\\uNNNN`` or ``\\UNNNNNNNN``: controls, Unicode
     formats (zero-width, bidirectional), separators, surrogates, variation selectors, spaces other
     than U+0020, and a trailing space. So does a character where a precomposed one would look the
-    same (Unicode NFC). Different names therefore look different, except for similar letters of
-    different alphabets and for literal backslashes.
+    same (Unicode NFC), and a backslash before what looks like the rest of an escape. Different
+    names therefore look different, except for similar letters of different alphabets.
+
+    Use it once for each name: a second time would escape the backslashes of the first.
+    ``safe_message`` is for texts whose names are escaped.
 
     Args:
-        value: a name, a message or any other object.
+        value: a name or any other object that another system has sent or an operator has typed.
+        limit: maximum number of characters; longer text ends with an ellipsis.
+    """
+    text = str(value)
+    if "\\" in text:
+        text = _AMBIGUOUS.sub(r"\\x5c", text)
+    return safe_message(text, limit)
+
+
+def safe_message(value: object, limit: int | None = None) -> str:
+    """Return a message, with its names escaped by ``safe_text``, as text that is safe to print.
+
+    It escapes as ``safe_text`` does, but leaves backslashes as they are. Applied to its own
+    result, it changes nothing.
+
+    Args:
+        value: a message or an error.
         limit: maximum number of characters; longer text ends with an ellipsis.
     """
     text = str(value)

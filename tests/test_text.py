@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.applying import results_text, undo_text
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Progress, Started
-from k2ktui.text import first_lines, list_names, safe_text
+from k2ktui.text import first_lines, list_names, safe_message, safe_text
 
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
@@ -36,6 +36,10 @@ def test_every_character_of_these_categories_is_escaped(category: str) -> None:
     [
         ("orders", "or\u200bders"),
         ("orders", "orders\u00ad"),
+        ("app\u200b", "app\\u200b"),
+        ("app\\u200b", "app\\x5cu200b"),
+        ("app ", "app\\x20"),
+        ("app\U000e0061", "app\\U000e0061"),
         ("orders", "orders "),
         ("orders", "\ufefforders"),
         ("a b", "a\u00a0b"),
@@ -63,20 +67,51 @@ def test_names_that_differ_look_different(one: str, other: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["orders", "caf\u00e9", "日本語", "العربية", "สวัสดี", "नमस्ते", "a b", "DOMAIN\\user", "👩", " x"],
+    [
+        "orders",
+        "caf\u00e9",
+        "日本語",
+        "العربية",
+        "สวัสดี",
+        "नमस्ते",
+        "a b",
+        "DOMAIN\\user",
+        "C:\\x\\users",
+        "👩",
+        " x",
+    ],
 )
 def test_what_can_be_seen_stays(name: str) -> None:
     assert safe_text(name) == name
 
 
-@given(st.text(st.characters(exclude_characters="\\"), max_size=12))
+# What looks like an escape, or a part of one, is what could be mistaken for one.
+_PIECES = st.sampled_from(
+    ["\\", "\\x1b", "\\u200b", "\\U0001f469", "x", "u", "20", "0", "\u200b", " "]
+)
+
+
+@given(st.lists(st.text(max_size=3) | _PIECES, max_size=8).map("".join))
 @example("\ud800\U0010ffff\u0301\u0301")
 @example("q\u200b\u0307")
+@example("app\u200b")
+@example("app\\u200b")
+@example("app\\x5cu200b")
+@example("\\x5\u0301")
+@example("\\x20")
 def test_what_is_shown_names_one_text(text: str) -> None:
+    """So no two names are shown alike."""
     shown = safe_text(text)
     assert read_back(shown) == text
     assert shown.isprintable() and unicodedata.is_normalized("NFC", shown)
-    assert safe_text(shown) == shown
+    assert safe_message(shown) == shown
+
+
+@given(st.text(max_size=12))
+def test_a_message_is_escaped_once(text: str) -> None:
+    shown = safe_message(text)
+    assert safe_message(shown) == shown
+    assert shown.isprintable() and unicodedata.is_normalized("NFC", shown)
 
 
 def test_a_limit() -> None:

@@ -21,7 +21,7 @@ from k2ktui.cli.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Plan, UnusablePlan, load_plan
 from k2ktui.errors import ConfigError, Refused
-from k2ktui.text import counted, duration, moment, safe_text
+from k2ktui.text import counted, duration, moment, safe_message, safe_text
 
 
 @click.command(help="Commit a plan's offsets on the target, after confirmation; undo reverts it.")
@@ -83,7 +83,7 @@ def read_plan(path: Path, now: float) -> Plan:
         ) from None
     except UnusablePlan as error:
         raise Refused(
-            f"plan {safe_text(str(path))} cannot be used: {safe_text(str(error))}",
+            f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
             unchanged="Nothing was changed.",
             hint="Make a new plan with k2ktui plan.",
         ) from None

@@ -11,7 +11,7 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.errors import fix_text
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message
 
 _MARKS = {
     CheckOutcome.PASS: ("✓ pass", "green"),
@@ -58,4 +58,4 @@ def check_text(check: Check) -> str:
 
 
 def _printable(text: str) -> str:
-    return "\n".join(safe_text(line) for line in text.splitlines())
+    return "\n".join(safe_message(line) for line in text.splitlines())

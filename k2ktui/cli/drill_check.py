@@ -11,7 +11,7 @@ from k2ktui.cli.options import file_option, json_option, load_flow, load_pipelin
 from k2ktui.engine.drill_catalog import CATALOG, ids_asked
 from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind
 from k2ktui.errors import ConfigError, ExitCode
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _MARKS = {
     DrillCheckOutcome.PASS: ("✓ pass", "green"),
@@ -85,10 +85,12 @@ def command(
 def check_text(result: CheckResult) -> str:
     """Return a result as lines for a terminal: mark, id, title, evidence, and the fix below."""
     mark, colour = _MARKS[result.outcome]
-    evidence = safe_text(result.evidence)
+    evidence = safe_message(result.evidence)
     lines = [f"{click.style(mark, fg=colour)}  {result.id} {result.title}: {evidence}"]
     hint = result.hint.splitlines()
-    lines += [f"      {'Fix: ' if n == 0 else ''}{safe_text(line)}" for n, line in enumerate(hint)]
+    lines += [
+        f"      {'Fix: ' if n == 0 else ''}{safe_message(line)}" for n, line in enumerate(hint)
+    ]
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from k2ktui.engine.drill_steps import can_go_back, describe_next, describe_way_b
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
-from k2ktui.text import moment, safe_text
+from k2ktui.text import moment, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
@@ -69,18 +69,18 @@ class TerminalOperator:
             if record.status in (PhaseStatus.WAITING, PhaseStatus.RUNNING):
                 self._shown = {name for name in self._shown if not name.startswith(f"{number} ")}
                 continue
-            text = f"{number} {record.phase}: {record.status}: {safe_text(record.live)}"
+            text = f"{number} {record.phase}: {record.status}: {safe_message(record.live)}"
             if text in self._shown:
                 continue
             self._shown.add(text)
             self._line.show("")
             click.echo(text, err=True)
             for finding in record.findings:
-                click.echo(f"    {safe_text(finding)}", err=True)
+                click.echo(f"    {safe_message(finding)}", err=True)
         running = [each for each in drill.phases if each.status is PhaseStatus.RUNNING]
         if running:
             number = drill.phases.index(running[0]) + 1
-            self._line.show(f"{number} {running[0].phase} ● {safe_text(running[0].live)}")
+            self._line.show(f"{number} {running[0].phase} ● {safe_message(running[0].live)}")
 
     def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
         """Ask for the name of the phase, unless it was confirmed in advance."""
@@ -94,7 +94,7 @@ class TerminalOperator:
                 hint=f"Run k2ktui drill resume {name} -f FILE --yes-to {phase}.",
             )
         self._line.show("")
-        click.echo(f"{phase}: {safe_text(effect)}", err=True)
+        click.echo(f"{phase}: {safe_message(effect)}", err=True)
         if can_go_back(drill):
             click.echo(describe_way_back(drill), err=True)
         typed = click.prompt(f"Type {phase} to continue", default="", show_default=False, err=True)
@@ -142,11 +142,11 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
     click.echo(f"{name}  {drill.kind} of {safe_text(drill.pipeline)}: {drill.status}")
     for row in list_phases(drill, acting=acting):
         record = row.record
-        live = f"  {safe_text(record.live)}" if record.live else ""
+        live = f"  {safe_message(record.live)}" if record.live else ""
         status = STOPPED if row.is_interrupted else record.status
         click.echo(f"{row.number:>3} {record.phase:<17} {status:<8}{live}")
         for finding in record.findings:
-            click.echo(f"      {safe_text(finding)}")
+            click.echo(f"      {safe_message(finding)}")
     seen = moment(drill.beat_ms / 1000)
     if acting:
         click.echo(f"{owner} acts on it, last seen {seen}.")
@@ -159,8 +159,8 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
     for line in summarize(drill):
         click.echo(line)
     if not drill.is_over:
-        click.echo(safe_text(describe_next(drill, acting=acting)))
-        click.echo(safe_text(describe_way_back(drill)))
+        click.echo(safe_message(describe_next(drill, acting=acting)))
+        click.echo(safe_message(describe_way_back(drill)))
 
 
 def print_result(drill: Drill, as_json: bool) -> int:
@@ -169,7 +169,7 @@ def print_result(drill: Drill, as_json: bool) -> int:
         click.echo(json.dumps(report_json(drill)))
     else:
         for line in summarize(drill):
-            click.echo(safe_text(line))
+            click.echo(safe_message(line))
         name = safe_text(drill.id)
         click.echo(f"Report: k2ktui drill report {name} -f FILE", err=True)
     if drill.status is DrillStatus.ABORTED:

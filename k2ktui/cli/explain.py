@@ -11,7 +11,7 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.cli.tables import print_table
 from k2ktui.present.columns import Column, text_column
 from k2ktui.replication.explain import Explanation, explain_pipeline
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 
 @click.command(help="Show each topic's target and copy path (verbatim or record), with the reason.")
@@ -35,5 +35,5 @@ _COLUMNS: tuple[Column[Explanation], ...] = (
     text_column("topic", lambda row: safe_text(row.topic), left=True),
     text_column("target", lambda row: safe_text(row.target), left=True),
     text_column("path", lambda row: safe_text(row.path or "refused"), left=True),
-    text_column("reason", lambda row: safe_text(row.reason), left=True),
+    text_column("reason", lambda row: safe_message(row.reason), left=True),
 )

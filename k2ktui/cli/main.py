@@ -18,7 +18,7 @@ from k2ktui.cli.ending import leave
 from k2ktui.cli.lazy import LazyGroup
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import fault
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
@@ -115,4 +115,4 @@ def _error_text(error: K2kError) -> str:
     parts = [f"k2ktui: {error.message}"]
     parts += [f"  {text}" for text in (error.unchanged, fix_text(error.hint)) if text]
     # Names should already be safe to print; this is a second line of defense.
-    return "\n".join(safe_text(line) for part in parts for line in part.splitlines())
+    return "\n".join(safe_message(line) for part in parts for line in part.splitlines())

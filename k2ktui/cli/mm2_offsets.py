@@ -32,7 +32,7 @@ from k2ktui.mm2.positions import (
 )
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.cli.mm2_where import Positions
@@ -253,7 +253,7 @@ def _print_result(change: StoredChange, done: AppliedChange, *, as_json: bool) -
             err=True,
         )
     if done.state == _FAILED or done.trace:
-        click.echo(f"note: the connector has failed since: {safe_text(done.trace)}", err=True)
+        click.echo(f"note: the connector has failed since: {safe_message(done.trace)}", err=True)
         return ExitCode.FINDINGS
     return ExitCode.OK
 

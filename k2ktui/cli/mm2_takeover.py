@@ -15,7 +15,7 @@ from k2ktui.cli.tables import print_table
 from k2ktui.errors import ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.mm2.takeover import TakeoverPlan, TakeoverRow
@@ -153,7 +153,7 @@ def _remarks(row: TakeoverRow) -> str:
         )
         if count
     ]
-    return safe_text("; ".join(filter(None, (row.doubt, *parts))))
+    return safe_message("; ".join(filter(None, (row.doubt, *parts))))
 
 
 COLUMNS: tuple[Column[TakeoverRow], ...] = (

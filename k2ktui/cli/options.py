@@ -14,7 +14,7 @@ from k2ktui.engine.access import Access, access
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.errors import ConfigError
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
@@ -121,7 +121,7 @@ def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
         compiled = compile_pattern(pattern)
     except ValueError as error:
         raise ConfigError(
-            f"{option}: expected {safe_text(error)}, found {safe_text(pattern)}",
+            f"{option}: expected {safe_message(error)}, found {safe_text(pattern)}",
             unchanged="Nothing was done.",
             hint="Match the whole name; .* stands for any text.",
         ) from None

@@ -12,7 +12,7 @@ from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult, resul
 from k2ktui.errors import ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.apply import Applied
@@ -56,7 +56,7 @@ def show_writes(title: str, writes: Sequence[OffsetWrite]) -> None:
 
 
 def _result(row: WriteResult) -> str:
-    return f"{row.result}: {safe_text(row.why)}" if row.why else str(row.result)
+    return f"{row.result}: {safe_message(row.why)}" if row.why else str(row.result)
 
 
 WRITES: tuple[Column[OffsetWrite], ...] = (

@@ -40,7 +40,7 @@ from k2ktui.registry.operations import (
     read_schema_plan,
     verify_schemas,
 )
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -135,7 +135,7 @@ def show_schema_plan(pipeline: str, found: SchemaPlan) -> None:
     print_table(safe_text(pipeline), PLANNED, found.schemas, most=MOST)
     for each in found.compatibility:
         click.echo(f"Sets compatibility {safe_text(each.level)} on {safe_text(each.subject)}.")
-    print_notes(list(map(safe_text, found.remarks)))
+    print_notes(list(map(safe_message, found.remarks)))
     if found.unmapped:
         names = ", ".join(safe_text(each.name) for each in found.unmapped[:_NAMED])
         more = f" and {len(found.unmapped) - _NAMED:,} more" if len(found.unmapped) > _NAMED else ""

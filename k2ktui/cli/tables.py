@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from k2ktui.present.columns import Column
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 T = TypeVar("T")
 
@@ -71,4 +71,4 @@ def print_table(
 
 def _safe(cell: str) -> str:
     # Columns should return safe text; this is a second line of defense.
-    return "\n".join(safe_text(line) for line in cell.split("\n"))
+    return "\n".join(safe_message(line) for line in cell.split("\n"))

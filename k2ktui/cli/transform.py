@@ -22,7 +22,7 @@ from k2ktui.replication.preview_records import (
 )
 from k2ktui.replication.transform_preview import infer_schema, preview_transform
 from k2ktui.runtime.spark_extra import require_transform_packages
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 _LONGEST = 120
 
@@ -64,7 +64,7 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
     if not found.rows:
         click.echo(f"{safe_text(topic)} has no records.")
         return
-    title = f"{safe_text(found.topic)} to {safe_text(found.target)}: {safe_text(found.does)}"
+    title = f"{safe_text(found.topic)} to {safe_text(found.target)}: {safe_message(found.does)}"
     print_table(title, _COLUMNS, list(_lines(found)))
     counts = [
         f"{sum(row.outcome is outcome for row in found.rows)} {outcome}"

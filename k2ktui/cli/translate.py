@@ -16,7 +16,7 @@ from k2ktui.engine.translate import Basis, Translation
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _GOOD = (Basis.EXACT, Basis.END)
 
@@ -92,7 +92,7 @@ def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
         row = found.get((source, offset))
         if row is None or row.offset is None or row.basis not in _GOOD:
             why = _uncertainty(row)
-            doubtful.append(f"{safe_text(f'{source}@{offset}')}: {safe_text(why)}")
+            doubtful.append(f"{safe_text(f'{source}@{offset}')}: {safe_message(why)}")
     if doubtful:
         raise Refused(
             "some positions cannot be translated exactly:\n    " + "\n    ".join(doubtful),
@@ -163,5 +163,5 @@ def _columns(commits: dict[SourcePartition, int]) -> tuple[Column[Translation], 
         text_column("basis", lambda row: str(row.basis), left=True),
         text_column("reread", lambda row: number(row.reread)),
         text_column("skipped", lambda row: number(row.skipped)),
-        text_column("note", lambda row: safe_text(row.reason), left=True),
+        text_column("note", lambda row: safe_message(row.reason), left=True),
     )

@@ -16,7 +16,7 @@ from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import print_table
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.operations import VerificationReport
@@ -122,7 +122,7 @@ def show_verification(pipeline: str, proof: VerificationReport, *, sampled: bool
         print_table(title, _COLUMNS, notable, most=_SHOWN)
     for row, why in proof.unasked[:_SHOWN]:
         where = safe_text(f"{row.group}: {row.topic}-{row.partition}")
-        click.echo(f"not compared: {where}: {safe_text(why)}", err=True)
+        click.echo(f"not compared: {where}: {safe_message(why)}", err=True)
     for name, totals, reasons in (
         ("next records of groups", result.positions, result.unchecked_positions),
         ("sampled records", result.records, result.unchecked_records),
@@ -150,7 +150,7 @@ def _reasons_text(reasons: Counter[str]) -> str:
     """Return the most frequent reasons with their counts."""
     if not reasons:
         return ""
-    most = [f"{count:,} {safe_text(why)}" for why, count in reasons.most_common(_REASONS)]
+    most = [f"{count:,} {safe_message(why)}" for why, count in reasons.most_common(_REASONS)]
     rest = reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))
     return f" ({'; '.join([*most, *([f'{rest:,} for other reasons'] if rest else [])])})"
 
@@ -158,5 +158,5 @@ def _reasons_text(reasons: Counter[str]) -> str:
 _COLUMNS: tuple[Column[ContentCheck], ...] = (
     text_column("check", lambda check: check.what, left=True),
     text_column("outcome", lambda check: str(check.outcome), left=True),
-    text_column("reason", lambda check: safe_text(check.why), left=True),
+    text_column("reason", lambda check: safe_message(check.why), left=True),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k2ktui.console.session import Session
-from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, duration, name
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, duration, message
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity
 
@@ -67,13 +67,13 @@ def _unread(view: View, part: PartName, now: float, glyphs: Glyphs) -> BannerIte
 
 
 def _warning(glyphs: Glyphs, text: str, whole: str) -> BannerItem:
-    line = (Cell(f"{glyphs.status[Severity.WARN]} {name(text)}", Tone.WARN),)
+    line = (Cell(f"{glyphs.status[Severity.WARN]} {message(text)}", Tone.WARN),)
     return BannerItem(line, whole)
 
 
 def short_cause(error: str) -> str:
     """Return the first clause of an error text, cut if it is long."""
-    text = name(error)
+    text = message(error)
     for end in (". ", "; ", "\n"):
         text = text.partition(end)[0]
     text = text.rstrip(".")

@@ -16,7 +16,7 @@ from textual.widgets import Button
 from k2ktui.console.session import LeaveChoice
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, name
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 LEAVE = LeaveChoice("l", "Leave", "", 0)
 _STAY = "stay"
@@ -58,7 +58,7 @@ class LeaveDialog(ModalScreen[int | None]):
         lines: list[Line] = [(Cell(f"Leave {name(self._pipeline, 60)}?", Tone.HEADING),), ()]
         effects = [f"{each.label}: {each.effect}" for each in self._choices if each.effect]
         for text in (*self._work, *effects):
-            lines += [(Cell(part),) for part in textwrap.wrap(safe_text(text), width)]
+            lines += [(Cell(part),) for part in textwrap.wrap(safe_message(text), width)]
         self.query_one(TextLines).show(lines)
         self.query_one(f"#{_STAY}").focus()
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from k2ktui.present.formatting import NOT_AVAILABLE
 from k2ktui.present.view_lines import reread_text
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import GroupSummary, PartName, View
 
 
@@ -39,7 +39,7 @@ def render(groups: Sequence[GroupSummary], note: str = "") -> Table:
     """Return the comparison as a table, with ``note`` below it."""
     table = Table(
         title="records read again after a failover now",
-        caption=Text(safe_text(note)) if note else None,
+        caption=Text(safe_message(note)) if note else None,
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,

@@ -13,7 +13,7 @@ from rich.text import Text
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE, number, seconds
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.assemble import sum_totals
 from k2ktui.watch.model import PartitionRow, View
 
@@ -102,7 +102,7 @@ def render(lines: Sequence[TopicLine], note: str = "", width: int = 120) -> Tabl
     """Return the table for a terminal of ``width`` columns; ``note`` is printed below it."""
     table = Table(
         title="source → target, exactly once",
-        caption=Text(safe_text(note)) if note else None,
+        caption=Text(safe_message(note)) if note else None,
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,

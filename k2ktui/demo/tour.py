@@ -22,7 +22,7 @@ from k2ktui.errors import ExitCode, K2kError, TimedOut
 from k2ktui.kafka.properties import load_checked
 from k2ktui.runtime.artifacts import ProgressStep
 from k2ktui.sync.flow import PipelineFlow
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import View
 
 READING_SECONDS = 4.0
@@ -97,9 +97,9 @@ class TourOperator:
             if record.status in (PhaseStatus.WAITING, PhaseStatus.RUNNING):
                 continue
             self._ended.add(record.phase)
-            self._say(f"  {record.status}: {safe_text(record.live)}")
+            self._say(f"  {record.status}: {safe_message(record.live)}")
             for finding in record.findings:
-                self._say(f"    {safe_text(finding)}")
+                self._say(f"    {safe_message(finding)}")
         phase = next_phase(drill)
         if phase is None or phase in self._announced:
             return
@@ -124,7 +124,7 @@ class TourOperator:
 
     def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
         """Say what an operator would confirm, and agree."""
-        self._say(f"  The tour confirms, where you would type {phase}: {safe_text(effect)}")
+        self._say(f"  The tour confirms, where you would type {phase}: {safe_message(effect)}")
         self._pause()
         return True
 
@@ -157,7 +157,7 @@ def run_tour(
     screen.say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
     rehearsal = run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
     for line in summarize(rehearsal):
-        screen.say(f"  {safe_text(line)}")
+        screen.say(f"  {safe_message(line)}")
     if has_findings(rehearsal):
         screen.say(f"  {_GOES_ON}")
     time.sleep(reading_s)
@@ -232,7 +232,7 @@ def run_drill(
         found = drill.record(phase) if phase else None
         why = "; ".join((found.live, *found.findings)) if found else ""
         raise K2kError(
-            f"the drill stopped in the phase {phase}: {safe_text(why)}",
+            f"the drill stopped in the phase {phase}: {safe_message(why)}",
             unchanged="The clusters were stopped; their data and logs are kept.",
             hint=_AGAIN,
         )

@@ -49,7 +49,7 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import whoami
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _UNCHANGED = "Nothing was changed."
 _NOTHING: Mapping[str, Any] = {}
@@ -206,7 +206,7 @@ def _refuse_resume(
         )
     if from_fence and (why := explain_no_repeat(drill, DrillPhase.FENCE_PRODUCERS)):
         raise Refused(
-            f"the producers cannot be fenced again: {safe_text(why)}",
+            f"the producers cannot be fenced again: {safe_message(why)}",
             unchanged=_UNCHANGED,
             hint="Leave out --from-fence.",
         )

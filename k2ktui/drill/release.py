@@ -20,7 +20,7 @@ from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.pipeline_fencing import make_fencer
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 
 class _Silent:
@@ -161,7 +161,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
         )
     except (K2kError, OSError) as error:
         why = error.message if isinstance(error, K2kError) else error
-        return f"its job could not be started ({safe_text(why)}): {by_hand}"
+        return f"its job could not be started ({safe_message(why)}): {by_hand}"
     session.settle(change, ChangeStatus.MADE)
     return f"the job of {forward.name} is started on this host"
 

@@ -16,7 +16,7 @@ from k2ktui.engine.drill_facts import DrillMeasures
 from k2ktui.engine.drill_report import tool_ms
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
 from k2ktui.engine.state import SourcePartition
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, safe_message
 
 Run = Callable[[Session], PhaseResult]
 
@@ -108,7 +108,7 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
     accepted = session.drill.options.accepted
     stops = [each for each in blocking(failures, session.drill.kind) if each.id not in accepted]
     failures.sort(key=lambda each: each not in stops)  # first what the operator has to correct
-    texts = tuple(f"{each.id} {each.title}: {safe_text(each.evidence)}" for each in failures)
+    texts = tuple(f"{each.id} {each.title}: {safe_message(each.evidence)}" for each in failures)
     failed = tuple(each.id for each in failures)
     result = replace(result, findings=(*result.findings, *texts), failed_checks=failed)
     if not stops:

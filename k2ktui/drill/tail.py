@@ -31,7 +31,7 @@ from k2ktui.replication.copying.registration_reader import (
     RegistrationsUnavailable,
 )
 from k2ktui.replication.directions import origin_header
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 _REGISTRATIONS_S = 30.0
 _ROUND_S = 20.0
@@ -162,7 +162,7 @@ def _read_all(fetcher: Fetcher, readers: Collection[_Reader]) -> Iterator[int]:
             topic, number = reader.at
             raise TimedOut(
                 f"{safe_text(topic)}-{number} of the old source cannot be read from offset "
-                f"{reader.next_offset()} on: {safe_text(reader.problem)}",
+                f"{reader.next_offset()} on: {safe_message(reader.problem)}",
                 unchanged="The drill stays where it is.",
                 hint="Check that the partition has a leader and that the principal may read it.",
             )
@@ -207,7 +207,7 @@ def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> froze
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         raise ConnectionFailed(
             f"the registered producer ids in topic {safe_text(topic)} of the old source cannot be "
-            f"read: {safe_text(error)}",
+            f"read: {safe_message(error)}",
             unchanged="Nothing was changed.",
             hint="Continue with the release of the pipeline that wrote them."
             if isinstance(error, RegistrationsUnavailable) and error.is_newer

@@ -19,7 +19,7 @@ from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill_format import find_broken_event, report_content, report_digest
 from k2ktui.engine.drill_steps import describe_way_back
 from k2ktui.engine.drill_tail import list_tail
-from k2ktui.text import counted, duration, moment, safe_text
+from k2ktui.text import counted, duration, moment, safe_message, safe_text
 
 ENDED = "ended"
 _LISTED_GROUPS = 200
@@ -162,12 +162,12 @@ def report_markdown(drill: Drill) -> str:
 
 
 def _lines(drill: Drill) -> Iterator[str]:
-    yield f"# Drill {_cell(drill.id)}: {drill.kind} of {_cell(drill.pipeline)}"
+    yield f"# Drill {_cell(drill.id)}: {drill.kind} of {_cell(safe_text(drill.pipeline))}"
     yield ""
     for line in summarize(drill):
         yield f"- {_cell(line)}"
     began = moment(drill.started_ms / 1000)
-    yield f"- Begun {began} by {_cell(drill.started_by)}, k2ktui {_cell(drill.version)}"
+    yield f"- Begun {began} by {_cell(safe_text(drill.started_by))}, k2ktui {_cell(drill.version)}"
     yield ""
     source, target = _cell(drill.source_cluster) or "unknown", _cell(drill.target_cluster)
     yield f"Source cluster {source}, target cluster {target}. {_cell(describe_way_back(drill))}"
@@ -193,7 +193,7 @@ def _lines(drill: Drill) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for event in drill.events:
         at = moment(event.at_ms / 1000)
-        row = (at, event.who, event.phase, event.text, event.digest)
+        row = (at, safe_text(event.who), event.phase, event.text, event.digest)
         yield f"| {' | '.join(map(_cell, row))} |"
     yield ""
     verify = f"k2ktui drill report {_cell(drill.id)} -f FILE --verify"
@@ -267,7 +267,7 @@ def _checkpoints(groups: Collection[GroupResult]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for group, effect in found[:_LISTED_GROUPS]:
         cells = (
-            _cell(group.group),
+            _cell(safe_text(group.group)),
             effect.reread,
             _count(group.reread),
             effect.skipped,
@@ -288,7 +288,7 @@ def _count(number: int | None) -> str:
 
 def _group(group: GroupResult) -> str:
     cells = [
-        _cell(group.group),
+        _cell(safe_text(group.group)),
         group.partitions,
         group.unmapped,
         _count(group.reread),
@@ -302,7 +302,7 @@ def _group(group: GroupResult) -> str:
 
 def _cell(text: object) -> str:
     """Return text that ends no cell and starts no markup."""
-    safe = safe_text(text)
+    safe = safe_message(text)
     for mark in "\\`*_[]<>|":
         safe = safe.replace(mark, f"\\{mark}")
     return safe

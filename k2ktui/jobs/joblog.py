@@ -25,7 +25,7 @@ from k2ktui.replication.event_text import read_report, report_event, report_text
 from k2ktui.replication.events import Note
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.poll_text import poll_lines
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 LIMIT_BYTES = 5 << 20
 KEPT = 3
@@ -122,7 +122,7 @@ class LogEntry:
     @property
     def object(self) -> Mapping[str, Any]:
         """The event; for a line that is not an event, one of kind ``text``."""
-        return self.event or {"event": "text", "text": safe_text(self.raw)}
+        return self.event or {"event": "text", "text": safe_message(self.raw)}
 
     @property
     def error(self) -> str:
@@ -150,17 +150,17 @@ class LogEntry:
                 parts = [
                     _get_renamed(event, "message", "what"),
                     _get(event, "unchanged"),
-                    safe_text(_hint(event)),
+                    safe_message(_hint(event)),
                 ]
                 return "\n  ".join(["ERROR " + parts[0], *(part for part in parts[1:] if part)])
             case "turn":
                 # As above.
                 with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError):
-                    failed = [f"NOT COMMITTED {safe_text(each)}" for each in event["failed"]]
+                    failed = [f"NOT COMMITTED {safe_message(each)}" for each in event["failed"]]
                     return "\n  ".join([*poll_lines(event), *failed])
             case "ended":
                 return f"ended with exit code {_get(event, 'code')}"
-        return safe_text(self.raw)
+        return safe_message(self.raw)
 
     @property
     def at(self) -> float | None:
@@ -179,7 +179,7 @@ class LogEntry:
 
 
 def _get(event: Mapping[str, Any], name: str) -> str:
-    return safe_text(event.get(name, ""))
+    return safe_message(event.get(name, ""))
 
 
 def _get_renamed(event: Mapping[str, Any], name: str, old: str) -> str:
@@ -192,7 +192,7 @@ def _hint(event: Mapping[str, Any]) -> str:
 
 
 def _lines(value: object) -> list[str]:
-    return [safe_text(line) for line in str(value or "").splitlines()]
+    return [safe_message(line) for line in str(value or "").splitlines()]
 
 
 def _clock(at: float | None) -> str:

@@ -20,7 +20,7 @@ from k2ktui import __version__
 from k2ktui.engine.strict_json import MalformedRecord, field, parse, parse_object, text
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.mm2.connect_settings import ConnectSettings
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Connect:
         body = {"offsets": [{"partition": o.partition, "offset": o.offset} for o in offsets]}
         unchanged = "No offset was changed."
         found = self._of(connector, "PATCH", "/offsets", _object, body, unchanged=unchanged)
-        return safe_text(found.get("message", ""))
+        return safe_message(found.get("message", ""))
 
     def stop(self, connector: str) -> None:
         """Ask a connector to stop; :meth:`await_stopped` waits for it."""

@@ -25,7 +25,7 @@ from k2ktui.config.scalars import Duration, Name
 from k2ktui.config.templates import Templates
 from k2ktui.config.tree import read_tree
 from k2ktui.errors import ConfigError
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _TIMEOUT_S = 30.0
 
@@ -93,7 +93,7 @@ class ConnectSettings(Section):
             named = ", ".join(safe_text(f) for f in (tls.ca, tls.certificate, tls.key) if f)
             why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not PEM"
             raise ConfigError(
-                f"the TLS files of Kafka Connect ({named}) cannot be used: {safe_text(why)}",
+                f"the TLS files of Kafka Connect ({named}) cannot be used: {safe_message(why)}",
                 unchanged="Nothing was changed.",
             ) from None
         return context

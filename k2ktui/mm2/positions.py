@@ -18,7 +18,7 @@ from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.mm2.connect import NOTHING, SourceOffset
 from k2ktui.mm2.flows import FlowProperties
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 SOURCE_CONNECTOR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 # These connectors store offset 0 and never read it (MirrorCheckpointTask, MirrorHeartbeatTask).
@@ -150,7 +150,7 @@ def read_positions(offsets: Iterable[SourceOffset]) -> dict[tuple[str, SourcePar
         if source is None or (offset is not None and not _is_number(last)):
             raise K2kError(
                 "an offset that is not a MirrorSourceConnector's:  "
-                + safe_text(json.dumps([place, offset]), 200),
+                + safe_message(json.dumps([place, offset]), 200),
                 unchanged=NOTHING,
             )
         if last is not None:

@@ -6,7 +6,7 @@ from k2ktui.engine.audit import AuditRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 
 def _age(row: AuditRow) -> str:
@@ -81,5 +81,5 @@ def audit_columns() -> tuple[Column[AuditRow], ...]:
             rank=1,
         ),
         Column("basis", "basis", lambda r: Cell(r.basis), lambda r: r.basis, width=8, rank=5),
-        Column("note", "note", lambda r: Cell(safe_text(r.note, 400)), rank=12, widest=100),
+        Column("note", "note", lambda r: Cell(safe_message(r.note, 400)), rank=12, widest=100),
     )

@@ -37,7 +37,7 @@ from k2ktui.present.formatting import (
     duration,
     moment,
 )
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 _PHASES = {
@@ -94,7 +94,7 @@ def drill_columns(glyphs: Glyphs) -> tuple[Column[Drill], ...]:
         Column(
             "result",
             "result, or what it waits for",
-            lambda d: Cell(safe_text(describe_state(d)), _tone(d)),
+            lambda d: Cell(safe_message(describe_state(d)), _tone(d)),
             width=20,
             widest=500,
         ),
@@ -134,7 +134,7 @@ def phase_columns(glyphs: Glyphs) -> tuple[Column[PhaseRow], ...]:
         Column(
             "live",
             "result, or what it waits for",
-            lambda row: Cell(safe_text(row.record.live)),
+            lambda row: Cell(safe_message(row.record.live)),
             width=20,
             widest=500,
         ),
@@ -192,7 +192,9 @@ def _times(drill: Drill, now_ms: int) -> Line:
 def report_lines(drill: Drill) -> Iterator[str]:
     """Yield the report of a drill as paragraphs of plain text."""
     begun = f"Begun {moment(drill.started_ms / 1000)} by {safe_text(drill.started_by)}"
-    yield "\n".join([*map(safe_text, summarize(drill)), begun, safe_text(describe_way_back(drill))])
+    yield "\n".join(
+        [*map(safe_message, summarize(drill)), begun, safe_message(describe_way_back(drill))]
+    )
     if drill.blockers:
         yield _section("Findings", drill.blockers)
     yield _section("Phases", [_phase_text(row) for row in list_phases(drill)])
@@ -244,7 +246,7 @@ def _count(value: int | None) -> str:
 
 
 def _section(title: str, lines: Iterator[str] | list[str] | tuple[str, ...]) -> str:
-    return "\n".join([title, *(f"  {safe_text(line)}" for line in lines)])
+    return "\n".join([title, *(f"  {safe_message(line)}" for line in lines)])
 
 
 def describe_abort(drill: Drill) -> str:

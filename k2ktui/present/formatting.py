@@ -15,7 +15,7 @@ from enum import StrEnum
 from k2ktui.engine.trend import Direction
 from k2ktui.text import duration as duration
 from k2ktui.text import moment as moment
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 NOT_YET, NOT_AVAILABLE, STALE = "…", "—", "≈"
@@ -146,6 +146,11 @@ def tone_of(severity: Severity) -> Tone:
 def name(value: object, limit: int = _LONGEST) -> str:
     """Return a name from Kafka, sanitized for display."""
     return safe_text(value, limit)
+
+
+def message(value: object, limit: int = _LONGEST) -> str:
+    """Return a message, with its names escaped, sanitized for display."""
+    return safe_message(value, limit)
 
 
 def number(value: float | None, *, known: bool = True) -> str:

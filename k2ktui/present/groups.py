@@ -10,7 +10,7 @@ from k2ktui.engine.translate import Basis
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, descending, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import GroupSide, GroupSummary
 from k2ktui.watch.severity import judge_group, judge_group_row
 
@@ -116,7 +116,7 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         _offset("reread-now", "re-reads now", lambda r: r.reread_now, 9),
         _offset("reread", "re-reads moved", lambda r: r.reread, 10),
         Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
-        Column("why", "note", lambda r: Cell(safe_text(r.reason, 400)), rank=12, widest=100),
+        Column("why", "note", lambda r: Cell(safe_message(r.reason, 400)), rank=12, widest=100),
     )
 
 

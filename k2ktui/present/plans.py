@@ -10,7 +10,7 @@ from k2ktui.engine.translate import Basis
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 
@@ -93,7 +93,7 @@ def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
         Column(
             "reason",
             "reason",
-            lambda row: Cell(safe_text(row.reason, 400)),
+            lambda row: Cell(safe_message(row.reason, 400)),
             rank=9,
             width=12,
             widest=120,

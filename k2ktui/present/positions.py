@@ -8,7 +8,7 @@ from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 _VERDICTS = {
@@ -73,7 +73,7 @@ def move_columns(glyphs: Glyphs) -> tuple[Column[PositionMove], ...]:
         Column(
             "means",
             "means",
-            lambda move: Cell(safe_text(meaning_text(move), 400)),
+            lambda move: Cell(safe_message(meaning_text(move), 400)),
             width=14,
             rank=1,
             widest=120,

@@ -13,7 +13,7 @@ from k2ktui.log.record import KafkaRecord
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import NOT_AVAILABLE, Cell, Glyphs, Line, Tone
 from k2ktui.replication.preview_records import PreviewOutcome, PreviewRow
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 _SEVERITY = {
@@ -72,7 +72,7 @@ def preview_columns(glyphs: Glyphs) -> tuple[Column[PreviewRow], ...]:
 
 
 def _reason(row: PreviewRow) -> str:
-    return safe_text(row.step or (f"to {row.target}" if row.target else ""), 300)
+    return safe_message(row.step or (f"to {row.target}" if row.target else ""), 300)
 
 
 def _time(at_ms: int) -> str:
@@ -135,7 +135,7 @@ def compare_records(row: PreviewRow, shown: PreviewRow, width: int) -> list[Line
 
 
 def _why(row: PreviewRow) -> str:
-    return f"{row.outcome}: {safe_text(row.step, 200)}"
+    return f"{row.outcome}: {safe_message(row.step, 200)}"
 
 
 def _parts(record: KafkaRecord | None) -> dict[str, str]:

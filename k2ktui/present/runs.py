@@ -133,7 +133,7 @@ def describe_others(copying: Sequence[int], standbys: int) -> str:
 
 
 def _error(row: RunRow) -> Cell:
-    return Cell(formatting.name(row.error), Tone.BAD if row.error else Tone.MUTED)
+    return Cell(formatting.message(row.error), Tone.BAD if row.error else Tone.MUTED)
 
 
 def clock(at: float) -> str:

@@ -8,7 +8,7 @@ from k2ktui.engine.schema_plan import PlannedSchema, SchemaPlan
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE
 from k2ktui.registry.operations import AppliedSchema, SchemaOutcome, VerifiedSchema
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 _LONGEST = 80
 
@@ -29,21 +29,21 @@ PLANNED: tuple[Column[PlannedSchema], ...] = (
     *_SOURCE,
     text_column("target id", lambda row: _number(row.target_id)),
     text_column("action", lambda row: str(row.action), left=True),
-    text_column("reason", lambda row: safe_text(row.reason), left=True),
+    text_column("reason", lambda row: safe_message(row.reason), left=True),
 )
 
 APPLIED: tuple[Column[AppliedSchema], ...] = (
     *(column.of(lambda row: row.planned) for column in _SOURCE),
     text_column("target id", lambda row: _number(row.target_id)),
     text_column("result", lambda row: str(row.outcome), left=True),
-    text_column("reason", lambda row: safe_text(row.reason), left=True),
+    text_column("reason", lambda row: safe_message(row.reason), left=True),
 )
 
 VERIFIED: tuple[Column[VerifiedSchema], ...] = (
     *(column.of(lambda row: row.planned) for column in _SOURCE),
     text_column("target id", lambda row: _number(row.target_id)),
     text_column("result", lambda row: str(row.agreement), left=True),
-    text_column("reason", lambda row: safe_text(row.reason), left=True),
+    text_column("reason", lambda row: safe_message(row.reason), left=True),
 )
 
 

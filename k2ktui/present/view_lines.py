@@ -12,7 +12,7 @@ from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
 from k2ktui.present.runs import describe_others
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import find_problems, judge_mirror_flow, judge_runner, state_time
 
@@ -54,11 +54,11 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     if view.source_down:
         yield f"  groups of the source are from a copy on the target: {view.source_down}"
     for note in view.notes:
-        yield f"  note: {safe_text(note)}"
+        yield f"  note: {safe_message(note)}"
     found = find_problems(view, now)
     for problem in found[:_PROBLEMS]:
         name = problem.severity.name.lower()
-        yield f"  problem ({name}) {problem.kind} {safe_text(problem.subject)}: " + safe_text(
+        yield f"  problem ({name}) {problem.kind} {safe_text(problem.subject)}: " + safe_message(
             problem.message
         )
     if len(found) > _PROBLEMS:
@@ -171,7 +171,7 @@ def _age(view: View, name: PartName, now: float) -> str:
     part, age = view.part(name), view.age(name, now)
     text = "never read" if age is None else f"read {duration(age)} ago"
     if part.error:
-        return f"{text}, stale: {safe_text(part.error)}"
+        return f"{text}, stale: {safe_message(part.error)}"
     return f"{text}, stale: no response for {duration(part.pending_s)}" if part.stale else text
 
 

@@ -27,7 +27,7 @@ from k2ktui.replication.target_settings import (
     MAX_MESSAGE_BYTES,
     target_spec,
 )
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _READY_ATTEMPTS = 100
 _READY_DELAY_S = 0.1
@@ -194,7 +194,7 @@ def _is_dead_letter(topic: str, name: str) -> K2kError:
 def _not_described(topic: str, name: str, why: str) -> K2kError:
     return Refused(
         f"topic {safe_text(topic)} is not copied: its dead-letter topic {safe_text(name)} cannot "
-        f"be described: {safe_text(why)}",
+        f"be described: {safe_message(why)}",
         unchanged="None of its records were written.",
         hint="Grant the target principal Describe on it, or look at the target's brokers.",
     )

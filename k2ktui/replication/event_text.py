@@ -21,7 +21,7 @@ from k2ktui.replication.events import (
     Waiting,
 )
 from k2ktui.replication.slot_task import Fault, FaultKind
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, safe_message, safe_text
 
 _KINDS: Mapping[str, type[Report]] = {
     kind.__name__.lower(): kind
@@ -74,15 +74,15 @@ def report_text(report: Report) -> str:
         case Stopped():
             fault = report.fault
             return (
-                f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_text(fault.message)}\n"
-                f"  {safe_text(fix_text(fault.hint))}"
+                f"STOPPED {safe_text(fault.source)} ({fault.kind}): {safe_message(fault.message)}\n"
+                f"  {safe_message(fix_text(fault.hint))}"
             )
         case Resumed():
             return f"RESUMED {safe_text(report.topic)}-{report.partition}"
         case Waiting():
             return f"standby: waits for {safe_text(report.runs)}"
         case Note():
-            return f"note: {safe_text(report.text)}"
+            return f"note: {safe_message(report.text)}"
         case Finished():
             return _finished_text(report)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import k2ktui
 from k2ktui.errors import K2kError
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 # Clusters that start executors on request may have to find a machine for them first.
 _FIRST_TASK_S = 120.0
@@ -95,7 +95,7 @@ def _try_out(_: Iterator[int]) -> Iterator[str]:
 
 def _unfit(reason: str) -> K2kError:
     return K2kError(
-        f"executors cannot run tasks: {safe_text(reason, _LONGEST_REASON)}",
+        f"executors cannot run tasks: {safe_message(reason, _LONGEST_REASON)}",
         unchanged="Nothing was written.",
         hint="Install the same Python version and k2ktui's dependencies there, and set "
         f"spark.pyspark.python to that Python. {_GUIDE}",
@@ -126,10 +126,10 @@ def spark_reason(error: BaseException) -> str:
     lost = _LOST.search(text)
     raised = _RAISED.findall(text)
     if lost:
-        return safe_text(lost[1], _LONGEST_REASON)
+        return safe_message(lost[1], _LONGEST_REASON)
     if raised:
-        return safe_text(": ".join(raised[-1]), _LONGEST_REASON)
-    return safe_text(text.strip().splitlines()[0], _LONGEST_REASON)
+        return safe_message(": ".join(raised[-1]), _LONGEST_REASON)
+    return safe_message(text.strip().splitlines()[0], _LONGEST_REASON)
 
 
 def transform_reason(error: BaseException) -> str:

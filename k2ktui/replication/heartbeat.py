@@ -37,7 +37,7 @@ from k2ktui.replication.events import (
 )
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import birth_of, pid_space
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 BEAT_S = BEAT_MS / 1000
 _WRITE_S = 8.0
@@ -141,7 +141,7 @@ class Heartbeat(BackgroundRunner):
 
     def add_error(self, what: str) -> None:
         """Include an error in the following heartbeats."""
-        self._now = replace(self._now, last_error=safe_text(what, _ERROR_CHARS))
+        self._now = replace(self._now, last_error=safe_message(what, _ERROR_CHARS))
 
     def stand_by(self, *, waiting: bool) -> None:
         """Report the run as a standby, or as starting once its turn has come."""

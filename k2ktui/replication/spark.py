@@ -43,7 +43,7 @@ from k2ktui.replication.spark_settings import (
 from k2ktui.replication.stages.job import TransformJobs
 from k2ktui.runtime.java import spark_java_home
 from k2ktui.runtime.scratch import Scratch, sweep
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.replication.stages.schemas import TransformSchemas
@@ -176,7 +176,7 @@ class SparkRuntime:
         words = said[-3:] if self._gateway is None and said else [spark_reason(error)]
         return K2kError(
             f"Spark did not start with master {self._settings.master}: "
-            + safe_text("; ".join(words), 600),
+            + safe_message("; ".join(words), 600),
             unchanged="Nothing was written.",
             hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
         )

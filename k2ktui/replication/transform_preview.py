@@ -28,7 +28,7 @@ from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.stages.show_values import show_decoded, show_encoded
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.replication.stages.transformed import Transformed
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _READ_S = 30.0
 _FAILED: Mapping[OnError, PreviewOutcome] = {
@@ -163,7 +163,7 @@ def read_newest(
     unread = next((each.unread for each in stretches if each.unread), "")
     if unread:
         raise K2kError(
-            f"{safe_text(topic)} cannot be read: {safe_text(unread)}",
+            f"{safe_text(topic)} cannot be read: {safe_message(unread)}",
             unchanged="Nothing was written.",
             hint="Check the source cluster and the right to read the topic.",
         )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.loop import SyncPoll
@@ -32,8 +32,8 @@ def poll_lines(event: Mapping[str, Any]) -> list[str]:
     stopped = f", {len(event['stopped']):,} not written" if event["stopped"] else ""
     bases = ", ".join(f"{count:,} {basis}" for basis, count in sorted(event["bases"].items()))
     lines = [
-        f"{counted(event['groups'], 'group')}: {safe_text(planned) or 'nothing to translate'}; "
-        f"{event['applied']:,} committed{stopped}" + (f"; {safe_text(bases)}" if bases else "")
+        f"{counted(event['groups'], 'group')}: {safe_message(planned) or 'nothing to translate'}; "
+        f"{event['applied']:,} committed{stopped}" + (f"; {safe_message(bases)}" if bases else "")
     ]
     rereads = event["rereads"]
     for group, count in islice(rereads.items(), _SHOWN):

@@ -29,7 +29,7 @@ from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.positions import PositionPlan, PositionPlanner, journal_row
-from k2ktui.text import duration, list_names, safe_text
+from k2ktui.text import duration, list_names, safe_message, safe_text
 
 _UNCHANGED = "No position was changed."
 _SHOWN = 10
@@ -212,7 +212,7 @@ def refuse_bad(change: PositionPlan) -> None:
     """
     bad = find_refused(change.moves)
     if bad:
-        lines = [f"{safe_text(m.source)}: {safe_text(m.why)}" for m in bad[:_SHOWN]]
+        lines = [f"{safe_text(m.source)}: {safe_message(m.why)}" for m in bad[:_SHOWN]]
         if len(bad) > _SHOWN:
             lines.append(f"and {len(bad) - _SHOWN:,} more")
         raise Refused(

@@ -34,7 +34,7 @@ from k2ktui.sync.mapping_sort import MalformedMapping, MappingReport
 from k2ktui.sync.mapping_source import make_replica
 from k2ktui.sync.opposite_mappings import OppositeMappings
 from k2ktui.sync.store import StateStore
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _READ_S = 30.0
 _NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
@@ -369,4 +369,4 @@ def _notes(report: MappingReport) -> list[str]:
 
 
 def _place(record: MalformedMapping) -> str:
-    return f"partition {record.partition} offset {record.offset} ({safe_text(record.why)})"
+    return f"partition {record.partition} offset {record.offset} ({safe_message(record.why)})"

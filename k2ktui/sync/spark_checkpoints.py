@@ -27,7 +27,7 @@ from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.engine.strict_json import parse as parse_json
 from k2ktui.errors import ConfigError
 from k2ktui.sync.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _VERSION = re.compile(r"v([0-9]{1,9})")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
@@ -268,7 +268,7 @@ def _positions(value: dict[str, Any], path: Path, number: int) -> dict[SourcePar
             if type(offset) is not int or not 0 <= offset <= LARGEST_OFFSET:
                 # A list or an object may be nested too deeply for json.dumps.
                 plain = not isinstance(offset, list | dict)
-                shown = safe_text(json.dumps(offset), 40) if plain else type(offset).__name__
+                shown = safe_message(json.dumps(offset), 40) if plain else type(offset).__name__
                 what = f"{shown} is not an offset of {topic}-{partition}"
                 raise _damaged_error(path, number, what)
             found[SourcePartition(topic, int(partition))] = offset

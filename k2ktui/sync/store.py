@@ -39,7 +39,7 @@ from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.sync.liveness import HeartbeatObserver
 from k2ktui.sync.state_fold import StateFold, read_own_key
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _READ_S = 30.0
 _LOOK_AGAIN_S = 0.5
@@ -151,7 +151,7 @@ class StateStore:
             except MalformedRecord as error:
                 raise Refused(
                     f"journal entry {safe_text(entry_id)} has a damaged record for group "
-                    f"{safe_text(key.consumer_group)}: {safe_text(error)}",
+                    f"{safe_text(key.consumer_group)}: {safe_message(error)}",
                     unchanged="The entry was not used.",
                 ) from None
             if isinstance(record, JournalRows):

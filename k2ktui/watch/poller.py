@@ -17,7 +17,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.sync.flow import Flow
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import Facts, GroupFacts
 from k2ktui.watch.feed import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, Listener
@@ -98,7 +98,7 @@ class _Worker:
             self.facts = self._reader.read(self.known)
             self.error = ""
         except K2kError as error:
-            self.error = safe_text(error.message, 500)
+            self.error = safe_message(error.message, 500)
         except Exception as error:  # an internal error must not hide the other parts
             self.error = f"internal error in k2ktui ({type(error).__name__})"
 

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 STEMS = [
     "a",
     "a\u200b",
+    "a\\u200b",
+    "a\\x20",
     "a ",
     "a\u00ad",
     "caf\u00e9",
@@ -50,6 +52,7 @@ def test_every_command(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> 
     def said(*arguments: str | Path, code: int = 0) -> str:
         done = k2ktui(*arguments, code=code, env=wide)
         assert harmless(done.stdout) and harmless(done.stderr), arguments
+        assert "\\x5cx1b" not in done.stdout + done.stderr, "a name is escaped once"
         return done.stdout
 
     shown = said("groups", "-f", copied.file)

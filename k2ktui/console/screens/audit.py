@@ -19,7 +19,7 @@ from k2ktui.engine.audit import Audit, AuditRow
 from k2ktui.present import formatting
 from k2ktui.present.audits import audit_columns
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import View
 
 _DETAIL_LINES = 5
@@ -150,7 +150,7 @@ class AuditScreen(ListScreen):
 
 def wrap_text(text: str, width: int) -> list[str]:
     """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
-    return textwrap.wrap(safe_text(text), max(20, width - 6))
+    return textwrap.wrap(safe_message(text), max(20, width - 6))
 
 
 # The line below the table has the others.

@@ -32,7 +32,7 @@ from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import View
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ class ConsoleScreen(Screen[None]):
 
     def inform(self, text: str, how: Literal["information", "warning", "error"]) -> None:
         """Show a notification; untrusted names in it are sanitized."""
-        safe = "\n".join(safe_text(line) for line in text.splitlines())
+        safe = "\n".join(safe_message(line) for line in text.splitlines())
         self.notify(safe, severity=how, markup=False)
 
     def inform_error(self, error: K2kError) -> None:

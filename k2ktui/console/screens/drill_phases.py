@@ -32,7 +32,7 @@ from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.errors import K2kError
 from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _TICK_S = 1.0
 Start = tuple[DrillKind, DrillOptions]
@@ -375,7 +375,7 @@ class DrillScreen(DrillChecklist):
 
     async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
         name = self.session.pair.pipeline
-        dialog = Confirm(safe_text(title, 80), lines, name, label)
+        dialog = Confirm(safe_message(title, 80), lines, name, label)
         agreed = await self.app.push_screen_wait(dialog)
         return bool(agreed)
 

@@ -15,7 +15,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.columns import Column
-from k2ktui.present.formatting import Cell, Line, Tone, name, utc_time
+from k2ktui.present.formatting import Cell, Line, Tone, message, utc_time
 from k2ktui.text import counted
 from k2ktui.watch.model import View
 
@@ -52,7 +52,7 @@ class EventLogScreen(ListScreen):
         columns: tuple[Column[Event], ...] = (
             Column("time", "time", lambda e: Cell(utc_time(e.at), Tone.MUTED), width=8),
             Column("kind", "event", lambda e: Cell(str(e.kind), _TONES[e.kind]), width=8),
-            Column("text", "what", lambda e: Cell(name(e.text)), width=20, widest=400),
+            Column("text", "what", lambda e: Cell(message(e.text)), width=20, widest=400),
             Column("command", "command", lambda e: Cell(e.command, Tone.MUTED), rank=1, widest=60),
         )
         return Grid(
@@ -96,9 +96,9 @@ class EventLogScreen(ListScreen):
     def text_to_copy(self) -> str:
         """Return the command of the event under the cursor, or its text."""
         event: Event | None = self.query_one(Grid).current
-        return "" if event is None else event.command or name(event.text)
+        return "" if event is None else event.command or message(event.text)
 
 
 def _whole(event: Event) -> str:
-    text = f"{event.kind}: {name(event.text, 4_000)}"
+    text = f"{event.kind}: {message(event.text, 4_000)}"
     return f"{text}\n$ {event.command}" if event.command else text

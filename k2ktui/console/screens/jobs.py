@@ -389,6 +389,6 @@ class JobsScreen(ListScreen):
             self.inform_error(error)
 
         events.add(EventKind.STARTED, what, command)
-        self._busy = f"{formatting.name(what, 60)} …"
+        self._busy = f"{formatting.message(what, 60)} …"
         self.background("job", work, done, failed)
         self._draw()

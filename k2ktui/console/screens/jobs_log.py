@@ -66,7 +66,7 @@ class LogScreen(ListScreen):
                 Column(
                     "text",
                     "text",
-                    lambda line: Cell(formatting.name(line.text), line.tone),
+                    lambda line: Cell(formatting.message(line.text), line.tone),
                     width=20,
                     widest=500,
                 ),

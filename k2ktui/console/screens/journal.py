@@ -32,7 +32,7 @@ from k2ktui.present.journal import (
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied
 from k2ktui.sync.positions import CLEAR, SET
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity, SeverityLabel
 
@@ -188,11 +188,10 @@ class EntryScreen(OperationScreen):
 
     def summary(self) -> Line:
         """Return the entry's id, kind and counts."""
+        counts = safe_message(results_text(self._header.counts))
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
-            Cell(
-                f"  {operation_text(self._header)}  {safe_text(results_text(self._header.counts))}"
-            ),
+            Cell(f"  {operation_text(self._header)}  {counts}"),
             *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._is_unfinished else []),
         )
 
@@ -293,7 +292,7 @@ def describe_entry(entry: JournalHeader, undone: JournalHeader | None) -> list[L
             Cell(f"by {safe_text(who or host, 60)} from {safe_text(host, 80)}"),
             Cell(f"  plan {safe_text(entry.plan)}" if entry.plan else "", Tone.MUTED),
         ),
-        (Cell(f"{operation_text(entry)}: {safe_text(results_text(entry.counts))}"),),
+        (Cell(f"{operation_text(entry)}: {safe_message(results_text(entry.counts))}"),),
     ]
     if undone is not None:
         by = f"by {safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"

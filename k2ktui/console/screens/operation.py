@@ -26,7 +26,7 @@ from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied, OffsetsChanged
 from k2ktui.sync.flow import Flow
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 T = TypeVar("T")
 _ERROR_LINES = 5
@@ -162,7 +162,7 @@ class OperationScreen(ListScreen):
         """Return the operation in progress, or the error of the last one."""
         glyphs = glyphs_of(self)
         if self.busy:
-            far = f": {safe_text(self._progress)}" if self._progress else ""
+            far = f": {safe_message(self._progress)}" if self._progress else ""
             return [(Cell(f"{glyphs.status[1]} {self.busy}{far}…", Tone.INFO),)]
         if self.error is None:
             return []
@@ -181,7 +181,7 @@ class OperationScreen(ListScreen):
         width = max(20, self.size.width - 6)
         found: list[str] = []
         for line in text.splitlines():
-            found += textwrap.wrap(safe_text(line), width) or [""]
+            found += textwrap.wrap(safe_message(line), width) or [""]
         return found
 
     # Frame
@@ -313,4 +313,4 @@ def _move(write: OffsetWrite) -> str:
 
 def _list_some(lines: Sequence[str]) -> list[str]:
     more = [f"  … and {len(lines) - _LISTED:,} more"] if len(lines) > _LISTED else []
-    return [f"  {safe_text(line)}" for line in lines[:_LISTED]] + more
+    return [f"  {safe_message(line)}" for line in lines[:_LISTED]] + more

@@ -91,7 +91,7 @@ class OverviewScreen(ConsoleScreen):
             Column(
                 "message",
                 "message",
-                lambda p: Cell(formatting.name(p.message)),
+                lambda p: Cell(formatting.message(p.message)),
                 width=20,
                 widest=500,
             ),

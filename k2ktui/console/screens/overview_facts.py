@@ -58,7 +58,7 @@ def facts(
 def _notes(view: View) -> list[Line]:
     # In a MirrorMaker 2 flow, the first notes describe its state and are not warnings.
     tone = Tone.PLAIN if view.pair.mirror else Tone.WARN
-    return [_line("Note", Cell(formatting.name(note), tone)) for note in view.notes[:2]]
+    return [_line("Note", Cell(formatting.message(note), tone)) for note in view.notes[:2]]
 
 
 def _line(label: str, *cells: Cell) -> Line:

@@ -27,7 +27,7 @@ from k2ktui.present.positions import (
 )
 from k2ktui.sync.position_writer import PositionWriter, PositionWriteResult
 from k2ktui.sync.positions import CLEAR, PositionPlan, PositionPlanner
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.severity import Severity
 
 
@@ -127,7 +127,7 @@ class MovesScreen(OperationScreen):
         notes = [*self.change.notes, *(self.moved.notes if self.moved else ())]
         found: list[Line] = [(Cell(part, Tone.WARN),) for note in notes for part in self.wrap(note)]
         if self.moved is None:
-            found.append((Cell(f"$ {safe_text(self.text_to_copy())}", Tone.MUTED),))
+            found.append((Cell(f"$ {safe_message(self.text_to_copy())}", Tone.MUTED),))
             return found
         entry = f", journal entry {self.moved.entry}" if self.moved.entry else ""
         count = len(self.change.changes)

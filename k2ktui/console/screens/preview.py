@@ -33,7 +33,7 @@ from k2ktui.replication.preview_records import (
     mask_row,
     preview_json,
 )
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 _RECORDS = 20
 _TICK_S = 1.0
@@ -81,7 +81,7 @@ class PreviewScreen(ListScreen):
     @property
     def crumb(self) -> str:
         """The preview."""
-        return f"{safe_text(self._topic, 40)} preview"
+        return f"{self._topic[:40]} preview"
 
     @property
     def shows_contents(self) -> bool:
@@ -190,7 +190,7 @@ class PreviewScreen(ListScreen):
             lines = compare_records(row, shown, max(30, self.size.width - 4))
         elif self._error is not None:
             texts = str(self._error).splitlines()
-            lines = [(Cell(safe_text(text, _LONGEST)),) for text in texts]
+            lines = [(Cell(safe_message(text, _LONGEST)),) for text in texts]
         self.query_one(_Record).show(lines)
 
     def summary(self) -> Line:
@@ -215,7 +215,7 @@ class PreviewScreen(ListScreen):
         lines: list[Line] = []
         if found is not None:
             title = f"{found.topic} to {found.target}: {found.does}"
-            lines.append((Cell(safe_text(title, _LONGEST), Tone.MUTED),))
+            lines.append((Cell(safe_message(title, _LONGEST), Tone.MUTED),))
             tone = Tone.MUTED if self._masked else Tone.WARN
             lines.append((Cell(_COVERED if self._masked else _UNCOVERED, tone),))
         self.query_one("#facts", TextLines).show(lines)

@@ -29,7 +29,7 @@ from k2ktui.sync.apply import Applied, OffsetsChanged
 from k2ktui.sync.plans import keep_plan, plan_options
 from k2ktui.sync.record_comparison import ComparisonOutcome
 from k2ktui.sync.verification import ContentCheck
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 Key = tuple[str, str, int]
 _WORST = (
@@ -152,7 +152,7 @@ class PlanScreen(OperationScreen):
         found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes]
         if self.applied is None:
             command = self._command(plan)
-            found += [self._validity(plan), (Cell(f"$ {safe_text(command)}", Tone.MUTED),)]
+            found += [self._validity(plan), (Cell(f"$ {safe_message(command)}", Tone.MUTED),)]
             return found + self._proof()
         done = results_text(self.applied.counts)
         tone = Tone.OK if self.applied.complete else Tone.BAD

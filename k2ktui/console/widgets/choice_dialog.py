@@ -18,7 +18,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 # Frame, title, keys and the lines between them.
 _OTHER_LINES = 6
@@ -80,7 +80,7 @@ class ChoiceDialog(ModalScreen[str | None]):
         self.query_one(Grid).styles.height = max(3, min(len(self._choices) + 1, room))
 
     def _wrap(self, text: str) -> list[str]:
-        return textwrap.wrap(safe_text(text), max(30, min(86, self.app.size.width - 8)))
+        return textwrap.wrap(safe_message(text), max(30, min(86, self.app.size.width - 8)))
 
     def _height(self) -> int:
         """Return the number of lines of the longest text."""

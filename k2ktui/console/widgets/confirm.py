@@ -16,7 +16,7 @@ from textual.widgets import Button, Input
 
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, name
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 _SHARE = 0.94  # of the screen's height, as in the style sheet
 # Frame, title, state, field, buttons and the lines between them.
@@ -113,7 +113,9 @@ class Confirm(ModalScreen[bool]):
         lines: list[Line] = []
         for each in self._lines:
             if isinstance(each, str):
-                lines += [(Cell(part),) for part in textwrap.wrap(safe_text(each), width) or [""]]
+                lines += [
+                    (Cell(part),) for part in textwrap.wrap(safe_message(each), width) or [""]
+                ]
             else:
                 lines.append(each)
         self.query_one("#confirm-lines", TextLines).show(lines)

@@ -24,7 +24,7 @@ from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 # Frame, title, groups, keys and the lines between them.
 _OTHER_LINES = 9
@@ -179,7 +179,7 @@ class DrillDialog(ModalScreen[Choice | None]):
         try:
             compile_pattern(pattern)
         except ValueError as error:
-            text = f"expected {safe_text(error)}"
+            text = f"expected {safe_message(error)}"
             self.query_one("#drill-keys", TextLines).show([(Cell(text, Tone.BAD),)])
             self.set_focus(self.query_one(Input))
             return

@@ -14,7 +14,7 @@ from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.plans import delta, plan_columns, plan_verdict, summarize_plan
 from k2ktui.sync.record_comparison import ComparisonOutcome
 from k2ktui.sync.verification import ContentCheck
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.severity import Severity, SeverityLabel
 
 
@@ -74,12 +74,12 @@ class PlanLine:
         """The explanation of that outcome, safe to display."""
         compared = self.proof.why if self.proof is not None else self.unchecked
         back, written = (each.why if each else "" for each in (self.back, self.written))
-        return safe_text(back or self.moved or compared or written)
+        return safe_message(back or self.moved or compared or written)
 
     @property
     def reason(self) -> str:
         """The plan's reason, safe to display; empty if the explanation contains it."""
-        text = safe_text(self.row.reason)
+        text = safe_message(self.row.reason)
         return "" if text in self.explanation else text
 
 

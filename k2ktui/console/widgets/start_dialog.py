@@ -127,12 +127,12 @@ class StartDialog(Confirm):
 
     def _lines_of(self, check: Check) -> list[Line]:
         mark = glyphs_of(self).mark(_MARKS[check.outcome])
-        detail = "  ".join(formatting.name(line) for line in check.detail.splitlines())
+        detail = "  ".join(formatting.message(line) for line in check.detail.splitlines())
         first, *rest = self._wrap(f"{check.name}: {detail}", len(mark.text) + 1) or [check.name]
         lines: list[Line] = [(mark, Cell(f" {first}"))]
         if check.outcome is CheckOutcome.PASS:
             return lines  # a pass takes one line, cut if necessary
-        more = [*rest, *(formatting.name(line) for line in fix_text(check.hint).splitlines())]
+        more = [*rest, *(formatting.message(line) for line in fix_text(check.hint).splitlines())]
         for text in more:
             for each in self._wrap(text, _INDENT):
                 lines.append((Cell(" " * _INDENT + each, Tone.MUTED),))

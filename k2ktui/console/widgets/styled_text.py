@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from k2ktui.present.formatting import ASCII, UNICODE, Cell, Glyphs, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 TONE_CLASSES = {f"tone--{tone}" for tone in Tone}
 
@@ -28,7 +28,7 @@ def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") ->
 
 def drawable(text: str) -> str:
     """Return a text without control sequences; names are sanitized before they come here."""
-    return text if text.isprintable() else safe_text(text)
+    return text if text.isprintable() else safe_message(text)
 
 
 def glyphs_of(widget: Widget) -> Glyphs:

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Tone
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 
 class TextDialog(ModalScreen[None]):
@@ -34,7 +34,7 @@ class TextDialog(ModalScreen[None]):
     def __init__(self, title: str, texts: Sequence[str]) -> None:
         super().__init__()
         self._title = title
-        safe = ["\n".join(safe_text(line) for line in text.splitlines()) for text in texts]
+        safe = ["\n".join(safe_message(line) for line in text.splitlines()) for text in texts]
         self._text = "\n\n".join(safe)
 
     def compose(self) -> ComposeResult:

@@ -35,7 +35,7 @@ from k2ktui.sync.flow import Flow
 from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verification import Verification
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading, read_once
 
@@ -315,7 +315,7 @@ def _within(seconds: float, name: str, read: Callable[[], Any]) -> object:
         except K2kError as error:
             answers.put(error)
         except (NotSent, OutcomeUnknown, CoordinatorError, NotDisclosed) as error:
-            answers.put(K2kError(safe_text(error)))
+            answers.put(K2kError(safe_message(error)))
         except Exception as error:  # no thread may end without a result
             answers.put(fault(error))
 

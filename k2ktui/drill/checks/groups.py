@@ -24,7 +24,7 @@ from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.operations import verify_content
 from k2ktui.sync.verification import Verification
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, safe_message, safe_text
 
 _NOT_MOVED = ("share", "streams")
 
@@ -192,10 +192,10 @@ def check_next_records(context: CheckContext) -> CheckFinding:
     )
     if rereads or skips or totals.different or totals.rereads:
         worst = [each for each in verification.checks if str(each.outcome) == "different"]
-        detail = f"; {worst[0].what}: {safe_text(worst[0].why)}" if worst else ""
+        detail = f"; {worst[0].what}: {safe_message(worst[0].why)}" if worst else ""
         return fails(text + detail, _EXPLAIN)
     if totals.could_not_check or unknown:
-        why = next((safe_text(each) for each in verification.unchecked_positions), "")
+        why = next((safe_message(each) for each in verification.unchecked_positions), "")
         return could_not_check(f"{text}; {why}" if why else text)
     return passes(text)
 

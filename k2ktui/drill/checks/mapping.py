@@ -16,7 +16,7 @@ from k2ktui.sync.record_comparison import Compaction
 from k2ktui.sync.schema_id_comparison import open_record_comparison
 from k2ktui.sync.verification import Verification
 from k2ktui.sync.verify import sample_ranges, verify
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, safe_message, safe_text
 
 _SEED = 0
 _PIECES = 20
@@ -101,11 +101,11 @@ def check_mapping_content(context: CheckContext) -> CheckFinding:
         at = first.pair
         where = f"{at.source} to {at.target[0]}-{at.target[1]}"
         return fails(
-            f"{text}; {safe_text(where)}: {safe_text(first.why)}",
+            f"{text}; {safe_text(where)}: {safe_message(first.why)}",
             "Do not move groups with this mapping; compare everything: k2ktui verify -f FILE.",
         )
     if totals.could_not_check or not asked:
-        why = "; ".join(safe_text(each) for each in list(found.unchecked_records)[:2])
+        why = "; ".join(safe_message(each) for each in list(found.unchecked_records)[:2])
         return could_not_check(f"{text}{'; ' if why else ''}{why}")
     return passes(text)
 

@@ -23,7 +23,7 @@ from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import CheckFinding, CheckResult, could_not_check
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 Check = Callable[[CheckContext], CheckFinding]
 
@@ -71,8 +71,8 @@ def _run(context: CheckContext, check_id: str) -> CheckResult:
         check_id,
         CATALOG[check_id].title,
         finding.outcome,
-        safe_text(" ".join(finding.evidence.splitlines())),
-        "\n".join(map(safe_text, finding.hint.splitlines())),
+        safe_message(" ".join(finding.evidence.splitlines())),
+        "\n".join(map(safe_message, finding.hint.splitlines())),
         monotonic() - began,
     )
 

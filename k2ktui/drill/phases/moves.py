@@ -40,7 +40,7 @@ from k2ktui.sync.operations import (
 )
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import take_snapshot
-from k2ktui.text import counted, first_lines, list_names, safe_text
+from k2ktui.text import counted, first_lines, list_names, safe_message, safe_text
 
 _NAMED = 20
 _NAMED_GROUPS = 3
@@ -98,7 +98,7 @@ def refused_rows(plan: Plan) -> list[str]:
     """Return what a plan does not apply, with the reasons."""
     rows = [row for row in plan.rows if _is_refused(row) or row.proposed is None]
     found = [
-        f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {safe_text(row.reason)}"
+        f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {safe_message(row.reason)}"
         for row in rows[:_NAMED]
     ]
     more = len(rows) - _NAMED
@@ -208,7 +208,7 @@ def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
         )
     )
     wrong = [
-        f"{check.what}: {safe_text(check.why)}"
+        f"{check.what}: {safe_message(check.why)}"
         for check in report.verification.checks
         if check.outcome == "different"
     ]

@@ -14,7 +14,7 @@ from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.errors import K2kError
 from k2ktui.kafka.properties import load_checked
 from k2ktui.private_files import write_private
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 
 def run_reverse(session: Session) -> PhaseResult:
@@ -38,7 +38,9 @@ def run_reverse(session: Session) -> PhaseResult:
         wrote = write_reverse(path, found)
         load_checked((str(path),))
     except (K2kError, OSError) as error:
-        why = safe_text(error.message if isinstance(error, K2kError) else error.strerror or error)
+        why = safe_message(
+            error.message if isinstance(error, K2kError) else error.strerror or error
+        )
         finding = f"{why}. Write the file of the pipeline for the way back yourself."
         return PhaseResult("no file was written", (finding,), PhaseStatus.SKIPPED)
     notes = "; ".join(found.notes)

@@ -42,7 +42,7 @@ from k2ktui.sync.apply import Applier
 from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.store import StateStore
-from k2ktui.text import counted, first_lines, safe_text
+from k2ktui.text import counted, first_lines, safe_message, safe_text
 
 _CONSUMERS = 8
 _CONSUME_S = 30.0
@@ -190,7 +190,7 @@ def _commit(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
         reader.close()
     return [
         f"{safe_text(each.write.group)} {safe_text(each.write.topic)}-{each.write.partition}: "
-        f"{each.result} {safe_text(each.why)}".rstrip()
+        f"{each.result} {safe_message(each.why)}".rstrip()
         for each in results
         if each.result is not WriteOutcome.APPLIED
     ]

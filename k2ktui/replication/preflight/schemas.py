@@ -15,7 +15,7 @@ from k2ktui.replication.preflight.checks import (
     passed_check,
     warning_check,
 )
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 _NAME = "schemas"
 
@@ -35,7 +35,7 @@ def check_schemas(config: PipelineConfig) -> Check:
             _NAME,
             f"{counted(len(plan.conflicts), 'schema')} cannot be registered on the target, for "
             f"example version {first.source.version} of {safe_text(first.source.subject)}: "
-            f"{safe_text(first.reason)}; partitions stop before records with them",
+            f"{safe_message(first.reason)}; partitions stop before records with them",
             "k2ktui schemas plan shows all of them; see docs/schemas.md.",
         )
     if plan.changes and not config.schema_mapping.auto_register:

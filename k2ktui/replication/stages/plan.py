@@ -17,7 +17,7 @@ from k2ktui.replication.stages import rows
 from k2ktui.replication.stages.codec_batches import DECODED, ORIGINAL, Codecs
 from k2ktui.replication.stages.columns import MismatchedType
 from k2ktui.replication.stages.steps import plan_steps
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 # Operators that handle each row by itself, in order.
 _NARROW = frozenset(
@@ -269,7 +269,7 @@ class TransformPlan:
             try:
                 self._codecs.encoders[part].check(found.select(part).schema[0].dataType, part)
             except MismatchedType as error:
-                raise self._refused(f"{self._step}: {safe_text(str(error), 400)}") from None
+                raise self._refused(f"{self._step}: {safe_message(str(error), 400)}") from None
             return found
         if kind == "bytes":
             self._require(found, f.col(part), "binary", f"encode.{part}: bytes needs a BINARY")
@@ -308,7 +308,7 @@ class TransformPlan:
                     f"its plan has the operator {operator}, which needs more than the record itself"
                 )
         text = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
-        return self._refused(f"Spark rejects it: {safe_text(text, 400)}")
+        return self._refused(f"Spark rejects it: {safe_message(text, 400)}")
 
     def _refused(self, why: str) -> ConfigError:
         return ConfigError(

@@ -28,7 +28,7 @@ from k2ktui.replication.stages.protobuf_codec import (
 )
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.runtime.spark_extra import install_command
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _PARTS = ("key", "value")
 _NOTHING = "Nothing was copied."
@@ -288,7 +288,7 @@ def _require(package: str, extra: str, name: str) -> None:
 def _unusable(name: str, source: SchemaSource, error: ValueError) -> ConfigError:
     return ConfigError(
         f"{name}: the schema ({safe_text(str(source))}) cannot be used: "
-        f"{safe_text(str(error), 300)}",
+        f"{safe_message(str(error), 300)}",
         unchanged=_NOTHING,
         hint="Use another schema; docs/transforms.md lists the types.",
     )

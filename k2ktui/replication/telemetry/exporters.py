@@ -41,7 +41,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message, safe_text
 
 _CLOSE_S = 3.0
 _EXPORT_S = 10.0
@@ -124,7 +124,7 @@ class ExporterGuard:
             self._reported = True
             with suppress(Exception):  # the listener may be closed
                 self._note(
-                    f"metrics: the {self._name} exporter failed: {safe_text(why, 300)}; the "
+                    f"metrics: the {self._name} exporter failed: {safe_message(why, 300)}; the "
                     "run continues, and the exporter is retried without further notes"
                 )
         return pause
