@@ -64,9 +64,17 @@ def command(
 
 
 def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list[Translation]]:
-    """Translate several sets of source offsets from one snapshot of both clusters."""
+    """Translate several sets of source offsets from one snapshot of both clusters.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target does not answer.
+        Refused: nothing has been replicated yet.
+    """
+    from k2ktui.kafka.unreachable import await_open
     from k2ktui.sync.snapshot import SnapshotReader
 
+    # First: the source is not needed, and to find out that it does not answer takes a second.
+    await_open("target", flow.config.target.bootstrap_servers)
     snapshots = SnapshotReader(flow)
     try:
         return [snapshots.translate(each) for each in commits]

@@ -183,7 +183,8 @@ class Cluster:
             ConnectionFailed: no broker accepts connections.
         """
         began = monotonic()
-        look_at, refresh_after = began + _LOOK_AFTER_S, _LOOK_AFTER_S
+        look_after = _LOOK_AFTER_S if self._brokers else _LISTEN_EVERY_S
+        look_at, refresh_after = began + look_after, _LOOK_AFTER_S
         while True:
             try:
                 return future.result(_LISTEN_EVERY_S)

@@ -78,6 +78,16 @@ class ConnectionManager(Manager):
             connection.close_future.add_errback(lambda error: self._record_failure(node_id, error))
         return connection
 
+    def connection_delay(self, node_id: Any) -> float:
+        """Return the seconds until a node is tried again: closed ports not after ``closed_until``.
+
+        The library's pauses grow fourfold, to seconds after the third attempt.
+        """
+        delay = float(super().connection_delay(node_id))
+        if self.bootstrapped or self.closed_until is None or not self.ports_are_closed:
+            return delay
+        return min(delay, max(0.0, self.closed_until - monotonic()))
+
     @property
     def ports_are_closed(self) -> bool:
         """Whether every bootstrap server refused the last connection attempt."""

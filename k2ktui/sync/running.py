@@ -12,6 +12,7 @@ from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.control import create_mapping_application_topics
+from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.flow import Flow
@@ -71,6 +72,8 @@ class SyncRun:
             K2kError: the first poll, or the only one, failed, or a configured condition holds.
         """
         config, note = self._config, self._reports.note
+        # Before the heartbeat, whose own attempts would take seconds.
+        await_open("target", config.target.bootstrap_servers)
         if not (self._flow.is_mirror or config.replicates):
             for name in create_mapping_application_topics(config, target_cluster(config)):
                 note(f"topic {safe_text(name)} was created on the target cluster")

@@ -1,22 +1,28 @@
-"""Commands while one cluster accepts no connections: what is known, and exit code 3.
-
-How promptly is tested in tests/kafka/test_closed_ports.py: here Python itself takes the time.
-"""
+"""Commands while one cluster, or both, accept no connections: what is known, and exit code 3."""
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from k2ktui.cli.ending import ending_signals
+from k2ktui.cli.main import cli
+from k2ktui.errors import K2kError
 from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
+from tests.support.in_process import invoke
 from tests.support.kafka import Out, create_topic, produce
 from tests.support.verbs import k2ktui
+from tests.support.waiting import PROMPT_S, seconds_waited
 
 pytestmark = pytest.mark.slow
 
 CLOSED = {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:1"}}}
+BOTH = "source target"
 VERBS = (
     ("start",),
     ("status",),
@@ -24,7 +30,17 @@ VERBS = (
     ("plan",),
     ("watch", "--once"),
     ("check",),
+    ("sync",),
+    ("sync", "--once"),
+    ("verify",),
 )
+# The source is not needed, or its absence is one of the findings.
+TARGET_ONLY = (
+    ("translate", "orders:0:1"),
+    ("journal",),
+    ("drill", "list"),
+)
+CHECKS = ("drill", "check")
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +55,58 @@ def copied(
     return copied
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_a_closed_port_is_reported(copied: Copied, verb: tuple[str, ...], side: str) -> None:
-    copied.settings = {side: CLOSED}
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """What a command in this process does to the handlers of signals is undone."""
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def close(copied: Copied, sides: str) -> None:
+    copied.settings = dict.fromkeys(sides.split(), CLOSED)
+
+
+@pytest.mark.parametrize("sides", ["source", "target", BOTH])
+@pytest.mark.parametrize("verb", [*VERBS, *TARGET_ONLY], ids=" ".join)
+def test_a_closed_port_is_reported(copied: Copied, verb: tuple[str, ...], sides: str) -> None:
+    if sides == "source" and verb in TARGET_ONLY:
+        pytest.skip("it does not need the source")
+    close(copied, sides)
     said = k2ktui(*verb, "-f", copied.file)
     assert said.code == 3, said
-    assert f"no broker of the {side} cluster accepts connections" in said.out + said.err
+    named = sides.split() if sides != BOTH else ["target" if verb[0] != "start" else "source"]
+    for side in named:
+        assert f"no broker of the {side} cluster accepts connections" in said.out + said.err
+
+
+@pytest.mark.parametrize(("sides", "code"), [("source", 1), ("target", 1), (BOTH, 3)])
+def test_checks_of_a_drill_name_each_closed_cluster(copied: Copied, sides: str, code: int) -> None:
+    close(copied, sides)
+    said = k2ktui(*CHECKS, "-f", copied.file)
+    assert said.code == code, said
+    for side in sides.split():
+        assert f"no broker of the {side} cluster accepts connections" in said.out
+
+
+@pytest.mark.usefixtures("own_handlers")
+@pytest.mark.parametrize("sides", ["source", "target", BOTH])
+@pytest.mark.parametrize("verb", [*VERBS, *TARGET_ONLY, CHECKS], ids=" ".join)
+def test_a_closed_port_is_reported_promptly(
+    copied: Copied, verb: tuple[str, ...], sides: str
+) -> None:
+    """The start of Python, which depends on the machine, is not counted."""
+    if (verb, sides) == (("sync",), "source"):
+        pytest.skip("it writes its last heartbeat to the target, whose speed is another matter")
+    close(copied, sides)
+    file = copied.file
+
+    def run() -> None:
+        with suppress(K2kError):
+            invoke(cli, *verb, "-f", file)
+
+    assert seconds_waited(run, PROMPT_S) < PROMPT_S
 
 
 def test_status_without_the_source_says_what_the_target_knows(copied: Copied) -> None:

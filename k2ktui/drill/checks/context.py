@@ -191,11 +191,23 @@ class CheckContext:
         config: ClusterConfig = getattr(self.config, side)
 
         def connect() -> tuple[Cluster, str]:
-            await_open(side, config.bootstrap_servers)
+            self._await_open(side)
             cluster = Cluster(config, side)
             return cluster, cluster.cluster_id()
 
         return self.read(f"the {side} cluster", connect)
+
+    def _await_open(self, side: Side) -> None:
+        """Check once for all roles whether a cluster accepts connections.
+
+        Raises:
+            ConnectionFailed: it does not.
+        """
+        config: ClusterConfig = getattr(self.config, side)
+        self.read(
+            f"a connection to the {side} cluster",
+            lambda: await_open(side, config.bootstrap_servers),
+        )
 
     def down(self, side: Side) -> K2kError | None:
         """Return why a cluster does not answer; None if it does."""
@@ -215,7 +227,7 @@ class CheckContext:
         config: ClusterConfig = getattr(self.config, side)
 
         def connect() -> Probe:
-            await_open(side, config.bootstrap_servers)
+            self._await_open(side)
             probe = Probe(wire(config, role), side)
             try:
                 probe.open(_CONNECT_S)
