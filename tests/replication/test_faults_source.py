@@ -19,7 +19,6 @@ from tests.support.kafka import (
     produce,
     read_all,
     start_offsets,
-    unique_name,
 )
 from tests.support.kinds import delete_before
 from tests.support.oracle import Expected, prove
@@ -209,22 +208,3 @@ def test_the_target_topic_is_deleted(
     prove(source, target, pipeline.name, other)
     if again:
         assert read_all(target, gone) == []
-
-
-def test_a_mapping_topic_that_takes_no_records_is_named(
-    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
-) -> None:
-    """The slot continues once it takes them again."""
-    topic, mappings = create_topic(source), unique_name("mappings")
-    pipeline = make_pipeline([topic], {"offsetMapping.topic": mappings})
-    produce(source, topic, [b"1"] * 20)
-    with pipeline.start() as run:
-        eventually(lambda: pipeline.is_caught_up(topic), "the first are copied", 120)
-        alter_topic(target, mappings, max_message_bytes="100")  # markers fit
-        produce(source, topic, [b"2"] * 20)
-        said = f"{mappings}-"
-        run.expect("note", lambda e: said in e["text"] and "target rejected a batch" in e["text"])
-        alter_topic(target, mappings, max_message_bytes="1000000")
-        eventually(lambda: pipeline.is_caught_up(topic), "all are copied", 120)
-        assert run.stop() == 0
-    assert [got.value for got in read_all(target, topic)] == [b"1"] * 20 + [b"2"] * 20

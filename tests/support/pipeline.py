@@ -150,8 +150,8 @@ class Pipeline:
 
     def is_caught_up(self, topic: str) -> bool:
         """Return whether the positions of a topic stand at its last stable offsets."""
-        topic = self.commit_topic
-        positions = read_ledger(self.target, self.name, topic, mapping_topic="").positions
+        commits = self.commit_topic
+        positions = read_ledger(self.target, self.name, commits, mapping_topic="").positions
         ends = end_offsets(self.source, topic, "read_committed")
         return all(positions.get((topic, p), {}).get("offset") == end for p, end in ends.items())
 

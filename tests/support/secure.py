@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -89,12 +91,27 @@ class SecureNode:
         pattern: ResourcePatternType = ResourcePatternType.LITERAL,
     ) -> None:
         """Grant ``operations`` on a resource to ``user``."""
-        bindings = [
+        self._create(
             AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
             for operation in operations
-        ]
+        )
+
+    @contextlib.contextmanager
+    def denied(self, user: str, operation: AclOperation, topic: str) -> Iterator[None]:
+        """Deny ``operation`` on a topic to ``user`` meanwhile, whatever was granted."""
+        rule = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*")
+        self._create([AclBinding(*rule, operation, AclPermissionType.DENY)])
+        try:
+            yield
+        finally:
+            only = AclBindingFilter(*rule, operation, AclPermissionType.DENY)
+            with_admin = admin(self.node)
+            for future in with_admin.delete_acls([only]).values():
+                future.result(TIMEOUT)
+
+    def _create(self, bindings: Iterable[AclBinding]) -> None:
         with_admin = admin(self.node)
-        for future in with_admin.create_acls(bindings).values():
+        for future in with_admin.create_acls(list(bindings)).values():
             future.result(TIMEOUT)
 
 

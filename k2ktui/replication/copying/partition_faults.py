@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.codes import Code, code_name
+from k2ktui.kafka.codes import TOO_LARGE, Code, code_name
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
+from k2ktui.replication.copying.state_records import StateRecords
 from k2ktui.replication.copying.writer import BatchRefused, PartitionsUnavailable
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.text import counted
+
+_MISSING = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +203,19 @@ def unavailable_fault(
 
 def unavailable_faults(
     failed: PartitionsUnavailable,
-    routes: Mapping[PartitionReader, Sequence[TargetPartition]],
+    readers: Sequence[PartitionReader],
     in_flight: Mapping[OutgoingBatch, TargetPartition],
+    state: StateRecords,
 ) -> list[Fault]:
     """Return the faults of all partitions that wait for an unavailable target partition.
 
+    While the commit topic is unavailable, all wait: no position can be read either.
+
     Args:
         failed: the target partitions.
-        routes: where records of each source partition may go.
+        readers: the partitions of the lap.
         in_flight: where batches that were not acknowledged go.
+        state: where mappings go.
     """
     waiting = {
         (outgoing.reader.source, where)
@@ -216,13 +223,13 @@ def unavailable_faults(
         if outgoing.reader is not None
     }
     return [
-        unavailable_fault(
-            reader.source, target, failed.found[target], reader.assignment.position.offset
-        )
-        for reader, targets in routes.items()
-        for target in targets
-        if target in failed.found
-        and (target == _only_target(reader) or (reader.source, target) in waiting)
+        unavailable_fault(reader.source, target, reason, reader.assignment.position.offset)
+        for target, reason in failed.found.items()
+        if not state.holds_positions(target)
+        for reader in readers
+        if target == _only_target(reader)
+        or target in state.targets(reader)
+        or (reader.source, target) in waiting
     ]
 
 
@@ -262,24 +269,55 @@ def target_missing_fault(source: SourcePartition, target: TargetPartition, offse
 
 def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
     """Return the fault of a partition after the target refused one of its batches."""
-    outgoing, code = error.outgoing, error.code
     topic, partition = where
-    first = outgoing.first_source
-    if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC):
+    first = error.outgoing.first_source
+    if error.code in _MISSING:
         return target_missing_fault(source, where, first)
-    kind, hint = FaultKind.REFUSED, "See the target broker's log."
-    what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
-    if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
-        kind = FaultKind.TOO_LARGE
-        what = f"{len(outgoing.data)} bytes exceed its max.message.bytes"
-        hint = f"Raise max.message.bytes of {topic} on the target."
-    elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-        kind, what = FaultKind.UNAUTHORIZED, "the target principal lacks Write on the topic"
-        hint = f"Grant it Describe and Write on topic {topic} on the target."
+    kind, what, hint = _describe_refusal(error, topic)
     return Fault(
         source,
-        kind,
+        FaultKind.TOO_LARGE if error.code in TOO_LARGE else kind,
         f"{topic}-{partition} on the target rejected {source} at offset {first}: {what}",
         hint,
         first,
     )
+
+
+def refused_state_fault(
+    error: BatchRefused, source: SourcePartition, what: str, where: TargetPartition, offset: int
+) -> Fault:
+    """Return the fault of a partition whose mapping or position the target refused.
+
+    Args:
+        error: the refusal.
+        source: the partition.
+        what: "mapping" or "position".
+        where: where the mapping or the position goes.
+        offset: what is copied next.
+    """
+    topic, partition = where
+    kind, why, hint = _describe_refusal(error, topic)
+    return Fault(
+        source,
+        kind,
+        f"{topic}-{partition} on the target rejected the {what} of {source} from offset {offset} "
+        f"on: {why}; no record from there on is copied",
+        f"{hint} The copy is retried automatically.",
+        offset,
+    )
+
+
+def _describe_refusal(error: BatchRefused, topic: str) -> tuple[FaultKind, str, str]:
+    """Return the kind, the reason and the fix of a refusal that is worth another attempt."""
+    code = error.code
+    if code in _MISSING:
+        return FaultKind.REFUSED, "it does not exist", f"Restore topic {topic} on the target."
+    if code in TOO_LARGE:
+        what = f"{len(error.outgoing.data)} bytes exceed its max.message.bytes"
+        return FaultKind.REFUSED, what, f"Raise max.message.bytes of {topic} on the target."
+    if code == Code.TOPIC_AUTHORIZATION_FAILED:
+        what = "the target principal lacks Write on the topic"
+        hint = f"Grant it Describe and Write on topic {topic} on the target."
+        return FaultKind.UNAUTHORIZED, what, hint
+    what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
+    return FaultKind.REFUSED, what, "See the target broker's log."

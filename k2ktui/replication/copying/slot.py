@@ -8,33 +8,25 @@ response was lost; it ends, and the driver reads the outcome from the target.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from dataclasses import replace
 from time import monotonic
 
 from k2ktui.engine.pickled import UnpickledOnUse
-from k2ktui.engine.state import (
-    Position,
-    SourcePartition,
-    mapping_key,
-    mapping_value,
-    position_key,
-    position_value,
-)
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.codes import FENCED, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
-from k2ktui.log.rebuild import build_batches
-from k2ktui.log.records import make_records
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
-from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.refusals import JoinRefused, batch_faults, join_faults
 from k2ktui.replication.copying.schema_lookups import KnownSchemas, SchemaLookups
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
+from k2ktui.replication.copying.state_records import StateRecords
 from k2ktui.replication.copying.writer import (
     GONE_AFTER_S,
     UNAVAILABLE_AFTER_S,
@@ -54,11 +46,8 @@ from k2ktui.replication.slot_task import (
 from k2ktui.text import safe_text
 
 _QUEUE_LIMIT = 3
-_STATE_LIMIT = 512 << 10
 _FIRST_TRANSACTION_S = 0.2
 _LEADER_RETRY_S = 0.2
-
-_StateRecord = tuple[int, int, bytes | None, bytes | None]
 
 
 class SlotCopier:
@@ -102,7 +91,7 @@ class SlotCopier:
         self._first_commit_at = 0.0
         # Only partitions with pending work; a slot may have thousands of idle ones.
         self._active: set[PartitionReader] = set()
-        self._state_partitions: dict[PartitionReader, set[TargetPartition]] = {}
+        self._state = StateRecords(task)
         routes = {reader: reader.assignment.route for reader in self._readers}
         self._route_targets = {
             # A transform's dead letters are known before its records are routed.
@@ -127,7 +116,7 @@ class SlotCopier:
         except PartitionsUnavailable as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
             faults += partition_faults.unavailable_faults(
-                failed, self._route_targets, self._targets_in_flight
+                failed, self._readers, self._targets_in_flight, self._state
             )
         except (SlotFailed, OutcomeUnknown) as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
@@ -135,9 +124,10 @@ class SlotCopier:
             where = self._targets_in_flight[refused.outgoing]
             outcome, name = LapOutcome.FAILED, f"{safe_text(where[0])}-{where[1]}"
             error = f"{name} on the target rejected a batch: {code_name(refused.code)}"
-            if refused.outgoing.reader is not None:
-                source = refused.outgoing.reader.source
-                faults.append(partition_faults.refused_fault(refused, source, where))
+            faults += batch_faults(refused, where, self._readers, self._state)
+        except JoinRefused as refused:
+            outcome, error = LapOutcome.FAILED, str(refused)
+            faults += join_faults(refused, self._targets_in_flight, self._readers, self._state)
         finally:
             self._fetcher.close()
             self._decisions.close()
@@ -239,7 +229,7 @@ class SlotCopier:
                 if routed is None:
                     break
                 self._batches += 1
-                new |= self._state_targets(reader) - self._in_transaction
+                new |= self._state.targets(reader) - self._in_transaction
                 for target, outgoing, rebuilt in routed:
                     if target not in self._in_transaction:
                         new.add(target)
@@ -306,16 +296,10 @@ class SlotCopier:
             refused = await add_partitions(
                 self._target, self._task.producer, targets, UNAVAILABLE_AFTER_S
             )
-            for target, code in refused.items():
-                raise self._join_error(target, code)
+            if refused:
+                raise JoinRefused(refused)
         self._in_transaction |= targets
         failpoint("joined")
-
-    def _join_error(self, target: TargetPartition, code: int) -> Exception:
-        for outgoing, where in self._targets_in_flight.items():
-            if where == target and outgoing.reader is not None:
-                return BatchRefused(outgoing, code, "")
-        return SlotFailed(f"{target[0]}-{target[1]}: {code_name(code)}")
 
     def _record_acknowledgment(self, outgoing: OutgoingBatch, base: int) -> None:
         target = self._targets_in_flight.pop(outgoing)
@@ -330,13 +314,11 @@ class SlotCopier:
             (reader for reader in self._active if reader.dirty), key=lambda reader: reader.source
         )
         handed = [reader.handed for reader in dirty]
-        state = self._state_records(dirty)
-        await self._join(set(state) - self._in_transaction)
-        for target, found in state.items():
-            for built in build_batches(make_records(found), 0, _STATE_LIMIT):
-                outgoing = OutgoingBatch(memoryview(built.data), built.count)
-                self._targets_in_flight[outgoing] = target
-                self._writer.offer(target, outgoing)
+        state = self._state.build(dirty)
+        await self._join({target for target, _ in state} - self._in_transaction)
+        for target, outgoing in state:
+            self._targets_in_flight[outgoing] = target
+            self._writer.offer(target, outgoing)
         await self._writer.drain()
         failpoint("before-commit")
         if self._task.transactional:
@@ -355,35 +337,6 @@ class SlotCopier:
             transactions=self._stats.transactions + 1,
             commit_s=self._stats.commit_s + now - began,
         )
-
-    def _state_records(
-        self, dirty: list[PartitionReader]
-    ) -> dict[TargetPartition, list[_StateRecord]]:
-        state_topics, at = self._task.state_topics, now_ms()
-        state: dict[TargetPartition, list[_StateRecord]] = defaultdict(list)
-
-        def put(target: TargetPartition, key: bytes, value: bytes) -> None:
-            state[target].append((len(state[target]), at, key, value))
-
-        for reader in dirty:
-            if state_topics.mapping_topic:
-                for mapping in reader.mappings(state_topics.group, state_topics.term):
-                    key = mapping_key(mapping)
-                    put(state_topics.mapping_target(key), key, mapping_value(mapping))
-            position = reader.position(state_topics.term, self._task.slot, at)
-            put(
-                (state_topics.commit_topic, state_topics.commit_partition),
-                position_key(state_topics.group, reader.source),
-                position_value(position),
-            )
-        return state
-
-    def _state_targets(self, reader: PartitionReader) -> set[TargetPartition]:
-        """Return where a partition's state goes, to add it with its data and save a round trip."""
-        found = self._state_partitions.get(reader)
-        if found is None:
-            found = self._state_partitions[reader] = self._task.state_topics.targets(reader.source)
-        return found
 
     def _positions(self) -> dict[SourcePartition, Position]:
         term, slot = self._task.state_topics.term, self._task.slot

@@ -150,11 +150,11 @@ class TransformCopier(SlotCopier):
             return
         targets = {target for target, _, _ in (*routed, *dead)}
         for reader in self._active:
-            targets |= self._state_targets(reader)
-        await self._join(targets)
+            targets |= self._state.targets(reader)
         for target, outgoing, _ in (*routed, *dead):
             self._targets_in_flight[outgoing] = target
             self._writer.offer(target, outgoing)
+        await self._join(targets)
         self._count([(outgoing.count, rebuilt) for _, outgoing, rebuilt in routed])
         await self._writer.drain()  # the mapping follows from the acknowledgments
         await self._commit()
