@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,20 @@ def mapping_partition(pipeline: Pipeline, topic: str) -> int:
     return at.mapping_target(mapping_key(record))[1]
 
 
+def is_of(topic: str) -> Callable[[Event], bool]:
+    """Return whether an event is of a topic."""
+
+    def holds(event: Event) -> bool:
+        found: str = event.get("topic") or event["fault"]["source"]["topic"]
+        return found == topic
+
+    return holds
+
+
 def expect_stopped(run: Run, *topics: str, kind: str = "refused") -> list[Event]:
     """Wait until these topics, and no others, have stopped with a fault that is retried."""
     for topic in topics:
-        run.expect("stopped", lambda e, topic=topic: e["fault"]["source"]["topic"] == topic)
+        run.expect("stopped", is_of(topic))
     stopped = [event["fault"] for event in run.events("stopped")]
     assert {fault["source"]["topic"] for fault in stopped} == {*topics}
     assert {fault["kind"] for fault in stopped} == {kind}
@@ -93,7 +104,7 @@ def test_a_mapping_that_is_too_large(
     with pipeline.start() as run:
         expect_stopped(run, one)
         alter_topic(target, mappings, max_message_bytes=LARGE)
-        run.expect("resumed", lambda event: event["topic"] == one)
+        run.expect("resumed", is_of(one))
         assert run.stop() == 0
     assert pipeline.is_caught_up(one)
     prove(source, target, pipeline.name, *expected, mapping_topic=mappings)
@@ -110,7 +121,9 @@ def test_a_control_topic_takes_no_records(
         produce(source, topic, [b"1"] * 20)
     with pipeline.start() as run:
         run.expect("started")
-        others = {"mapping_topic": name} if "Mapping" in control else {"commit_topic": name}
+        others: dict[str, Any] = (
+            {"mapping_topic": name} if "Mapping" in control else {"commit_topic": name}
+        )
 
         def is_copied() -> bool:
             return all(pipeline.is_caught_up(topic) for topic in topics)
@@ -122,10 +135,32 @@ def test_a_control_topic_takes_no_records(
         expect_stopped(run, *topics)
         alter_topic(target, name, max_message_bytes=LARGE)
         for topic in topics:
-            run.expect("resumed", lambda event, topic=topic: event["topic"] == topic)
+            run.expect("resumed", is_of(topic))
         eventually(is_copied, "all are copied", 120)
         assert run.stop() == 0
     prove(source, target, pipeline.name, *topics, **others)
+
+
+def test_start_positions_that_cannot_be_written(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """A topic that appears meanwhile waits until they can be; the run does not end."""
+    prefix, commits = unique_name("appears"), unique_name("commits")
+    first, later = create_topic(source, f"{prefix}.a"), f"{prefix}.b"
+    pipeline = make_pipeline(f"{prefix}.*", {"coordination.commit.topic": commits})
+    with pipeline.start() as run:
+        run.expect("started")
+        alter_topic(target, commits, max_message_bytes="100")
+        create_topic(source, later)
+        produce(source, later, [b"1"] * 20)
+        said = f"looking for new topics: writing to {commits} on the target: MESSAGE_TOO_LARGE (10)"
+        run.expect("note", lambda event: said in event["text"])
+        alter_topic(target, commits, max_message_bytes=LARGE)
+        produce(source, first, [b"2"] * 20)
+        eventually(lambda: pipeline.is_caught_up(first), "the first is copied", 120)
+        eventually(lambda: pipeline.is_caught_up(later), "the later one is copied", 120)
+        assert run.stop() == 0
+    prove(source, target, pipeline.name, first, later, commit_topic=commits)
 
 
 @pytest.fixture
@@ -135,10 +170,14 @@ def copier(secure: SecureNode) -> str:
 
 
 def secure_pipeline(
-    source: KafkaNode, secure: SecureNode, directory: Path, user: str, **settings: Any
+    source: KafkaNode,
+    secure: SecureNode,
+    directory: Path,
+    user: str,
+    topics: list[str],
+    **settings: Any,
 ) -> Pipeline:
-    """A pipeline of two topics to a cluster with an authorizer, with the rights that it needs."""
-    topics = [create_topic(source), create_topic(source)]
+    """A pipeline to a cluster with an authorizer, with the rights that it needs."""
     sides = {"target.kafka.common": secure.java(user), "spark.slots": 1}
     pipeline = Pipeline(directory, source, secure.node, topics, {**sides, **settings})
     for grant in target_grants(pipeline.name, *topics):
@@ -150,21 +189,21 @@ def test_a_control_topic_may_not_be_written(
     source: KafkaNode, secure: SecureNode, copier: str, tmp_path: Path
 ) -> None:
     """All partitions stop, and say which right is missing."""
-    mappings = unique_name("__k2k_mappings")
+    topics, mappings = [create_topic(source), create_topic(source)], unique_name("__k2k_mappings")
     pipeline = secure_pipeline(
-        source, secure, tmp_path, copier, **{"offsetMapping.topic": mappings}
+        source, secure, tmp_path, copier, topics, **{"offsetMapping.topic": mappings}
     )
     with pipeline.start() as run:
         run.expect("started")
         with secure.denied(copier, AclOperation.WRITE, mappings):
-            for topic in pipeline.topics:
+            for topic in topics:
                 produce(source, topic, [b"1"] * 20)
-            for fault in expect_stopped(run, *pipeline.topics, kind="unauthorized"):
+            for fault in expect_stopped(run, *topics, kind="unauthorized"):
                 assert f"Grant it Describe and Write on topic {mappings}" in fault["hint"]
-        for topic in pipeline.topics:
-            run.expect("resumed", lambda event, topic=topic: event["topic"] == topic)
+        for topic in topics:
+            run.expect("resumed", is_of(topic))
         assert run.stop() == 0
-    prove(source, secure.node, pipeline.name, *pipeline.topics, mapping_topic=mappings)
+    prove(source, secure.node, pipeline.name, *topics, mapping_topic=mappings)
 
 
 @pytest.mark.parametrize("transform", [False, True], ids=["as they are", "transformed"])
@@ -175,8 +214,8 @@ def test_a_target_topic_may_not_be_written(
     rules = {"replication.transform": [{"filter": "true"}]} if transform else {}
     if transform:
         pytest.importorskip("pyarrow")  # of the extra ``transform``
-    pipeline = secure_pipeline(source, secure, tmp_path, copier, **rules)
-    one, other = pipeline.topics
+    one, other = create_topic(source), create_topic(source)
+    pipeline = secure_pipeline(source, secure, tmp_path, copier, [one, other], **rules)
     for topic in (one, other):
         create_topic(secure.node, topic)
         produce(source, topic, [b"1"] * 20)

@@ -319,5 +319,4 @@ def _describe_refusal(error: BatchRefused, topic: str) -> tuple[FaultKind, str, 
         what = "the target principal lacks Write on the topic"
         hint = f"Grant it Describe and Write on topic {topic} on the target."
         return FaultKind.UNAUTHORIZED, what, hint
-    what = f"{code_name(code)} {error.detail}".strip() if code else error.detail
-    return FaultKind.REFUSED, what, "See the target broker's log."
+    return FaultKind.REFUSED, str(error), "See the target broker's log."

@@ -72,6 +72,9 @@ class BatchRefused(Exception):
         self.code = code
         self.detail = detail
 
+    def __str__(self) -> str:
+        return f"{code_name(self.code)} {self.detail}".strip() if self.code else self.detail
+
 
 class Writer:
     """Produces the batches of one slot to its target partitions.
