@@ -380,7 +380,8 @@ class PipelineRun:
 
     def _slots(self) -> int:
         cores = local_cores(self._config.spark.master)
-        return self._config.slots or cores or self._spark.parallelism
+        found = self._config.slots or cores or self._spark.parallelism
+        return min(found, self._config.coordination.most_slots)
 
     def _report_note(self, event: Event) -> None:
         if isinstance(event, Note | Waiting):

@@ -38,7 +38,7 @@ from k2ktui.config.scalars import (
 from k2ktui.config.schema_mapping import SchemaMapping, schema_topics
 from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
 from k2ktui.config.topic_creation import TopicCreation
-from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
 from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.schema_topics import SchemaTopics
@@ -160,6 +160,11 @@ class Coordination(Section):
     commit: CommitCoordination = CommitCoordination()
     assignment: AssignmentCoordination = AssignmentCoordination()
     state: StateCoordination = StateCoordination()
+
+    @property
+    def most_slots(self) -> int:
+        """Largest number of slots that a pipeline can have."""
+        return LARGEST_SHARED_SLOTS if self.mode == "shared" else LARGEST_SLOTS
 
 
 # As for ``--interval`` of ``k2ktui mm2 publish``: polling reads all groups of the source.
@@ -285,6 +290,14 @@ class PipelineConfig(Section):
         start_position(section, source.consumer if source else {})
         return section
 
+    @field_validator("spark")
+    @classmethod
+    def _shared_slots_are_few(cls, section: SparkSettings, info: ValidationInfo) -> SparkSettings:
+        coordination = info.data.get("coordination")
+        if coordination is not None and (section.slots or 0) > coordination.most_slots:
+            raise ValueError(f"slots up to {LARGEST_SHARED_SLOTS} with coordination.mode: shared")
+        return section
+
     @property
     def slots(self) -> int | None:
         """The configured number of slots: ``spark.slots``, or Lenses' parallelism."""
@@ -292,7 +305,7 @@ class PipelineConfig(Section):
         given = (lenses.pipeline_parallelism, lenses.partition_parallelism)
         if self.spark.slots or given == (None, None):
             return self.spark.slots
-        return min((given[0] or 1) * (given[1] or 1), LARGEST_SLOTS)
+        return min((given[0] or 1) * (given[1] or 1), self.coordination.most_slots)
 
     @cached_property
     def control_topics(self) -> frozenset[str]:

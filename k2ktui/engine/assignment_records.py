@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from k2ktui.engine.run_record import LARGEST_SLOTS
-from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
+from k2ktui.engine.slot_owners import LARGEST_GENERATION, SlotOwners
 from k2ktui.engine.strict_json import (
     MalformedRecord,
     UnknownVersion,
@@ -26,8 +26,7 @@ from k2ktui.engine.strict_json import (
 
 _VERSION = 1
 _LARGEST_BYTES = 8 << 20
-_LARGEST_SLOT = LARGEST_SLOTS - 1
-_LARGEST_GENERATION = (1 << 53) - 1
+_LARGEST_SLOT = LARGEST_SHARED_SLOTS - 1
 
 
 class AssignmentKind(StrEnum):
@@ -148,7 +147,7 @@ def read_owners(value: bytes) -> SlotOwners:
     """Decode a generation of owners; raises MalformedRecord."""
     body = _body(value, "owners")
     found = SlotOwners(
-        generation=integer(field(body, "generation"), high=_LARGEST_GENERATION),
+        generation=integer(field(body, "generation"), high=LARGEST_GENERATION),
         leader=text(field(body, "leader")),
         layout=text(field(body, "layout")),
         owners=_by_slot(field(body, "owners")),
@@ -166,10 +165,10 @@ def read_member(runner: str, value: bytes) -> Member:
     return Member(
         runner,
         beat=integer(field(body, "beat")),
-        generation=integer(field(body, "generation"), high=_LARGEST_GENERATION),
+        generation=integer(field(body, "generation"), high=LARGEST_GENERATION),
         holds=frozenset(
             integer(slot, high=_LARGEST_SLOT)
-            for slot in items(field(body, "holds"), most=LARGEST_SLOTS)
+            for slot in items(field(body, "holds"), most=LARGEST_SHARED_SLOTS)
         ),
         outdated=text(field(body, "outdated")),
         pid=integer(body.get("pid", 0)),

@@ -28,7 +28,7 @@ from k2ktui.engine.journal import (
     StateKey,
     StateRecord,
 )
-from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     LARGEST_MS,
@@ -217,8 +217,8 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         kind=_run_kind(body.get("kind", RunKind.COPY)),
         generation=integer(body.get("generation", 0)),
         owned=tuple(
-            integer(slot, high=LARGEST_SLOTS - 1)
-            for slot in items(body.get("owned", []), most=LARGEST_SLOTS)
+            integer(slot, high=LARGEST_SHARED_SLOTS - 1)
+            for slot in items(body.get("owned", []), most=LARGEST_SHARED_SLOTS)
         ),
     )
 

@@ -31,7 +31,11 @@ SLOT_RUN = "slotRun"
 RUN_MARK = b'"run":true'
 # A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
-LARGEST_TERM = (1 << 53) - 1
+# A shared slot is fenced as a pipeline is, with a connection of its own and a look at the topic.
+LARGEST_SHARED_SLOTS = 1_000
+# More runs than any pipeline has. A term above it was not written by a run, and does not count: the
+# one after it could not be written.
+LARGEST_TERM = 1 << 40
 _LONGEST_LAYOUT_ID = 64
 
 
@@ -107,7 +111,7 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         raise MalformedRecord(
             f"a run of version {version}, this release reads up to {_SHARED_VERSION}"
         )
-    slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SLOTS - 1)
+    slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SHARED_SLOTS - 1)
     return Run(
         term=integer(field(value, "term"), high=LARGEST_TERM),
         slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
@@ -118,7 +122,7 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         registers=flag(value.get("registers", False)),
         bidirectional=text(value.get("bidirectional", "")),
         layout=_parse_layout(value.get("layout")),
-        most_shared=integer(value.get("mostShared", 0), high=LARGEST_SLOTS),
+        most_shared=integer(value.get("mostShared", 0), high=LARGEST_SHARED_SLOTS),
         shared_slot=slot,
     )
 
@@ -129,7 +133,7 @@ def _parse_layout(value: object) -> SharedLayout | None:
     found = mapping(value)
     return SharedLayout(
         text(field(found, "id"), _LONGEST_LAYOUT_ID),
-        integer(field(found, "slots"), 1, LARGEST_SLOTS),
+        integer(field(found, "slots"), 1, LARGEST_SHARED_SLOTS),
         flag(field(found, "ready")),
     )
 

@@ -16,6 +16,9 @@ from zlib import crc32
 
 from k2ktui.engine.state import SourcePartition
 
+# After the largest comes 1: a record of others may have the largest one.
+LARGEST_GENERATION = (1 << 53) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class SlotOwners:
@@ -97,4 +100,5 @@ def rebalance(
     owners = {slot: runner for runner, mine in shares.items() for slot in mine}
     if owners == dict(before.owners) and waits == dict(before.releasing):
         return before
-    return SlotOwners(before.generation + 1, leader, before.layout, owners, waits)
+    generation = before.generation % LARGEST_GENERATION + 1
+    return SlotOwners(generation, leader, before.layout, owners, waits)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
-from k2ktui.errors import K2kError, TimedOut
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import FENCED, Code
 from k2ktui.kafka.control_reader import await_stable
@@ -45,7 +45,9 @@ from k2ktui.replication.fencing_errors import (
     OwnershipLost,
     TransactionUnfinished,
     coordinator_refused,
+    outcome_unknown,
     ownership_lost,
+    refuse_unreadable,
     superseded,
     transaction_unfinished,
 )
@@ -212,7 +214,12 @@ class TransactionFencer:
         return commit_state.read_commit_state(self._target, topic, seconds)
 
     def begin_term(self, slots: int) -> None:
-        """Begin a new term, whose positions supersede all earlier ones, even larger offsets."""
+        """Begin a new term, whose positions supersede all earlier ones, even larger offsets.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+            Refused: no run could read the record, as its term or its slots are too many.
+        """
         self._write_run(self.run.term + 1, max(slots, self.run.slots))
 
     def add_id(self) -> int:
@@ -220,6 +227,7 @@ class TransactionFencer:
 
         Raises:
             Superseded, TimedOut: as ``write_positions``.
+            Refused: no run could read the record.
         """
         added = self.run.slots
         self._write_run(self.run.term, added + 1)
@@ -232,6 +240,7 @@ class TransactionFencer:
             way = self._registry.is_active, self._bidirectional
         slot, most = self.topic.shared_slot, self.run.most_shared
         run = Run(term, slots, self._name, host, now_ms(), pair, *way, self._layout, most, slot)
+        refuse_unreadable(run, self.topic.name)
         self._own_runs.add(run)
         self._write([(run_key(self.topic.group, slot), run_value(run))], register=True)
         self.run = run
@@ -334,17 +343,10 @@ class TransactionFencer:
                 raise coordinator_refused(error, self.topic.group) from None
             # Not necessarily another driver: the coordinator also aborts timed-out transactions.
             self._run(lambda: self._epochs.confirm_ownership(self._renew_s))
-            raise self._unknown("the transaction was aborted") from None
+            raise outcome_unknown(self.topic.name, "the transaction was aborted") from None
         except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
-            raise self._unknown(str(error)) from None
+            raise outcome_unknown(self.topic.name, str(error)) from None
         self._registry.mark_written(new)
-
-    def _unknown(self, reason: str) -> TimedOut:
-        return TimedOut(
-            f"writing to {self.topic.name} on the target: {reason}",
-            unchanged="Whether it was written is unknown.",
-            hint="Start again: the state is read from the target.",
-        )
 
     def close(self, *, fence: bool = True) -> None:
         """Bump every slot's epoch, so that no task can write any longer, and disconnect."""

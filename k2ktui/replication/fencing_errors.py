@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from k2ktui.engine.run_record import LARGEST_SLOTS, LARGEST_TERM, Run
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code
 from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
 from k2ktui.kafka.wire import CoordinatorError
+from k2ktui.text import safe_text
 
 
 class Superseded(Refused):
@@ -64,6 +66,37 @@ def layout_changed(pipeline: str) -> LayoutChanged:
         f"the slots of pipeline {pipeline} were divided again, or a run copies it alone",
         unchanged="This run copied nothing of that slot.",
         hint="Nothing: it waits until the runs share the pipeline again.",
+    )
+
+
+def refuse_unreadable(run: Run, topic: str) -> None:
+    """Refuse to write a run record that no run could read.
+
+    Args:
+        run: what the record would hold.
+        topic: the commit topic.
+
+    Raises:
+        Refused: its term or its number of slots is too large.
+    """
+    if run.term <= LARGEST_TERM and run.slots <= LARGEST_SLOTS:
+        return
+    raise Refused(
+        f"the next run of pipeline {run.name} would have term {run.term} and {run.slots} slots; "
+        f"the largest that can be read are {LARGEST_TERM} and {LARGEST_SLOTS}",
+        unchanged="No run record was written, and nothing was copied.",
+        hint=f"Find out who may write to {safe_text(topic)} on the target: no run has written a "
+        "record like that. Then set another coordination.commit.group, and give it the positions "
+        "that k2ktui offsets show printed before, with k2ktui offsets set.",
+    )
+
+
+def outcome_unknown(topic: str, reason: str) -> TimedOut:
+    """Return the error of records of the driver that may or may not have been written."""
+    return TimedOut(
+        f"writing to {topic} on the target: {reason}",
+        unchanged="Whether it was written is unknown.",
+        hint="Start again: the state is read from the target.",
     )
 
 

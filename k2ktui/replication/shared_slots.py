@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
-from k2ktui.engine.run_record import LARGEST_SLOTS
+from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.replication.events import Event, Note
@@ -89,7 +89,7 @@ class SharedSlots:
         self._own, self._make_driver, self._clock = own, make_driver, clock
         self._release_s = release_s
         self._report, self._notifier = report, ThrottledNotifier(report, clock)
-        self._threads = ThreadPoolExecutor(LARGEST_SLOTS, thread_name_prefix="slot")
+        self._threads = ThreadPoolExecutor(LARGEST_SHARED_SLOTS, thread_name_prefix="slot")
         self._held: dict[int, _HeldSlot] = {}
         self._failures: dict[int, _Failures] = {}
         self._reached: dict[int, str] = {}

@@ -131,8 +131,8 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
     assert read_commit_record(run_key("g"), run_value(known)) == ("g", None, known)
     registering = replace(known, registers=True)
     assert read_commit_record(run_key("g"), run_value(registering)) == ("g", None, registering)
-    for layout in (SharedLayout("l", 3), SharedLayout("l", 10_000, ready=True)):
-        divided = replace(registering, layout=layout, most_shared=10_000)
+    for layout in (SharedLayout("l", 3), SharedLayout("l", 1000, ready=True)):
+        divided = replace(registering, layout=layout, most_shared=1000)
         assert read_commit_record(run_key("g"), run_value(divided)) == ("g", None, divided)
     of_slot = replace(registering, shared_slot=3)
     assert read_commit_record(run_key("g", 3), run_value(of_slot)) == ("g", None, of_slot)
@@ -158,10 +158,16 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
         (b'{"group":"g","producer":7}', b'{"v":1,"sourceCluster":"a"}'),
         (b'{"group":"g","slotRun":"3"}', b'{"v":1,"term":1,"slots":1}'),
         (b'{"group":"g","slotRun":-1}', b'{"v":1,"term":1,"slots":1}'),
-        (b'{"group":"g","slotRun":10000}', b'{"v":1,"term":1,"slots":1}'),
+        (b'{"group":"g","slotRun":1000}', b'{"v":1,"term":1,"slots":1}'),
         (b'{"group":"g","slotRun":true}', b'{"v":1,"term":1,"slots":1}'),
-        (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":1,"mostShared":10001}'),
+        (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":1,"mostShared":1001}'),
+        (b'{"group":"g","run":true}', b'{"v":1,"term":1099511627777,"slots":1}'),
+        (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":10001}'),
         (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":1,"layout":{"id":"l"}}'),
+        (
+            b'{"group":"g","run":true}',
+            b'{"v":1,"term":1,"slots":1,"layout":{"id":"l","slots":1001,"ready":true}}',
+        ),
         (
             b'{"group":"g","run":true}',
             b'{"v":1,"term":1,"slots":1,"layout":{"id":"l","slots":0,"ready":true}}',

@@ -53,8 +53,14 @@ from k2ktui.engine.producer_registration import (
 from k2ktui.engine.range_columns import (
     decode_columns,
 )
-from k2ktui.engine.run_record import SharedLayout
-from k2ktui.engine.slot_owners import SlotOwners
+from k2ktui.engine.run_record import (
+    LARGEST_SHARED_SLOTS,
+    LARGEST_SLOTS,
+    LARGEST_TERM,
+    SharedLayout,
+    read_run,
+)
+from k2ktui.engine.slot_owners import SlotOwners, rebalance
 from k2ktui.engine.state import (
     Covers,
     Gap,
@@ -185,13 +191,16 @@ def _commit(key: bytes | None, value: bytes | None) -> None:
     group, source, found = read_commit_record(key, value)
     group.encode()
     read_registration(key, value)
+    read_run(key, value)
     if isinstance(found, Position):
         assert source is not None
         position_key(group, source), position_value(found)
         assert found.newer_than(found)
+        assert max(found.term, found.since) <= LARGEST_TERM
     elif isinstance(found, Run):
-        assert 0 <= found.slots <= 10_000
-        run_value(found)
+        assert 0 <= found.slots <= LARGEST_SLOTS and found.term <= LARGEST_TERM
+        assert found.most_shared <= LARGEST_SHARED_SLOTS
+        assert read_commit_record(key, run_value(found)) == (group, None, found)
 
 
 def _assignment(key: bytes | None, value: bytes | None) -> None:
@@ -199,6 +208,8 @@ def _assignment(key: bytes | None, value: bytes | None) -> None:
     fold = AssignmentFold("g")
     fold.take(key, value)
     assert read_owners(owners_value(fold.owners)) == fold.owners
+    following = rebalance(fold.owners, fold.owners.slots, ["c-3"], "c-3")
+    assert read_owners(owners_value(following)) == following
     for name, member in fold.members.items():
         assert read_member(name, member_value(member)) == member
 
