@@ -127,6 +127,9 @@ def test_partitions_wait_for_their_mapping_and_all_of_them_for_the_commit_topic(
         failed = PartitionsUnavailable({where: "it has no leader"})
         return sources_of(unavailable_faults(failed, lap.readers, nothing, lap.state))
 
-    assert wait_for(MAPPING) == lap.of(MAPPING)
-    assert wait_for(("t", 3)) == {SOURCES[3]}
-    assert wait_for(COMMITS) == set(), "the slot waits"
+    for transactional in (False, True):
+        lap.state.transactional = transactional
+        assert wait_for(("t", 3)) == {SOURCES[3]}
+        assert wait_for(COMMITS) == set(), "the slot waits"
+        # Of the partitions of a transaction, its coordinator says which ones stay unavailable.
+        assert wait_for(MAPPING) == (set() if transactional else lap.of(MAPPING))

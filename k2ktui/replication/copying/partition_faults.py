@@ -209,7 +209,8 @@ def unavailable_faults(
 ) -> list[Fault]:
     """Return the faults of all partitions that wait for an unavailable target partition.
 
-    While the commit topic is unavailable, all wait: no position can be read either.
+    While the commit topic is unavailable, all wait: no position can be read either. If one of the
+    mapping topic is, the driver learns from the transaction whether it stays so, if there is one.
 
     Args:
         failed: the target partitions.
@@ -228,7 +229,7 @@ def unavailable_faults(
         if not state.holds_positions(target)
         for reader in readers
         if target == _only_target(reader)
-        or target in state.targets(reader)
+        or (not state.transactional and target in state.targets(reader))
         or (reader.source, target) in waiting
     ]
 

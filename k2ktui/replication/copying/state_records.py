@@ -22,9 +22,13 @@ class StateRecords:
 
     Args:
         task: the slot's task.
+
+    Attributes:
+        transactional: whether they are written in a transaction.
     """
 
     def __init__(self, task: SlotTask) -> None:
+        self.transactional = task.transactional
         self._topics, self._slot = task.state_topics, task.slot
         self._targets: dict[PartitionReader, set[TargetPartition]] = {}
 
