@@ -29,8 +29,8 @@ from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.events import Event, Finished, Started
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
-from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.laps import longest_lap_s
+from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.replication.shared_ends import SharedEnds

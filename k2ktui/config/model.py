@@ -21,6 +21,7 @@ from pydantic import (
 
 from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
 from k2ktui.config.clusters import ClusterConfig, Section
+from k2ktui.config.coordination import Coordination
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
 from k2ktui.config.patterns import NamesOrPattern
 from k2ktui.config.replication import Replication
@@ -119,54 +120,6 @@ class Configuration(Section):
     partition_parallelism: Annotated[int, Field(ge=1)] | None = None
 
 
-class CommitCoordination(Section):
-    """The topic of replicated positions; the group defaults to the pipeline's name."""
-
-    topic: Name = "__k2k_consumer-offsets"
-    group: Name = ""
-    sync_timeout_s: Duration = Field(default=30.0, gt=0)
-    batch_size: int = Field(default=1000, ge=1)
-    batch_timeout_s: Duration = Field(default=2.0, gt=0)
-
-
-class AssignmentCoordination(Section):
-    """The topic by which runs share a pipeline, and how long a run may be silent."""
-
-    topic: Name = "__k2k_assignment"
-    grace_window_s: Duration = 15.0
-    fencing_max_parallelism: int = Field(default=5, ge=1)
-
-
-class StateCoordination(Section):
-    """Topic of run heartbeats, group commit snapshots and the journal; not a Lenses setting."""
-
-    topic: Name = "__k2k_state"
-
-
-CoordinationMode = Literal["exclusive", "standby", "shared"]
-# A run sends three heartbeats in a grace window, and at most one per second.
-SHORTEST_GRACE_S = 3.0
-
-
-class Coordination(Section):
-    """What several runs of the pipeline do, and the topics on the target that hold its state.
-
-    With ``mode: shared``, each run copies a part of the slots; with ``standby``, a new run waits
-    until the one before has ended or hangs; with ``exclusive``, it takes over from that one. Where
-    the file does not say it, ``mode`` is ``exclusive`` if the others are not possible.
-    """
-
-    mode: CoordinationMode = "shared"
-    commit: CommitCoordination = CommitCoordination()
-    assignment: AssignmentCoordination = AssignmentCoordination()
-    state: StateCoordination = StateCoordination()
-
-    @property
-    def most_slots(self) -> int:
-        """Largest number of slots that a pipeline can have."""
-        return LARGEST_SHARED_SLOTS if self.mode == "shared" else LARGEST_SLOTS
-
-
 # As for ``--interval`` of ``k2ktui mm2 publish``: polling reads all groups of the source.
 SHORTEST_POLL_S, LONGEST_POLL_S = 0.5, 3600.0
 
@@ -230,7 +183,7 @@ class PipelineConfig(Section):
     error_handling: ErrorHandling = ErrorHandling()
     schema_mapping: SchemaMapping = SchemaMapping()
     configuration: Configuration = Configuration()
-    coordination: Coordination = Coordination()
+    coordination: Coordination = Field(default=Coordination(), validate_default=True)
     metrics: Metrics = Metrics()
     source: ClusterConfig
     target: ClusterConfig
@@ -244,19 +197,19 @@ class PipelineConfig(Section):
     start_section: StartSection = Field(default=StartSection(), alias="start")
 
     @model_validator(mode="after")
-    def _coordination_is_complete(self) -> Self:
-        found: dict[str, Any] = {}
+    def _commit_group_is_set(self) -> Self:
         commit = self.coordination.commit
         if not commit.group:
-            found["commit"] = commit.model_copy(update={"group": self.name})
-        is_chosen = "mode" in self.coordination.model_fields_set
-        grace_s = self.coordination.assignment.grace_window_s
-        if not is_chosen and (not self.features.exactly_once or grace_s < SHORTEST_GRACE_S):
-            found["mode"] = "exclusive"
-        if found:
+            named = commit.model_copy(update={"group": self.name})
             # The model is frozen, so a validator cannot assign the attribute.
-            self.__dict__["coordination"] = self.coordination.model_copy(update=found)
+            self.__dict__["coordination"] = self.coordination.model_copy(update={"commit": named})
         return self
+
+    @field_validator("coordination")
+    @classmethod
+    def _mode_is_possible(cls, section: Coordination, info: ValidationInfo) -> Coordination:
+        features = info.data.get("features", Features())
+        return section.where_possible(exactly_once=features.exactly_once)
 
     @field_validator("source")
     @classmethod

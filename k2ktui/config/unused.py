@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from k2ktui.config.model import SHORTEST_GRACE_S, PipelineConfig
+from k2ktui.config.coordination import SHORTEST_GRACE_S
+from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path, Problem, format_path
 from k2ktui.config.start import RESET
 from k2ktui.config.tree import Node

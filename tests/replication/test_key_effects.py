@@ -100,7 +100,7 @@ def test_slots_have_a_commit_partition_each(sections: dict[str, Any], slots: int
 
 def test_parallelism_makes_no_more_slots_than_there_may_be() -> None:
     both = {"pipelineParallelism": 100_000, "partitionParallelism": 100_000}
-    assert pipeline(configuration=both).slots == LARGEST_SLOTS
+    assert in_mode(pipeline(configuration=both), "exclusive").slots == LARGEST_SLOTS
 
 
 @pytest.mark.parametrize("role", ["common", "commit", "offsetMapping", "metrics"])
@@ -133,7 +133,7 @@ def test_the_assignment_topic_is_created_as_configured(key: str, value: Any) -> 
     config = pipeline(**under(f"topicCreation.control.assignment.{key}", value))
     assert "assignment" not in control_specs(in_mode(config, "exclusive"), {})
     spec = control_specs(config, {})["assignment"]
-    assert spec.name == "__k2k_assignment" and spec.config["cleanup.policy"] == "compact"
+    assert (spec.name, spec.config["cleanup.policy"]) == ("__k2k_assignment", "compact")
     found = getattr(spec, key)
     assert value.items() <= found.items() if key == "config" else found == value
 
@@ -145,11 +145,8 @@ def assigned_in(other: str) -> PipelineConfig:
 
 
 def test_the_assignment_topic_may_be_the_commit_topic() -> None:
-    config = assigned_in("commit")
-    assert {each.name for each in control_specs(config, {}).values()} == {
-        "__commit",
-        "__k2k_offset_mappings",
-    }
+    specs = control_specs(assigned_in("commit"), {}).values()
+    assert {each.name for each in specs} == {"__commit", "__k2k_offset_mappings"}
 
 
 def test_the_assignment_topic_is_not_the_state_topic() -> None:

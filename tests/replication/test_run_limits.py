@@ -131,4 +131,5 @@ def test_runs_share_no_more_slots_than_a_run_record_may_have() -> None:
         pipeline(coordination={"mode": "shared"}, spark={"slots": LARGEST_SHARED_SLOTS + 1})
     many = {"pipelineParallelism": 100_000}
     assert pipeline(coordination={"mode": "shared"}, configuration=many).slots == 1000
-    assert pipeline(spark={"slots": LARGEST_SHARED_SLOTS + 1}).slots == 1001
+    alone = {"mode": "exclusive"}
+    assert pipeline(coordination=alone, spark={"slots": LARGEST_SHARED_SLOTS + 1}).slots == 1001
