@@ -222,16 +222,16 @@ def report_lines(drill: Drill) -> Iterator[str]:
         yield _section(
             "Groups",
             [
-                f"{each.group}: {counted(each.partitions, 'partition')}, {each.unmapped:,} "
-                f"unmapped, re-read {_count(each.reread)}, skipped {_count(each.skipped)}, "
-                f"{each.different:,} of {each.compared:,} compared records differ"
-                + (f"; {each.note}" if each.note else "")
+                f"{safe_text(each.group)}: {counted(each.partitions, 'partition')}, "
+                f"{each.unmapped:,} unmapped, re-read {_count(each.reread)}, "
+                f"skipped {_count(each.skipped)}, {each.different:,} of {each.compared:,} "
+                "compared records differ" + (f"; {each.note}" if each.note else "")
                 for each in drill.groups
             ],
         )
     yield _section(
         "Journal",
-        [f"{moment(e.at_ms / 1000)} {e.who} {e.phase}: {e.text}" for e in drill.events],
+        [f"{moment(e.at_ms / 1000)} {safe_text(e.who)} {e.phase}: {e.text}" for e in drill.events],
     )
 
 

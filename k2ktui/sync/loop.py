@@ -28,7 +28,7 @@ from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import SnapshotReader
-from k2ktui.text import counted, list_names, safe_text
+from k2ktui.text import counted, list_names, safe_message, safe_text
 
 # Number of groups that an error names.
 _NAMED = 5
@@ -248,4 +248,5 @@ def _rereads(plan: Plan) -> dict[str, int]:
 
 def _failure(written: WriteResult) -> str:
     write = written.write
-    return safe_text(f"{write.group} {write.topic}-{write.partition}: {written.why}")
+    where = safe_text(f"{write.group} {write.topic}-{write.partition}")
+    return f"{where}: {safe_message(written.why)}"

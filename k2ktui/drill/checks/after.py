@@ -59,7 +59,7 @@ def check_reads(context: CheckContext) -> CheckFinding:
         short += len(each.digests) - count
         pairs = zip(each.digests[:count], expected[:count], strict=True)
         first = next((n for n, (got, want) in enumerate(pairs, 1) if got != want), None)
-        place = f"{each.group} {each.target[0]}-{each.target[1]}"
+        place = safe_text(f"{each.group} {each.target[0]}-{each.target[1]}")
         if first is not None and (
             compacted[0].may(each.source.topic) or compacted[1].may(each.target[0])
         ):
@@ -119,7 +119,7 @@ def _compare_with_mapping(context: CheckContext, reads: Sequence[GroupReads]) ->
             continue
         (landed,) = ranges.translate(np.array([each.source_offset], dtype=np.int64)).tolist()
         if landed not in (NOT_FOUND, each.offsets[0]):
-            place = f"{each.group} {each.target[0]}-{each.target[1]}"
+            place = safe_text(f"{each.group} {each.target[0]}-{each.target[1]}")
             wrong.append(f"{place}: began at {each.offsets[0]}, not {landed}")
     return wrong
 

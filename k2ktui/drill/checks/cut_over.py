@@ -122,7 +122,8 @@ def check_applied(context: CheckContext) -> CheckFinding:
         there = view.offsets.get((topic, partition)) if view else None
         if there is None or there.offset != offset:
             now = "none" if there is None else f"{there.offset:,}"
-            other.append(f"{group} {topic}-{partition}: {now}, not {offset:,}")
+            place = safe_text(f"{group} {topic}-{partition}")
+            other.append(f"{place}: {now}, not {offset:,}")
     text = (
         f"{len(applied) - len(other):,} of {counted(len(applied), 'offset')} read back as committed"
     )
