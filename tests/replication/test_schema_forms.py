@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import header_schema_id_serializer
 from confluent_kafka.serialization import SerializationContext
 
+from k2ktui.runtime.registry_node import RegistryNode
 from tests.replication.conftest import MakePipeline
 from tests.support.cli import k2ktui_json
-from tests.support.kafka import Out, create_topic, produce, read_all
+from tests.support.kafka import Out, create_topic, produce, read_all, unique_name
 from tests.support.protobuf_files import Shop
-from tests.support.registries import Registries, RegistryPair
+from tests.support.registries import (
+    Registries,
+    RegistryPair,
+    content_id_of,
+    own_ids,
+    register,
+)
 from tests.support.registry_stand_in import two_stand_ins
 from tests.support.schema_pipeline import mapping
 from tests.support.schemas import (
@@ -31,6 +39,7 @@ from tests.support.schemas import (
 pytestmark = pytest.mark.slow
 
 COUNT = 40
+_LONG_PREFIX = 9
 MakeReader = Callable[[Any, str], Reader]
 
 
@@ -39,12 +48,18 @@ def copy_and_compare(
     registries: RegistryPair,
     write: Callable[[str], list[Out]],
     readers: MakeReader,
+    use_id: str = "",
 ) -> None:
-    """The target's registry alone gives the objects of the source, from other bytes."""
+    """The target's registry alone gives the objects of the source, from other bytes.
+
+    ``use_id`` is the kind of 8-byte ids in both registries' settings.
+    """
     pipeline = make_pipeline([])
     topic = create_topic(pipeline.source, partitions=2)
     pipeline.topics = [topic]
     pipeline.settings = mapping(registries)
+    for side in ("source", "target") if use_id else ():
+        pipeline.settings[f"{side}.registry.config"]["apicurio.registry.use-id"] = use_id
     produce(pipeline.source, topic, write(topic))
     pipeline.catch_up()
     sent, landed = (read_all(node, topic) for node in (pipeline.source, pipeline.target))
@@ -68,24 +83,50 @@ def id_in_header(payload: bytes, context: SerializationContext | None, schema_id
     return payload
 
 
-def content_id_in_header(
-    payload: bytes, context: SerializationContext | None, schema_id: Any
-) -> bytes:
-    """Put the id into the header of Apicurio's serializers."""
-    assert context is not None and context.headers is not None
-    name = f"apicurio.{context.field}.contentId"
-    context.headers.append((name, schema_id.id.to_bytes(8, "big")))
-    return payload
+@dataclass(frozen=True)
+class ApicurioIds:
+    """Puts ids where Apicurio's serializers do, and takes them from there, of one registry.
 
+    Confluent's serializers know content ids only.
 
-def content_id_from_header(
-    payload: bytes, context: SerializationContext | None, schema_id: Any
-) -> io.BytesIO:
-    """Take the id from the header of Apicurio's serializers."""
-    assert context is not None and context.headers is not None
-    (value,) = (v for name, v in context.headers if name == f"apicurio.{context.field}.contentId")
-    schema_id.id = int.from_bytes(value, "big")
-    return io.BytesIO(payload)
+    Attributes:
+        registry: which one.
+        kind: ``contentId`` or ``globalId``.
+        in_header: whether they are in a header, else in 8 bytes of the payload.
+    """
+
+    registry: RegistryNode
+    kind: str
+    in_header: bool
+
+    def put(self, payload: bytes, context: SerializationContext | None, schema_id: Any) -> bytes:
+        """Put the id into the header or before the payload."""
+        assert context is not None and context.headers is not None
+        number: int = schema_id.id
+        if self.kind == "globalId":
+            number = own_ids(self.registry, f"{context.topic}-{context.field}")["globalId"]
+        if not self.in_header:
+            return b"\0" + number.to_bytes(8, "big") + payload
+        context.headers.append((self._header(context), number.to_bytes(8, "big")))
+        return payload
+
+    def take(
+        self, payload: bytes, context: SerializationContext | None, schema_id: Any
+    ) -> io.BytesIO:
+        """Take the id from the header or the payload."""
+        assert context is not None and context.headers is not None
+        data = payload[1:_LONG_PREFIX]
+        if self.in_header:
+            (data,) = (value for name, value in context.headers if name == self._header(context))
+        else:
+            payload = payload[_LONG_PREFIX:]
+        schema_id.id = int.from_bytes(data, "big")
+        if self.kind == "globalId":
+            schema_id.id = content_id_of(self.registry, schema_id.id)
+        return io.BytesIO(payload)
+
+    def _header(self, context: SerializationContext) -> str:
+        return f"apicurio.{context.field}.{self.kind}"
 
 
 def avro_orders(registry: Any, id_in: Any) -> Callable[[str], list[Out]]:
@@ -109,14 +150,21 @@ def test_ids_in_confluents_headers(make_pipeline: MakePipeline, registries: Regi
     copy_and_compare(make_pipeline, registries, write, avro_reader)
 
 
-def test_content_ids_in_apicurios_headers(
-    make_pipeline: MakePipeline, registries: Registries
+@pytest.mark.parametrize("in_header", [True, False], ids=["header", "8 bytes"])
+@pytest.mark.parametrize("kind", ["contentId", "globalId"])
+def test_ids_of_apicurio(
+    make_pipeline: MakePipeline, registries: Registries, kind: str, in_header: bool
 ) -> None:
-    def read(registry: Any, topic: str) -> Reader:
-        return avro_reader(registry, topic, content_id_from_header)
+    # The same schemas of another subject: from now on, global ids differ from content ids.
+    for schema in (KEY_SCHEMA, order_schema()):
+        register(registries.source, unique_name("twin"), schema)
 
-    write = avro_orders(registries.source, content_id_in_header)
-    copy_and_compare(make_pipeline, registries, write, read)
+    def read(registry: RegistryNode, topic: str) -> Reader:
+        return avro_reader(registry, topic, ApicurioIds(registry, kind, in_header).take)
+
+    ids = ApicurioIds(registries.source, kind, in_header)
+    write = avro_orders(registries.source, ids.put)
+    copy_and_compare(make_pipeline, registries, write, read, kind)
 
 
 def test_guids_in_headers(make_pipeline: MakePipeline) -> None:

@@ -93,9 +93,18 @@ def register(
 
 def own_ids(registry: HasUrl, subject: str, version: int = 1) -> dict[str, int]:
     """Return the global id and the content id of a version, by Apicurio's own API."""
-    base = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")
-    found = request(f"{base}/groups/default/artifacts/{subject}/versions/{version}")
+    found = request(f"{_own(registry)}/groups/default/artifacts/{subject}/versions/{version}")
     return {name: int(found[name]) for name in ("globalId", "contentId")}
+
+
+def content_id_of(registry: HasUrl, global_id: int) -> int:
+    """Return the content id of a global id, by Apicurio's own API."""
+    (found,) = request(f"{_own(registry)}/search/versions?globalId={global_id}")["versions"]
+    return int(found["contentId"])
+
+
+def _own(registry: HasUrl) -> str:
+    return registry.url.replace("/apis/ccompat/v7", "/apis/registry/v3")
 
 
 def call(
