@@ -16,15 +16,18 @@ from k2ktui.engine.transforms import WITH_SCHEMA, Encoding, Format, SchemaSource
 _PLAIN: Mapping[str, Encoding] = {"bytes": "bytes", "string": "string", "json": "json"}
 _AVRO = "for Avro avro, {avro: {schemaFile: FILE}} or {avro: {subject: NAME}}"
 _PROTOBUF = "for Protobuf {protobuf: {schemaFile: FILE, message: NAME}}"
-_DECODED = f'bytes, string or {{json: {{schema: "id BIGINT, name STRING"}}}}; {_AVRO}; {_PROTOBUF}'
+_JSON = '{json: {schema: "id BIGINT, name STRING"}}'
+_DECODED = f"bytes, string or {_JSON}; {_AVRO}; {_PROTOBUF}"
 _ENCODED = f"bytes, string or json; {_AVRO}; {_PROTOBUF}"
-_FILE, _SUBJECT, _VERSION = "schemaFile", "subject", "version"
+_FILE, _SUBJECT, _VERSION, _SCHEMA = "schemaFile", "subject", "version", "schema"
 _NAMES = (_FILE, _SUBJECT)
 #: Keys of the format ``avro``.
 AVRO_KEYS = (_FILE, _SUBJECT, _VERSION)
 _MESSAGE, _SCHEMA_ID = "message", "schemaId"
 #: Keys of the format ``protobuf``, to decode and to encode.
 PROTOBUF_KEYS = (_FILE, _MESSAGE, _SCHEMA_ID, _SUBJECT, _VERSION)
+#: Keys of the format ``json``, to decode and to encode.
+JSON_KEYS = (_SCHEMA, _SCHEMA_ID, _SUBJECT, _VERSION)
 
 
 def needs_schema(how: Format) -> bool:
@@ -38,11 +41,7 @@ def _parse_decode(value: Any) -> Format:
     if isinstance(value, str) and value in ("bytes", "string"):
         return Format(_PLAIN[value])
     if isinstance(value, Mapping) and set(value) == {"json"}:
-        inner = value["json"]
-        if isinstance(inner, Mapping) and set(inner) == {"schema"}:
-            schema = parse_text(inner["schema"]).strip()
-            if schema:
-                return Format("json", schema)
+        return _parse_json(value["json"])
     if isinstance(value, Mapping) and set(value) == {"protobuf"}:
         return _parse_message(value["protobuf"])
     source = _parse_source(value)
@@ -60,6 +59,8 @@ def _parse_encode(value: Any) -> Format:
         return Format(_PLAIN[value])
     if value == "protobuf":
         return Format("protobuf", source=SchemaSource())
+    if isinstance(value, Mapping) and set(value) == {"json"}:
+        return _parse_target_json(value["json"])
     if isinstance(value, Mapping) and set(value) == {"protobuf"}:
         return _parse_target_message(value["protobuf"])
     source = _parse_source(value)
@@ -95,15 +96,37 @@ def _parse_version(value: Any) -> int:
     return int(text)
 
 
+def _parse_json(inner: Any) -> Format:
+    """Return how JSON is decoded."""
+    given = _texts(inner, (_SCHEMA, _SCHEMA_ID))
+    if given is None or _SCHEMA not in given:
+        raise ValueError(_DECODED)
+    source = SchemaSource(has_id=True) if _has_id(given) else None
+    return Format("json", given[_SCHEMA], source)
+
+
+def _parse_target_json(inner: Any) -> Format:
+    """Return how JSON is encoded whose schema has an id."""
+    given = _texts(inner, (_SUBJECT, _VERSION))
+    if given is None or _SUBJECT not in given:
+        raise ValueError("json or {json: {subject: NAME}}")
+    version = _parse_version(given[_VERSION]) if _VERSION in given else 0
+    return Format("json", source=SchemaSource(subject=given[_SUBJECT], version=version))
+
+
+def _has_id(given: Mapping[str, str]) -> bool:
+    chosen = given.get(_SCHEMA_ID, "disabled")
+    if chosen not in ("enabled", "disabled"):
+        raise ValueError(f"enabled or disabled for {_SCHEMA_ID}")
+    return chosen == "enabled"
+
+
 def _parse_message(inner: Any) -> Format:
     """Return how Protobuf is decoded."""
     given = _texts(inner, (_FILE, _MESSAGE, _SCHEMA_ID))
     if given is None or not {_FILE, _MESSAGE} <= given.keys():
         raise ValueError(_PROTOBUF)
-    has_id = given.get(_SCHEMA_ID, "disabled")
-    if has_id not in ("enabled", "disabled"):
-        raise ValueError(f"enabled or disabled for {_SCHEMA_ID}")
-    source = SchemaSource(given[_FILE], message=given[_MESSAGE], has_id=has_id == "enabled")
+    source = SchemaSource(given[_FILE], message=given[_MESSAGE], has_id=_has_id(given))
     return Format("protobuf", source=source)
 
 
@@ -129,12 +152,11 @@ def _texts(inner: Any, keys: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _format_yaml(chosen: Format) -> str | dict[str, Any]:
-    if chosen.schema:
-        return {"json": {"schema": chosen.schema}}
-    if chosen.source is None or chosen.source == SchemaSource():
+    source = chosen.source or SchemaSource()
+    if source == SchemaSource() and not chosen.schema:
         return chosen.kind
-    source = chosen.source
     named = {
+        _SCHEMA: chosen.schema,
         _FILE: source.file,
         _MESSAGE: source.message,
         _SCHEMA_ID: "enabled" if source.has_id else "",

@@ -150,13 +150,19 @@ class TransformRule(Section):
                     f"{{subject: …}}}}, as decode.{part} is not {encoded.kind}"
                 )
             source = encoded.source
+            keeps_id = how.source is not None and how.source.has_id
+            if how.kind == "json" and keeps_id and getattr(self.encode, part) is None:
+                raise ValueError(
+                    f"encode.{part}: {{json: {{subject: NAME}}}} of the target's registry, as "
+                    "schemaId is enabled"
+                )
             if encoded.kind != "protobuf" or source is None:
                 continue
             if not source.file and how.kind != "protobuf":
                 raise ValueError(
                     f"schemaFile and message in encode.{part}, as decode.{part} is not protobuf"
                 )
-            if how.source is not None and how.source.has_id and source == SchemaSource():
+            if keeps_id and source == SchemaSource():
                 raise ValueError(
                     f"encode.{part}: {{protobuf: {{subject: NAME}}}} of the target's registry, as "
                     "schemaId is enabled"

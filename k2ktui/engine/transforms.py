@@ -24,7 +24,7 @@ class SchemaSource:
         subject: a subject of the registry; "" for none.
         version: a version of the subject; 0 for the latest one at the start.
         message: full name of a Protobuf message in the file.
-        has_id: Protobuf values that are decoded have a schema's id before them.
+        has_id: Protobuf or JSON that is decoded has a schema's id before it.
     """
 
     file: str = ""
@@ -50,7 +50,8 @@ class Format:
     Attributes:
         kind: as they are, as UTF-8 text, as JSON, Avro or Protobuf.
         schema: of JSON, in Spark's DDL.
-        source: where the schema of Avro or Protobuf is; None if encoding uses that of decoding.
+        source: where the schema of Avro or Protobuf is, None if encoding uses that of decoding; of
+            JSON, the schema whose id stands before the text, None for no id.
     """
 
     kind: Encoding = "bytes"
@@ -60,7 +61,8 @@ class Format:
     @property
     def words(self) -> str:
         """The format, for operators."""
-        return f"{self.kind}: {self.source}" if self.source is not None else self.kind
+        source = "" if self.source is None else str(self.source)
+        return f"{self.kind}: {source}" if source else self.kind
 
 
 #: Leaves the bytes as they are.
@@ -103,7 +105,7 @@ class Transform:
         encode_key: how keys are encoded.
         encode_value: how values are encoded.
         encode_key_schema: the schema of keys that are encoded by a schema, if it is not that of
-            ``decode_key``.
+            ``decode_key``; of JSON, the one whose id stands before the text.
         encode_value_schema: the same for values.
         on_error: what happens to a record that fails a step.
         dead_letter_topic: where such records go with ``deadLetter``; "" for the default name.
@@ -155,9 +157,8 @@ class Transform:
             own, decoded = self.encode_schema_of(part), self.format_of(part).source
             if decoded is not None and decoded.subject:
                 found.add("source")
-            written = own or decoded
-            encodes = self.encoding_of(part) in WITH_SCHEMA
-            if encodes and written is not None and written.subject:
+            written = decoded if own is None and self.encoding_of(part) in WITH_SCHEMA else own
+            if written is not None and written.subject:
                 found.add("target")
         return frozenset(found)
 

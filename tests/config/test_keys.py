@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.key_aliases import IGNORED
-from k2ktui.config.transform_formats import AVRO_KEYS, PROTOBUF_KEYS
+from k2ktui.config.transform_formats import AVRO_KEYS, JSON_KEYS, PROTOBUF_KEYS
 from k2ktui.config.validate import known_paths
 from k2ktui.kafka.property_table import ALL
 
@@ -40,8 +40,9 @@ def test_every_key_is_listed_once() -> None:
 
 def test_every_key_of_a_format_is_listed_once() -> None:
     listed = [key for key, _, _ in _ROW.findall(FORMATS)]
-    named = [*(f"avro.{key}" for key in AVRO_KEYS), *(f"protobuf.{key}" for key in PROTOBUF_KEYS)]
-    assert sorted(listed) == sorted(["json.schema", *named])
+    formats = {"avro": AVRO_KEYS, "json": JSON_KEYS, "protobuf": PROTOBUF_KEYS}
+    named = [f"{name}.{key}" for name, keys in formats.items() for key in keys]
+    assert sorted(listed) == sorted(named)
 
 
 def test_every_listed_property_is_one_of_java() -> None:

@@ -118,9 +118,46 @@ def test_messages_of_protobuf_are_in_files(files: Files, tmp_path: Path) -> None
     assert files.load(to_yaml(loaded)).config.replication == replication
 
 
+def test_json_with_schema_ids(files: Files) -> None:
+    """The id of the source is taken off, and that of the target's registry put in its place."""
+    rules = """
+      - topics: a
+        decode: {value: {json: {schema: "id BIGINT", schemaId: enabled}}}
+        encode: {value: {json: {subject: a-value, version: 2}}}
+      - topics: b
+        decode: {key: {json: {schema: "id INT", schemaId: enabled}}}
+        encode: {key: json}
+"""
+    registry = 'target: {registry: {config: {schema.registry.url: "http://t"}}}'
+    loaded = files.over_minimal(registry, with_rules(rules))
+    replication = loaded.config.replication
+    found = replication.transform_for("a")
+    assert found == Transform(
+        decode_value=Format("json", "id BIGINT", SchemaSource(has_id=True)),
+        encode_value="json",
+        encode_value_schema=SchemaSource(subject="a-value", version=2),
+    )
+    assert found.registries == {"target"}
+    assert found.words == "decodes value (json), encodes value (json: subject a-value version 2)"
+    plain = replication.transform_for("b")
+    assert plain == Transform(
+        decode_key=Format("json", "id INT", SchemaSource(has_id=True)), encode_key="json"
+    )
+    assert plain.registries == set()
+    assert files.load(to_yaml(loaded)).config.replication == replication
+
+
 @pytest.mark.parametrize(
     ("rule", "error"),
     [
+        ("decode: {value: {json: {schema: x, schemaId: on}}}", "enabled or disabled for schemaId"),
+        ("decode: {value: {json: {schemaId: enabled}}}", "decode.value: expected bytes, string or"),
+        (
+            "decode: {value: {json: {schema: id INT, schemaId: enabled}}}",
+            "expected encode.value: {json: {subject: NAME}} of the target's registry, as schemaId",
+        ),
+        ("encode: {value: {json: {version: 1}}}", "expected json or {json: {subject: NAME}}"),
+        ("encode: {value: {json: {subject: a}}}", "expected decode.value: {json: …} for encode.va"),
         ("decode: {value: avro}", "expected decode.value: {avro: {subject: NAME}}, as topics is"),
         ("decode: {value: {avro: {schema: x}}}", "for Avro avro, {avro: {schemaFile: FILE}} or"),
         ("decode: {value: {avro: {subject: ''}}}", "decode.value: expected bytes, string or {json"),

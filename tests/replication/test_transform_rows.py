@@ -18,6 +18,7 @@ from k2ktui.log.records import Records, encode_varint
 from k2ktui.replication.copying.record_headers import set_headers
 from k2ktui.replication.executors import transform_reason
 from k2ktui.replication.stages import rows
+from k2ktui.replication.stages.codec_batches import Codecs, encode_batches
 from k2ktui.replication.stages.json_columns import JsonParser
 from k2ktui.replication.stages.rows import (
     InputLayout,
@@ -183,6 +184,28 @@ def test_json_objects_become_structs() -> None:
         {**NONE, "n": {"x": 2}},
     ]
     assert parsed() == [] and parsed(None) == [None]
+
+
+@given(st.lists(st.none() | st.tuples(st.sampled_from([b"\0", b"\1", b"{", b""]), st.binary())))
+def test_json_follows_a_schema_id(found: list[tuple[bytes, bytes] | None]) -> None:
+    """Values without an id are left to Spark, which decides that they are an error."""
+    objects = (b"", b'{"a":1}', b"{}", b"{", b'{"b":"x"}')
+    values = [None if each is None else each[0] + each[1][:4] for each in found]
+    values = [
+        value if value is None or len(value) < 5 else value + objects[n % len(objects)]
+        for n, value in enumerate(values)
+    ]
+    column = pa.array(values, pa.binary())
+    plain = [value[5:] if value is not None and value[:1] == b"\0" else None for value in values]
+    assert JsonParser(SCHEMA, has_id=True).parse(column).to_pylist() == parsed(*plain)
+
+
+def test_a_schema_id_precedes_what_did_not_fail() -> None:
+    made = out((0, 1, True, None), (0, 2, True, 0), (0, 3, True, None))
+    prefix, at = b"\0\0\0\0\7", rows.OUTPUT.index("key")
+    (batch,) = encode_batches([made], Codecs(prefixes={"key": prefix}))
+    assert batch.column(at).to_pylist() == [prefix + b"k", b"k", prefix + b"k", None]
+    assert batch.column("value") == made.column("value")
 
 
 @pytest.mark.parametrize(

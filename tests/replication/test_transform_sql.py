@@ -129,6 +129,29 @@ def test_json_is_written_again_from_the_schema(spark: SparkRuntime) -> None:
     assert failed == dict.fromkeys(range(3, 9), "decode.value")
 
 
+@pytest.mark.parametrize("more", ["", ", unused DATE"])  # PyArrow parses, or Spark does
+def test_json_after_a_schema_id(spark: SparkRuntime, more: str) -> None:
+    """Without an id, a value is not JSON; a null is null."""
+    decoded = {"json": {"schema": f"id BIGINT{more}", "schemaId": "enabled"}}
+    prefix = b"\0\0\0\0\7"
+    values, failed, _ = made(
+        spark,
+        {"decode": {"value": decoded}, "encode": {"value": "json"}},
+        *valued(
+            prefix + b'{"id":1}',
+            None,
+            prefix + b'{"id":2,"long":"%s"}' % (b"x" * 1000),
+            b'{"id":3}',
+            prefix,
+            b"\0\0",
+            b"\1\0\0\0\7" + b'{"id":4}',
+            b"\0\0\0\0" + prefix + b'{"id":5}',  # an id of 8 bytes
+        ),
+    )
+    assert values == {0: b'{"id":1}', 1: None, 2: b'{"id":2}'}
+    assert failed == dict.fromkeys(range(3, 8), "decode.value")
+
+
 def test_text_that_is_not_utf_8_fails(spark: SparkRuntime) -> None:
     rule = {"decode": {"value": "string"}, "set": {"value": "upper(value)"}}
     values, failed, _ = made(spark, rule, *valued("ß".encode(), b"\xff", None, b""))

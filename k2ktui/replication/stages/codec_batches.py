@@ -36,12 +36,14 @@ class Codecs:
         encoders: by part of the record.
         steps: the index of the step ``encode`` of each part that has an encoder.
         keeps_originals: whether the rows have the columns ``ORIGINAL``.
+        prefixes: schema ids before keys and values that Spark encodes, by part of the record.
     """
 
     decoders: Mapping[str, ValueDecoder] = field(default_factory=dict)
     encoders: Mapping[str, ValueEncoder] = field(default_factory=dict)
     steps: Mapping[str, int] = field(default_factory=dict)
     keeps_originals: bool = False
+    prefixes: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def decode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:
@@ -95,7 +97,7 @@ def _with_columns(batch: pa.RecordBatch, added: Mapping[str, Any]) -> pa.RecordB
 
 def encode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:
     """Yield rows with the columns of ``rows.OUTPUT``, whose keys and values are encoded."""
-    if not codecs.encoders:
+    if not codecs.encoders and not codecs.prefixes:
         yield from batches
         return
     for batch in batches:
@@ -114,6 +116,11 @@ def _encode(batch: pa.RecordBatch, codecs: Codecs) -> pa.RecordBatch:
         for row in failed:
             steps[row] = codecs.steps[part] if steps[row] is None else steps[row]
     columns[rows.FAILED] = pa.array(steps, pa.int32())
+    for part, prefix in codecs.prefixes.items():
+        found = columns[part].cast(pa.binary())
+        marked = pc.binary_join_element_wise(pa.scalar(prefix), found, pa.scalar(b""))
+        # A record that failed may have its original key and value here.
+        columns[part] = pc.if_else(columns[rows.FAILED].is_null(), marked, found)
     if codecs.keeps_originals:
         has_failed = columns[rows.FAILED].is_valid()
         for at, part in enumerate(ORIGINAL, len(rows.OUTPUT)):

@@ -134,7 +134,10 @@ class TransformJobs:
 
         one = self._open().range(0, 1, 1, 1)
         parsed = _json_schema(transform)
-        layout = make_layout(transform, None if parsed is None else make_json_parser(parsed))
+        source = transform.decode_value.source
+        has_id = source is not None and source.has_id
+        parser = None if parsed is None else make_json_parser(parsed, has_id=has_id)
+        layout = make_layout(transform, parser)
         columns = StructType.fromDDL(layout.ddl)
         if layout.parser is not None:
             columns.add(rows.PARSED, parsed)

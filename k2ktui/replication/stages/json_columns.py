@@ -16,6 +16,8 @@ from k2ktui.log.records import I64
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Length of a schema's id before a value, with the zero byte before it.
+ID_BYTES = 5
 # Below Jackson's limits of nesting, and of the length of numbers and names.
 _LONGEST_BYTES = 1000
 _OPENING, _CLOSING = ord("{"), ord("}")
@@ -25,14 +27,21 @@ _DIFFERING = (b"\\u", b"NaN", b"Inf")
 
 @dataclass(frozen=True, slots=True)
 class JsonParser:
-    """Parses JSON objects; ``schema`` has the columns."""
+    """Parses JSON objects.
+
+    Attributes:
+        schema: has the columns.
+        has_id: a zero byte and a schema's id in 4 bytes stand before each object.
+    """
 
     schema: pa.Schema
+    has_id: bool = False
 
     def parse(self, values: pa.BinaryArray) -> pa.StructArray:
         """Return a struct for each value, null if it is null or must be parsed by Spark."""
         import pyarrow as pa
 
+        values = _after_ids(values) if self.has_id else values
         rows = _rows_of_objects(values)
         found = self._parse(values if len(rows) == len(values) else values.take(rows), rows)
         if found is None:
@@ -73,12 +82,12 @@ class JsonParser:
         return pa.StructArray.from_arrays(columns, fields=list(self.schema)), rows
 
 
-def make_json_parser(schema: Any) -> JsonParser | None:
+def make_json_parser(schema: Any, *, has_id: bool = False) -> JsonParser | None:
     """Return a parser for a type of Spark; None for what only Spark parses."""
     import pyarrow as pa
 
     found = _arrow_type(schema) if schema.typeName() == "struct" else None
-    return None if found is None else JsonParser(pa.schema(list(found)))
+    return None if found is None else JsonParser(pa.schema(list(found)), has_id)
 
 
 def _arrow_type(kind: Any) -> pa.DataType | None:
@@ -100,6 +109,29 @@ def _arrow_type(kind: Any) -> pa.DataType | None:
     if not different or None in types or "_corrupt_record" in names:
         return None
     return pa.struct(list(zip(names, types, strict=True)))
+
+
+def _after_ids(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return what follows the schema ids; null for values without one."""
+    import pyarrow as pa
+
+    _, offsets, data = values.buffers()
+    if data is None or not len(values):
+        return values
+    bounds = np.frombuffer(offsets, dtype=np.int32)[values.offset :][: len(values) + 1]
+    starts, ends = bounds[:-1], bounds[1:]
+    rows = np.flatnonzero(ends - starts >= ID_BYTES)
+    rows = rows[np.frombuffer(data, dtype=np.uint8)[starts[rows]] == 0]
+    # Every other value is what follows an id; those between are ids. (PyArrow's ``binary_slice``
+    # fails with short values.)
+    spread = np.empty(2 * len(values) + 1, dtype=np.int32)
+    spread[0:-1:2], spread[1::2], spread[-1] = ends, ends, bounds[-1]
+    spread[2 * rows] = starts[rows] + ID_BYTES
+    buffers = [None, pa.py_buffer(spread), data]
+    found = pa.Array.from_buffers(pa.binary(), 2 * len(values), buffers)
+    without = np.ones(len(values), dtype=bool)
+    without[rows] = False
+    return found.take(pa.array(np.arange(0, 2 * len(values), 2), mask=without))
 
 
 def _rows_of_objects(values: pa.BinaryArray) -> I64:

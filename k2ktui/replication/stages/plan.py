@@ -16,6 +16,7 @@ from k2ktui.replication import _pyspark
 from k2ktui.replication.stages import rows
 from k2ktui.replication.stages.codec_batches import DECODED, ORIGINAL, Codecs
 from k2ktui.replication.stages.columns import MismatchedType
+from k2ktui.replication.stages.json_columns import ID_BYTES
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.text import safe_message
 
@@ -211,7 +212,12 @@ class TransformPlan:
                 also=lambda value: value.isNull() & f.col(raw).isNotNull(),
             )
             return found.withColumn(part, column)
-        text = f.validate_utf8(f.col(raw).cast("string"))
+        encoded = f.col(raw)
+        if how.source is not None and how.source.has_id:
+            encoded = f.expr(
+                f"if(startswith({raw}, X'00'), substring({raw}, {ID_BYTES + 1}), null)"
+            )
+        text = f.validate_utf8(encoded.cast("string"))
         if how.kind == "string":
             found, column = self._try(found, text)
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, encode_schema_id
 from k2ktui.engine.schema_subjects import TopicRule, map_subject
-from k2ktui.engine.schemas import AVRO, PROTOBUF, Schema, SchemaVersion, record_names
+from k2ktui.engine.schemas import AVRO, JSON, PROTOBUF, Schema, SchemaVersion, record_names
 from k2ktui.engine.transforms import WITH_SCHEMA, Format, SchemaSource, Transform
 from k2ktui.errors import ConfigError, NotInstalled, Refused
 from k2ktui.registry.client import RegistryClient
@@ -33,6 +33,7 @@ from k2ktui.text import safe_message, safe_text
 _PARTS = ("key", "value")
 _NOTHING = "Nothing was copied."
 _LARGEST_FILE = 1 << 20
+_KINDS = {PROTOBUF: "Protobuf", JSON: "JSON"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class TransformSchemas:
         self._found: dict[tuple[Side, SchemaSource], _Found] = {}
         self._messages: dict[tuple[str, str], MessageSchema] = {}
         self._prefixes: dict[tuple[SchemaSource | None, SchemaSource], bytes] = {}
+        self._target_ids: dict[tuple[str, SchemaSource], bytes] = {}
         self._clients: dict[Side, RegistryClient] = {}
 
     def codecs(self, transform: Transform, name: str, *, writes: bool = False) -> Codecs:
@@ -79,6 +81,7 @@ class TransformSchemas:
             decoders: dict[str, ValueDecoder] = {}
             encoders: dict[str, ValueEncoder] = {}
             steps: dict[str, int] = {}
+            prefixes: dict[str, bytes] = {}
             for part in _PARTS:
                 how = transform.format_of(part)
                 if how.kind in WITH_SCHEMA:
@@ -87,8 +90,11 @@ class TransformSchemas:
                     step = f"encode.{part}"
                     encoders[part] = self._encoder(transform, part, f"{name}.{step}", writes)
                     steps[part] = plan_steps(transform).index(step)
+                own = transform.encode_schema_of(part)
+                if writes and own is not None and transform.encoding_of(part) == "json":
+                    prefixes[part] = self._target_id(own, JSON, f"{name}.encode.{part}")
             keeps = bool(encoders) and transform.on_error == "deadLetter"
-            return Codecs(decoders, encoders, steps, keeps)
+            return Codecs(decoders, encoders, steps, keeps, prefixes)
 
     def may_register(self, transform: Transform) -> bool:
         """Return whether ``codecs`` may register schemas for writing."""
@@ -101,9 +107,12 @@ class TransformSchemas:
         if not self._config.schema_mapping.auto_register:
             self.codecs(transform, name, writes=True)
             return
-        for part in _PARTS:  # a message is never registered
+        for part in _PARTS:  # only Avro is ever registered
+            own, step = transform.encode_schema_of(part), f"{name}.encode.{part}"
             if transform.encoding_of(part) == "protobuf":
-                self._encoder(transform, part, f"{name}.encode.{part}", writes=True)
+                self._encoder(transform, part, step, writes=True)
+            elif transform.encoding_of(part) == "json" and own is not None:
+                self._target_id(own, JSON, step)
 
     def _decoder(self, how: Format, name: str) -> ValueDecoder:
         assert how.source is not None
@@ -140,18 +149,22 @@ class TransformSchemas:
         schema = self._read_message(source, name)
         if not writes or not own.subject:
             return ProtobufEncoder(schema)
-        key = (None, own)
-        if key not in self._prefixes:
+        return ProtobufEncoder(schema, self._target_id(own, PROTOBUF, name) + schema.indexes)
+
+    def _target_id(self, own: SchemaSource, kind: str, name: str) -> bytes:
+        """Return the bytes of the id that a subject of the target's registry has."""
+        key = kind, own
+        if key not in self._target_ids:
             version = self._find_version("target", own, name)
-            if version.schema.type != PROTOBUF:
+            if version.schema.type != kind:
                 raise Refused(
                     f"{name}: {safe_text(str(own))} in {self._client('target').address} is not a "
-                    "Protobuf schema",
+                    f"{_KINDS[kind]} schema",
                     unchanged=_NOTHING,
-                    hint="Name a subject with the message's schema.",
+                    hint="Name a subject with the schema of the records.",
                 )
-            self._prefixes[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, version.id))
-        return ProtobufEncoder(schema, self._prefixes[key] + schema.indexes)
+            self._target_ids[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, version.id))
+        return self._target_ids[key]
 
     def _read_message(self, source: SchemaSource, name: str) -> MessageSchema:
         key = source.file, source.message
