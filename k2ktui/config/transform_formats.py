@@ -15,7 +15,10 @@ from k2ktui.engine.transforms import WITH_SCHEMA, Encoding, Format, SchemaSource
 
 _PLAIN: Mapping[str, Encoding] = {"bytes": "bytes", "string": "string", "json": "json"}
 _AVRO = "for Avro avro, {avro: {schemaFile: FILE}} or {avro: {subject: NAME}}"
-_PROTOBUF = "for Protobuf {protobuf: {schemaFile: FILE, message: NAME}}"
+_PROTOBUF = (
+    "for Protobuf {protobuf: {schemaFile: FILE, message: NAME}}, or decode with subject: NAME in "
+    "place of schemaFile"
+)
 _JSON = '{json: {schema: "id BIGINT, name STRING"}}'
 _DECODED = f"bytes, string or {_JSON}; {_AVRO}; {_PROTOBUF}"
 _ENCODED = f"bytes, string or json; {_AVRO}; {_PROTOBUF}"
@@ -123,10 +126,18 @@ def _has_id(given: Mapping[str, str]) -> bool:
 
 def _parse_message(inner: Any) -> Format:
     """Return how Protobuf is decoded."""
-    given = _texts(inner, (_FILE, _MESSAGE, _SCHEMA_ID))
-    if given is None or not {_FILE, _MESSAGE} <= given.keys():
+    given = _texts(inner, PROTOBUF_KEYS)
+    if given is None or _MESSAGE not in given or (_FILE in given) == (_SUBJECT in given):
         raise ValueError(_PROTOBUF)
-    source = SchemaSource(given[_FILE], message=given[_MESSAGE], has_id=_has_id(given))
+    wrong, place = (_VERSION, _SUBJECT) if _FILE in given else (_SCHEMA_ID, _FILE)
+    if wrong in given:
+        raise ValueError(f"{place} for {wrong}")
+    version = _parse_version(given[_VERSION]) if _VERSION in given else 0
+    # Values whose schema is in a registry have its id.
+    has_id = _SUBJECT in given or _has_id(given)
+    names = (given.get(key, "") for key in (_FILE, _SUBJECT))
+    file, subject = names
+    source = SchemaSource(file, subject, version, given[_MESSAGE], has_id)
     return Format("protobuf", source=source)
 
 
@@ -159,7 +170,7 @@ def _format_yaml(chosen: Format) -> str | dict[str, Any]:
         _SCHEMA: chosen.schema,
         _FILE: source.file,
         _MESSAGE: source.message,
-        _SCHEMA_ID: "enabled" if source.has_id else "",
+        _SCHEMA_ID: "enabled" if source.has_id and not source.subject else "",
         _SUBJECT: source.subject,
         _VERSION: source.version,
     }

@@ -154,7 +154,7 @@ class TransformRule(Section):
             if how.kind == "json" and keeps_id and getattr(self.encode, part) is None:
                 raise ValueError(
                     f"encode.{part}: {{json: {{subject: NAME}}}} of the target's registry, as "
-                    "schemaId is enabled"
+                    "decoded values have schema ids"
                 )
             if encoded.kind != "protobuf" or source is None:
                 continue
@@ -165,7 +165,7 @@ class TransformRule(Section):
             if keeps_id and source == SchemaSource():
                 raise ValueError(
                     f"encode.{part}: {{protobuf: {{subject: NAME}}}} of the target's registry, as "
-                    "schemaId is enabled"
+                    "decoded values have schema ids"
                 )
         return self
 

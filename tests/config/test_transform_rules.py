@@ -118,6 +118,29 @@ def test_messages_of_protobuf_are_in_files(files: Files, tmp_path: Path) -> None
     assert files.load(to_yaml(loaded)).config.replication == replication
 
 
+def test_messages_of_protobuf_are_in_registries(files: Files) -> None:
+    rules = """
+      - topics: a
+        decode: {value: {protobuf: {subject: a-value, version: 3, message: p.Pay}}}
+        encode: {value: {protobuf: {subject: b-value}}}
+"""
+    registries = "\n".join(
+        f'{side}: {{registry: {{config: {{schema.registry.url: "http://{side}"}}}}}}'
+        for side in ("source", "target")
+    )
+    loaded = files.over_minimal(registries, with_rules(rules))
+    replication = loaded.config.replication
+    found = replication.transform_for("a")
+    assert found == Transform(
+        decode_value=Format("protobuf", source=SchemaSource("", "a-value", 3, "p.Pay", True)),
+        encode_value="protobuf",
+        encode_value_schema=SchemaSource(subject="b-value"),
+    )
+    assert found.registries == {"source", "target"} and not found.follows_target_name("value")
+    assert "(protobuf: message p.Pay, subject a-value version 3)" in found.words
+    assert files.load(to_yaml(loaded)).config.replication == replication
+
+
 def test_json_with_schema_ids(files: Files) -> None:
     """The id of the source is taken off, and that of the target's registry put in its place."""
     rules = """
@@ -154,7 +177,24 @@ def test_json_with_schema_ids(files: Files) -> None:
         ("decode: {value: {json: {schemaId: enabled}}}", "decode.value: expected bytes, string or"),
         (
             "decode: {value: {json: {schema: id INT, schemaId: enabled}}}",
-            "expected encode.value: {json: {subject: NAME}} of the target's registry, as schemaId",
+            "expected encode.value: {json: {subject: NAME}} of the target's registry, as decoded",
+        ),
+        (
+            "decode: {value: {protobuf: {schemaFile: a, subject: b, message: c}}}",
+            "expected for Protobuf {protobuf: {schemaFile: FILE, message: NAME}}, or decode with s",
+        ),
+        ("decode: {value: {protobuf: {subject: a}}}", "expected for Protobuf {protobuf: {schemaF"),
+        (
+            "decode: {value: {protobuf: {schemaFile: a, message: b, version: 1}}}",
+            "decode.value: expected subject for version",
+        ),
+        (
+            "decode: {value: {protobuf: {subject: a, message: b, schemaId: enabled}}}",
+            "decode.value: expected schemaFile for schemaId",
+        ),
+        (
+            "decode: {value: {protobuf: {subject: a, message: b}}}",
+            "expected encode.value: {protobuf: {subject: NAME}} of the target's registry, as dec",
         ),
         ("encode: {value: {json: {version: 1}}}", "expected json or {json: {subject: NAME}}"),
         ("encode: {value: {json: {subject: a}}}", "expected decode.value: {json: …} for encode.va"),

@@ -15,7 +15,7 @@ from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.kafka import Got, Out, create_topic, produce, read_all
 from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Pipeline
-from tests.support.registries import Registries, register
+from tests.support.registries import HasUrl, Registries, register
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("pyarrow")  # of the extra ``transform``
@@ -141,6 +141,68 @@ def test_ids_are_those_of_the_target(protobuf_pipeline: Pipeline, registries: Re
     rule["encode"] = {"value": {"protobuf": {"subject": f"{topic}-nosuch"}}}
     refused = k2ktui("start", "-f", pipeline.write(), "--until-caught-up", code=None)
     assert f"does not have subject {topic}-nosuch" in refused.stderr
+
+
+MONEY = 'syntax = "proto3"; package shop; message Money { int64 units = 1; }'
+PRICED = """\
+syntax = "proto3";
+package shop;
+import "money.proto";
+import "google/protobuf/timestamp.proto";
+message Other { string x = 1; }
+message Priced { int64 id = 1; Money price = 2; google.protobuf.Timestamp at = 3; }
+"""
+
+
+def register_priced(registry: HasUrl, topic: str, text: str = PRICED) -> int:
+    """Register PRICED with its import and return its id."""
+    register(registry, f"{topic}-money", MONEY, "PROTOBUF")
+    imported = {"name": "money.proto", "subject": f"{topic}-money", "version": 1}
+    return register(registry, f"{topic}-value", text, "PROTOBUF", [imported])
+
+
+def test_a_message_of_a_registry(protobuf_pipeline: Pipeline, registries: Registries) -> None:
+    """Its text and that of its import are compiled at the start; ids are those of the target."""
+    pytest.importorskip("grpc_tools")  # of the extra ``protobuf-registry``
+    pipeline, topic = protobuf_pipeline, topic_of(protobuf_pipeline)
+    number = register_priced(registries.source, topic)
+    there = register_priced(registries.target, topic)
+    assert number != there
+    subject = {"subject": f"{topic}-value"}
+    rule = {
+        "decode": {"value": {"protobuf": {**subject, "message": "shop.Priced"}}},
+        "filter": "value.price.units > 1 AND value.at.seconds = 5",
+        "set": {"value.price.units": "value.price.units * 2"},
+        "encode": {"value": {"protobuf": subject}},
+        "onError": "skip",
+    }
+    pipeline.settings = {
+        "replication.transform": [rule],
+        "source.registry.config": {"schema.registry.url": registries.source.url},
+        "target.registry.config": {"schema.registry.url": registries.target.url},
+    }
+    # The message in bytes: id, price {units}, at {seconds: 5}.
+    values = [b"\x08%c\x12\x02\x08%c\x1a\x02\x08\5" % (n, n) for n in range(1, 5)]
+    framed = b"\0" + number.to_bytes(4, "big") + b"\x02\x02"  # the second message
+    produce(pipeline.source, topic, [Out(framed + value) for value in values])
+    produce(pipeline.source, topic, [Out(values[2]), Out(framed[:5] + b"\0" + values[2])])
+    pipeline.catch_up()
+    found = sorted(got.value or b"" for got in read_all(pipeline.target, topic))
+    prefix = b"\0" + there.to_bytes(4, "big") + b"\x02\x02"
+    assert found == [prefix + b"\x08%c\x12\x02\x08%c\x1a\x02\x08\5" % (n, 2 * n) for n in (2, 3, 4)]
+
+    register(registries.source, f"{topic}-avro", '{"type": "string"}')
+    for source, why in (
+        ({**subject, "message": "shop.Nosuch"}, "it does not have the message shop.Nosuch"),
+        ({"subject": f"{topic}-avro", "message": "M"}, "is not a Protobuf schema"),
+        (
+            {"subject": f"{topic}-nosuch", "message": "M"},
+            f"does not have message M, subject {topic}",
+        ),
+    ):
+        rule["decode"] = {"value": {"protobuf": source}}
+        refused = k2ktui("start", "-f", pipeline.write(), "--until-caught-up", code=None)
+        assert why in refused.stderr and refused.returncode
 
 
 def test_an_unusable_message_is_refused(protobuf_pipeline: Pipeline) -> None:

@@ -26,6 +26,7 @@ from k2ktui.replication.stages.protobuf_codec import (
     ProtobufDecoder,
     ProtobufEncoder,
 )
+from k2ktui.replication.stages.protobuf_compiler import collect_files, compile_files
 from k2ktui.replication.stages.steps import plan_steps
 from k2ktui.runtime.spark_extra import install_command
 from k2ktui.text import safe_message, safe_text
@@ -57,7 +58,7 @@ class TransformSchemas:
         self._config = config
         self._lock = threading.RLock()
         self._found: dict[tuple[Side, SchemaSource], _Found] = {}
-        self._messages: dict[tuple[str, str], MessageSchema] = {}
+        self._messages: dict[SchemaSource, MessageSchema] = {}
         self._prefixes: dict[tuple[SchemaSource | None, SchemaSource], bytes] = {}
         self._target_ids: dict[tuple[str, SchemaSource], bytes] = {}
         self._clients: dict[Side, RegistryClient] = {}
@@ -155,28 +156,42 @@ class TransformSchemas:
         """Return the bytes of the id that a subject of the target's registry has."""
         key = kind, own
         if key not in self._target_ids:
-            version = self._find_version("target", own, name)
-            if version.schema.type != kind:
-                raise Refused(
-                    f"{name}: {safe_text(str(own))} in {self._client('target').address} is not a "
-                    f"{_KINDS[kind]} schema",
-                    unchanged=_NOTHING,
-                    hint="Name a subject with the schema of the records.",
-                )
+            version = self._find_schema("target", own, kind, name)
             self._target_ids[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, version.id))
         return self._target_ids[key]
 
     def _read_message(self, source: SchemaSource, name: str) -> MessageSchema:
-        key = source.file, source.message
-        if key not in self._messages:
+        if source not in self._messages:
             _require("google.protobuf", "protobuf", name)
-            schema = MessageSchema(source.message, self._read_file(source.file, name))
             try:
+                if source.file:
+                    descriptors = self._read_file(source.file, name)
+                else:
+                    descriptors = self._compile_message(source, name)
+                schema = MessageSchema(source.message, descriptors)
                 schema.check()
             except ValueError as error:
                 raise _unusable(name, source, error) from None
-            self._messages[key] = schema
-        return self._messages[key]
+            self._messages[source] = schema
+        return self._messages[source]
+
+    def _compile_message(self, source: SchemaSource, name: str) -> bytes:
+        """Return the descriptors of a subject's schema in the source's registry."""
+        _require("grpc_tools", "protobuf-registry", name)
+        schema = self._find_schema("source", source, PROTOBUF, name).schema
+        return compile_files(*collect_files(schema, self._client("source").version))
+
+    def _find_schema(self, side: Side, source: SchemaSource, kind: str, name: str) -> SchemaVersion:
+        """Return a version whose schema has a type; raises Refused for another type."""
+        version = self._find_version(side, source, name)
+        if version.schema.type == kind:
+            return version
+        raise Refused(
+            f"{name}: {safe_text(str(source))} in {self._client(side).address} is not a "
+            f"{_KINDS[kind]} schema",
+            unchanged=_NOTHING,
+            hint="Name a subject with the schema of the records.",
+        )
 
     def _id(self, own: SchemaSource | None, source: SchemaSource, found: _Found) -> int:
         """Return a schema's id on the target."""
