@@ -15,7 +15,7 @@ from k2ktui.registry.mapper import SchemaMapper, read_mapper_settings
 from k2ktui.registry.registrar import SchemaNotRegistered
 from k2ktui.sync.changed_records import ignored_parts
 from k2ktui.sync.record_comparison import Comparison, ComparisonOutcome, RecordComparison
-from k2ktui.text import safe_text
+from k2ktui.text import safe_message
 
 _SAME = Comparison(ComparisonOutcome.SAME)
 _Key = tuple[str, SchemaPart, SchemaId, SchemaId]
@@ -137,4 +137,4 @@ def _pair_ids(
 
 
 def _could_not_check(why: str) -> Comparison:
-    return Comparison(ComparisonOutcome.COULD_NOT_CHECK, safe_text(why))
+    return Comparison(ComparisonOutcome.COULD_NOT_CHECK, safe_message(why))
