@@ -25,6 +25,14 @@ DRIVER_STEPS = ("fenced", "recorded", "begun", "token", "recovering")
 pytestmark = pytest.mark.proof
 
 
+@pytest.fixture(params=["shared", "exclusive"])
+def pipeline(
+    make_pipeline: MakePipeline, topics: dict[str, int], request: pytest.FixtureRequest
+) -> Pipeline:
+    """A pipeline with a driver for each slot, as is the default, or one for all of them."""
+    return make_pipeline(list(topics), {"coordination.mode": request.param})
+
+
 @pytest.mark.seeds(2)
 def test_workers_killed_at_every_step(
     pipeline: Pipeline, topics: dict[str, int], seed: int
@@ -63,7 +71,8 @@ def kill_driver_at(pipeline: Pipeline, step: str) -> None:
 def test_all_killed_with_a_transaction_open(pipeline: Pipeline, topics: dict[str, int]) -> None:
     """The positions are behind an open transaction that only the next driver can end."""
     timeout = {"transaction.timeout.ms": 600_000}  # longer than anyone waits here
-    pipeline.settings = {"spark.lap": "30 seconds", "target.kafka.producer": timeout}
+    settings = {"spark.lap": "30 seconds", "target.kafka.producer": timeout}
+    pipeline.settings = {**pipeline.settings, **settings}
     with Traffic(pipeline.source, topics, 1):
         run = pipeline.start()
         run.expect("started")
@@ -84,6 +93,7 @@ def test_two_workers_killed_with_their_transactions_open(
     """The recovery of a slot does not wait for the transaction of the other lost task."""
     timeout = {"transaction.timeout.ms": 600_000}  # longer than anyone waits here
     pipeline.settings = {
+        **pipeline.settings,
         "target.kafka.producer": timeout,
         "coordination.commit.syncTimeout": "10 minutes",
     }
@@ -219,7 +229,8 @@ def test_a_lost_worker_is_reported_in_one_line(pipeline: Pipeline, topics: dict[
 
 def test_a_task_that_spark_repeats_refuses(pipeline: Pipeline, topics: dict[str, int]) -> None:
     """Its token is spent, whatever the first attempt came to."""
-    pipeline.settings = {"spark.master": "local[2,3]"}  # three attempts a task
+    attempts = {"spark.master": "local[2,3]"}  # three attempts a task
+    pipeline.settings = {**pipeline.settings, **attempts}
     with Traffic(pipeline.source, topics, 4):
         run = pipeline.start()
         run.expect("firstrecord")
