@@ -92,7 +92,8 @@ def schema(files: tuple[str, ...], topic: str, limit: int, keys: bool, mask: boo
     print_notes(
         [f"inferred from {counted(len(found.sample), part)}; fields that none of them has are lost"]
     )
-    click.echo(f"decode: {{{part}: {{json: {{schema: {json.dumps(found.ddl)}}}}}}}")
+    more = ", schemaId: enabled" if found.has_id else ""
+    click.echo(f"decode: {{{part}: {{json: {{schema: {json.dumps(found.ddl)}{more}}}}}}}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewR
 from k2ktui.replication.routing import header_rules
 from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.stages.headers import written_records
+from k2ktui.replication.stages.json_columns import ID_BYTES
 from k2ktui.replication.stages.rows import join_records
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.stages.show_values import show_decoded, show_encoded
@@ -65,7 +66,10 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
         made = spark.transforms.preview(transform, found, counts)
     finally:
         spark.stop()
-    newest = [(source, show_decoded(records, codecs)) for source, records in newest]
+    newest = [
+        (source, _without_ids(show_decoded(records, codecs), transform))
+        for source, records in newest
+    ]
     steps = plan_steps(transform)
     shown: list[PreviewRow] = []
     for number, (source, records) in enumerate(newest):
@@ -83,10 +87,14 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
 
 @dataclass(frozen=True, slots=True)
 class InferredSchema:
-    """The schema (DDL) of JSON keys or values, and the records that it was inferred from."""
+    """The schema (DDL) of JSON keys or values, and the records that it was inferred from.
+
+    ``has_id`` says whether a schema's id stands before each; the sample is without them.
+    """
 
     ddl: str
     sample: tuple[tuple[SourcePartition, KafkaRecord], ...]
+    has_id: bool = False
 
 
 def infer_schema(
@@ -100,8 +108,11 @@ def infer_schema(
     """
     newest = read_newest(source_cluster(config), topic, limit)
     found = [(source, record) for source, records in newest for record in records]
-    parts = [record.key if part == "key" else record.value for _, record in found]
+    parts = [_part(record, part) for _, record in found]
     texts = [_json_object(each or b"") for each in parts]
+    has_id = not any(texts)
+    if has_id:
+        texts = [_json_object(_after_id(each) or b"") for each in parts]
     if not any(texts):
         raise Refused(
             f"none of {sum(map(bool, parts))} {part}s of {safe_text(topic)} is a JSON object",
@@ -114,8 +125,33 @@ def infer_schema(
         ddl = spark.transforms.infer_schema([text for text in texts if text])
     finally:
         spark.stop()
-    sample = tuple(each for each, text in zip(found, texts, strict=True) if text)
-    return InferredSchema(ddl, sample)
+    sample = tuple(
+        (source, _with_part(record, part, text.encode()))
+        for (source, record), text in zip(found, texts, strict=True)
+        if text
+    )
+    return InferredSchema(ddl, sample, has_id)
+
+
+def _without_ids(records: Sequence[KafkaRecord], transform: Transform) -> list[KafkaRecord]:
+    """Return records whose JSON has no schema ids before it, for operators."""
+    for part in ("key", "value"):
+        how = transform.format_of(part)
+        if how.kind == "json" and how.source is not None:
+            records = [_with_part(each, part, _after_id(_part(each, part))) for each in records]
+    return list(records)
+
+
+def _part(record: KafkaRecord, part: str) -> bytes | None:
+    return record.key if part == "key" else record.value
+
+
+def _with_part(record: KafkaRecord, part: str, data: bytes | None) -> KafkaRecord:
+    return replace(record, key=data) if part == "key" else replace(record, value=data)
+
+
+def _after_id(data: bytes | None) -> bytes | None:
+    return data[ID_BYTES:] if data is not None and data[:1] == b"\0" else data
 
 
 def _spark_for(config: PipelineConfig, schemas: TransformSchemas | None = None) -> SparkRuntime:

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.replication.conftest import MakePipeline
 from tests.replication.test_transform_faults import origin_of
-from tests.support.cli import k2ktui
+from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.kafka import Out, create_topic, produce, read_all
 from tests.support.registries import Registries, register
 
@@ -86,6 +87,31 @@ def test_ids_are_those_of_the_target(make_pipeline: MakePipeline, registries: Re
     causes = [dict(got.headers)["__k2k.error.cause"] or b"" for got in letters[1:]]
     assert causes[0].startswith(b"the key is not JSON of the schema")
     assert {cause[:38] for cause in causes[1:]} == {b"the value is not JSON of the schema id "[:38]}
+
+
+def test_previews_show_the_json_after_ids(make_pipeline: MakePipeline) -> None:
+    """Also the sample of an inferred schema."""
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source)
+    pipeline.topics = [topic]
+    produce(pipeline.source, topic, [Out(b"\0\0\0\1\xff" + b'{"id":1}'), Out(b"\0\0", b"k")])
+    options = ("-f", pipeline.write(), "--topic", topic)
+    inferred = k2ktui("transform", "schema", *options)
+    assert inferred.stdout == (
+        'decode: {value: {json: {schema: "id BIGINT", schemaId: enabled}}}\n'
+    )
+    assert 'offset 0: {"id":1}' in inferred.stderr
+    rule = {
+        "decode": yaml.safe_load(inferred.stdout)["decode"],
+        "set": {"value.id": "value.id + 1"},
+        "encode": {"value": "json"},
+        "onError": "skip",
+    }
+    pipeline.settings = {"replication.transform": [rule]}
+    pipeline.write()
+    first, second = k2ktui_json("transform", "preview", *options)["records"]
+    assert (first["before"]["value"], first["after"]["value"]) == ('{"id":1}', '{"id":2}')
+    assert second["step"] == "decode.value" and second["after"] is None
 
 
 def test_a_subject_must_have_a_json_schema(
