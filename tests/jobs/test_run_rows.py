@@ -162,7 +162,7 @@ def test_a_run_whose_pid_another_process_has_now_has_died() -> None:
 
 
 @pytest.mark.parametrize("key", ["pid_space", "birth"])
-def test_heartbeats_carry_what_tells_their_process_from_others(key: str) -> None:
+def test_heartbeats_carry_what_distinguishes_their_process(key: str) -> None:
     """Those of earlier releases lack it."""
     beat = replace(runner(), **{key: "5f0c2a7d91be4403"})  # type: ignore[arg-type]
     assert read_state_value(beat.key, state_value(beat)) == beat

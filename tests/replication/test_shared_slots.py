@@ -111,7 +111,7 @@ def test_a_slot_is_held_until_its_driver_has_ended(held: Held) -> None:
 
 
 def test_a_driver_that_does_not_end_is_abandoned(held: Held) -> None:
-    """Its slot is released: whoever owns it next fences it, this run included."""
+    """Its slot is released: the next owner fences it, which may be this run."""
     held.apply(0, 1)
     held.now += 1000
     held.apply(1)

@@ -242,7 +242,7 @@ def test_slots_that_a_live_run_does_not_release_are_taken_from_it(
     runs: Runs, copied: Copied, monkeypatch: pytest.MonkeyPatch, notices: bool
 ) -> None:
     """Their drivers hang. The run says that it has released them after a while, or the leader does
-    not wait for it any longer; in either case, it goes on with what it owns when they answer."""
+    not wait for it any longer; in either case, it continues with what it owns when they answer."""
     monkeypatch.setattr("k2ktui.replication.laps._START_S", 10.0)
     if not notices:
         monkeypatch.setattr(SharedSlots, "_abandon_stuck", lambda slots: None)

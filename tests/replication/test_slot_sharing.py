@@ -181,7 +181,7 @@ def pass_seconds(runs: SharingRuns, seconds: float) -> None:
 def test_a_slot_that_a_live_run_never_releases_moves_after_the_grace_window_and_a_lap(
     numbers: list[int], slots: int, leads_s: int
 ) -> None:
-    """Whoever leads, and if another run begins to lead meanwhile; it keeps what it still owns."""
+    """Any of them may lead; another run begins to lead meanwhile. It keeps what it still owns."""
     runs, register = make_runs(slots)
     stuck = runs.join(1 + numbers[0])
     runs.settle()
