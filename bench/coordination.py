@@ -2,7 +2,8 @@
 
 What a run takes until its first record is on the target: at the first start of a pipeline, after a
 stop, and after ``kill -9`` of the run before; and how long copying pauses if the run that copies is
-killed while another one waits or shares the pipeline.
+killed while another one waits or shares the pipeline. ``--copies`` compares how fast one run copies
+a backlog with ``exclusive`` and with ``shared``, in turns.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -24,13 +26,28 @@ import yaml
 from confluent_kafka import Producer
 
 from bench.child import Child
-from bench.clusters import Clusters, admin, create_topic, make_class_archives, running
+from bench.clusters import (
+    Clusters,
+    admin,
+    create_topic,
+    delete_topics,
+    make_class_archives,
+    running,
+)
+from bench.copying import Patience, copy
 from bench.growth import ends, find_cpu, run_processes, single_delays
+from bench.load import load
 from bench.machine import describe
-from bench.model import Launch
+from bench.model import CopyResult, DataSet, Launch
+from bench.ours import K2ktui
 from bench.sections import put_section
 
 MODES = ("exclusive", "standby", "shared")
+_COPIED = (
+    DataSet(100, "none", 4, 4_000_000),
+    DataSet(100, "none", 64, 4_000_000),
+    DataSet(1000, "none", 4, 1_000_000),
+)
 _PARTITIONS = 4
 _START_S = 180.0
 _SETTLE_S = 8.0
@@ -198,15 +215,80 @@ class _Pipeline:
         }
 
 
+def compare_copies(clusters: Clusters, directory: Path, times: int) -> list[CopyResult]:
+    """Let one run copy each data set with ``exclusive`` and with ``shared``, in turns."""
+    found = []
+    for data in _COPIED:
+        load(clusters.source.bootstrap, data, batch_bytes=64 << 10, processes=2)
+        for number in range(times + 1):  # the first one warms up
+            for mode in ("exclusive", "shared"):
+                one = K2ktui(mode, mode, mode=mode)
+                run = f"{mode}{number}-{data.name}"
+                result, _ = copy(clusters, one, data, run, directory / run, Patience())
+                _say(run=run, rate=result.rate, error=result.error)
+                delete_topics(clusters.target.bootstrap)
+                if number and not result.error:
+                    found.append(result)
+        delete_topics(clusters.source.bootstrap)
+    return found
+
+
+def copies_section(found: Sequence[CopyResult]) -> str:
+    """Return the section of RESULTS.md that compares copies."""
+    rows = []
+    for data in _COPIED:
+        by_mode = {
+            mode: [each for each in found if (each.contender, each.data) == (mode, data.name)]
+            for mode in ("exclusive", "shared")
+        }
+        rates = {mode: [each.rate or 0.0 for each in some] for mode, some in by_mode.items()}
+        if not all(rates.values()):
+            continue
+        cpu = {
+            mode: statistics.median(each.cpu_s / each.bytes * 1e9 for each in some)
+            for mode, some in by_mode.items()
+        }
+        middle = {mode: statistics.median(some) for mode, some in rates.items()}
+        cells = " | ".join(
+            f"{', '.join(f'{rate / 1000:,.0f}' for rate in rates[mode])} | {cpu[mode]:.1f}"
+            for mode in ("exclusive", "shared")
+        )
+        ratio = middle["shared"] / middle["exclusive"]
+        rows.append(f"| {data.size} B, {data.partitions} partitions | {cells} | {ratio:.2f} |")
+    return "\n".join(
+        [
+            "## Copies with each coordination.mode",
+            "",
+            *_header(),
+            "",
+            "| records | `exclusive`: 1,000 records/s | CPU s/GB | `shared`: 1,000 records/s "
+            "| CPU s/GB | ratio |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+            "`python -m bench.coordination --copies`: one run copies a backlog, verbatim and",
+            "exactly once, in turns; CPU time is that of the whole run with its start. Ratio of",
+            "the medians.",
+            "",
+        ]
+    )
+
+
+def _header() -> list[str]:
+    shown = ("Date", "CPU", "Apache Kafka", "Python", "k2ktui")
+    return [
+        *(f"{name}: {value}  " for name, value in describe().items() if name in shown),
+        f"Load average at the end: {os.getloadavg()[0]:.1f}",
+    ]
+
+
 def section(found: Sequence[Starts]) -> str:
     """Return the section of RESULTS.md."""
-    shown = ("Date", "CPU", "Apache Kafka", "Python", "k2ktui")
     return "\n".join(
         [
             "## Starts with each coordination.mode",
             "",
-            *(f"{name}: {value}  " for name, value in describe().items() if name in shown),
-            f"Load average at the end: {os.getloadavg()[0]:.1f}",
+            *_header(),
             "",
             "| mode | first start, s | after a stop, s | after kill -9, s | idle, % of a core "
             "| delay p50 / p99 / max, ms | pause when the run that copies is killed, s |",
@@ -234,11 +316,24 @@ def _say(**what: object) -> None:
     print(json.dumps({"at": time.strftime("%H:%M:%S"), **what}, default=str), flush=True)
 
 
+def _measure(clusters: Clusters, runs: Path, options: argparse.Namespace) -> tuple[str, str]:
+    """Return the name of a section, and its text."""
+    if options.copies:
+        results = compare_copies(clusters, runs, options.pipelines)
+        return "coordination-copies", copies_section(results)
+    measurement, found = Measurement(clusters, runs), []
+    for mode in options.mode or MODES:
+        found.append(measurement.measure(mode, options.pipelines))
+        _say(event="measured", **asdict(found[-1]))
+    return "coordination", section(found)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and put the section into RESULTS.md if asked to; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.coordination", description=__doc__)
     add = parser.add_argument
     add("--mode", choices=MODES, action="append", help="a mode; can be repeated [all]")
+    add("--copies", action="store_true", help="compare copies instead of starts")
     add("--pipelines", type=int, default=3, help="new pipelines for each mode")
     add("--heap", default="1g", help="Java heap of each broker")
     add("--keep", action="store_true", help="write the figures to RESULTS.md")
@@ -248,17 +343,12 @@ def main(arguments: list[str] | None = None) -> int:
         make_class_archives()
         with running(directory, options.heap) as clusters:
             (directory / "runs").mkdir()
-            measurement = Measurement(clusters, directory / "runs")
-            found = []
-            for mode in options.mode or MODES:
-                found.append(measurement.measure(mode, options.pipelines))
-                _say(event="measured", **asdict(found[-1]))
+            name, text = _measure(clusters, directory / "runs", options)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    text = section(found)
     print(text)
     if options.keep:
-        put_section(Path(__file__).parent / "RESULTS.md", "coordination", text)
+        put_section(Path(__file__).parent / "RESULTS.md", name, text)
     return 0
 
 

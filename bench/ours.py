@@ -23,6 +23,8 @@ class K2ktui:
     Attributes:
         partition: ``source`` lets the verbatim path be chosen, ``producer`` the record path.
         transforms: filter and mask payments.
+        mode: ``coordination.mode``. Figures of RESULTS.md until 2026-11-24 are with ``exclusive``,
+            which was the default; ``bench.coordination`` compares it with the others.
         spark: the section of that name.
     """
 
@@ -31,6 +33,7 @@ class K2ktui:
     exactly_once: bool = True
     partition: str = "source"
     transforms: bool = False
+    mode: str = "exclusive"
     spark: Mapping[str, Any] = field(default_factory=lambda: {"master": "local[*]"})
 
     def prepare(self, job: Job) -> Launch:
@@ -53,6 +56,7 @@ class K2ktui:
             **({"schemaMapping": _SCHEMAS} if job.registries else {}),
             # Topics of their own, so that no run reads what an earlier one left.
             "coordination": {
+                "mode": self.mode,
                 "commit": {"topic": f"__k2k_{job.run}_consumer-offsets"},
                 "assignment": {"topic": f"__k2k_{job.run}_assignment"},
             },

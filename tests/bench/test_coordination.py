@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bench.coordination import Starts, section
+from dataclasses import replace
+
+from bench.coordination import Starts, copies_section, section
+from bench.model import CopyResult
 
 
 def test_a_row_has_a_figure_of_each_pipeline() -> None:
@@ -11,3 +14,14 @@ def test_a_row_has_a_figure_of_each_pipeline() -> None:
     text = section([one, other])
     assert "| `exclusive` | 3.6, 3.5 | 3.4 | 3.5 | 1.2 | 9 / 25 / 60 | — |" in text
     assert "| `shared` | 6.0 | 4.4 | 20.1 | 2.0 | 9 / 25 / 60 | 16.0 |" in text
+
+
+def test_copies_are_compared_by_the_medians_of_both_modes() -> None:
+    blank = CopyResult("", "100-none-4", 4_000_000, 400_000_000, cpu_s=1.0)
+    results = [
+        replace(blank, contender=mode, first_record_s=1.0, all_records_s=1.0 + seconds)
+        for mode, seconds in (("exclusive", 4.0), ("exclusive", 8.0), ("shared", 5.0))
+    ]
+    text = copies_section(results)
+    assert "| 100 B, 4 partitions | 1,000, 500 | 2.5 | 800 | 2.5 | 1.07 |" in text
+    assert "64 partitions" not in text, "what was not measured is left out"
