@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import Got, read_all, unique_name
+from tests.support.kafka import Got, Headers, read_all, unique_name
 from tests.support.oracle import Expected, Proof, prove
 from tests.support.pipeline import Pipeline
 from tests.support.registries import RegistryPair, avro_record, register
 
+#: Leaves a third of the records out, and adds a header to the others; values keep their ids.
+FILTERED: dict[str, Any] = {
+    "filter": "value IS NULL OR length(value) % 3 <> 0",
+    "set": {"headers.at": "CAST(offset AS STRING)"},
+}
 UNKNOWN_ID = b"\0" + (4_000_000).to_bytes(4, "big")
 _PREFIX_BYTES = 5
 
@@ -34,8 +39,9 @@ class MappingPipeline(Pipeline):
 
     Args:
         registries: both registries.
-        on_unknown: ``passthrough`` or ``deadLetter``.
         topics: names.
+        on_unknown: ``passthrough`` or ``deadLetter``.
+        filtered: whether all topics have the transform ``FILTERED``, which needs ``passthrough``.
     """
 
     def __init__(
@@ -47,21 +53,32 @@ class MappingPipeline(Pipeline):
         topics: list[str],
         settings: Mapping[str, Any] | None = None,
         on_unknown: str = "deadLetter",
+        *,
+        filtered: bool = False,
     ) -> None:
         self._rules = mapping(
             registries,
             onUnknownSchema=on_unknown,
             topics=[{"pattern": ".*", "key": "disabled"}],
         )
-        self._dead_letters = on_unknown == "deadLetter"
+        if filtered:
+            self._rules["replication.transform"] = [FILTERED]
+        self._dead_letters, self._filtered = on_unknown == "deadLetter", filtered
         self._ids = _register(registries, topics)
         super().__init__(directory, source, target, topics, dict(settings or {}))
         self.prefixes = (*self._ids, UNKNOWN_ID, b"")
 
     def prove(self, least: int = 1) -> Proof:
         """Compare the copies, and the dead letters: each unknown id is there once, unchanged."""
-        copied = self._is_copied if self._dead_letters else None
-        expected = [Expected(topic, value=self._mapped, copied=copied) for topic in self.topics]
+        expected = [
+            Expected(
+                topic,
+                value=self._mapped,
+                copied=self._is_copied,
+                headers=_with_offset if self._filtered else None,
+            )
+            for topic in self.topics
+        ]
         proof = prove(self.source, self.target, self.name, *expected)
         assert proof.records >= least // 3
         if self._dead_letters:
@@ -78,7 +95,9 @@ class MappingPipeline(Pipeline):
         assert count
 
     def _is_copied(self, sent: Got) -> bool:
-        return not self._is_dead(sent)
+        if self._filtered:
+            return sent.value is None or len(sent.value) % 3 != 0
+        return not (self._dead_letters and self._is_dead(sent))
 
     def _is_dead(self, sent: Got) -> bool:
         """Whether a value has an id that no registry has; a random value may look so, too."""
@@ -106,6 +125,11 @@ def _register(registries: RegistryPair, topics: list[str]) -> dict[bytes, bytes]
         (wanted,) = {register(registries.target, f"{topic}-value", text) for topic in topics}
         found[b"\0" + known.to_bytes(4, "big")] = b"\0" + wanted.to_bytes(4, "big")
     return found
+
+
+def _with_offset(sent: Got) -> Headers:
+    others = (each for each in sent.headers if each[0] != "at")
+    return (*others, ("at", b"%d" % sent.offset))
 
 
 def _place(got: Got) -> tuple[int, int, bytes, bytes]:
