@@ -220,8 +220,9 @@ def test_a_lost_worker_is_reported_in_one_line(pipeline: Pipeline, topics: dict[
     with Traffic(pipeline.source, topics, 3):
         run = pipeline.start()
         run.expect("firstrecord")
+        before = run.reported
         pipeline.arm("before-commit")
-        reported = run.expect("note")["text"]
+        reported = run.expect("note", since=before)["text"]
     assert "Python worker exited unexpectedly (crashed)" in reported
     assert run.stop() == 0
     assert run.err.read_text() == ""
