@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from bench import payments
+from bench import orders, payments
 from bench.child import Child
 from bench.clusters import Clusters, admin, create_topic, end_offsets, led_partitions, wait_for
 from bench.load import key_of, pool
@@ -49,29 +49,36 @@ class Steady:
 
 
 def delay(
-    clusters: Clusters, contender: Contender, steady: Steady, run: str, directory: Path
+    clusters: Clusters,
+    contender: Contender,
+    steady: Steady,
+    run: str,
+    directory: Path,
+    registries: orders.Registries | None = None,
 ) -> tuple[DelayResult, str]:
-    """Run ``contender`` over a steadily growing topic; return its delays and its configuration."""
+    """Run ``contender`` over a steadily growing topic; return its delays and its configuration.
+
+    With registries, values begin with a schema id of the source's, which is mapped.
+    """
     directory.mkdir(parents=True)
     topic = f"bench-delay-{run}"
-    job = Job(
-        run, clusters.source.bootstrap, clusters.target.bootstrap, topic, directory, steady=True
-    )
+    addresses = (clusters.source.bootstrap, clusters.target.bootstrap)
+    job = Job(run, *addresses, topic, directory, steady=True, registries=registries)
+    head = b"" if registries is None else orders.prefix(registries.register(topic))
     create_topic(job.source, topic, steady.partitions)
     launch = contender.prepare(job)
     blank = DelayResult(contender.key, steady.rate, steady.seconds, steady.partitions)
     context = multiprocessing.get_context("spawn")
     enough = context.Event()
-    load = (job.source, topic, steady, enough, contender.transforms)
+    load = (job.source, topic, steady, enough, contender.transforms, head)
     producer = context.Process(target=_produce, args=load)
     producer.start()
     try:
         with Child(launch, directory) as child:
             try:
                 _await_start(job.target, launch.target_topic, steady)
-                return _measure(
-                    job.target, launch.target_topic, steady, blank, child
-                ), launch.config
+                found = _measure(job.target, launch.target_topic, steady, blank, child, len(head))
+                return found, launch.config
             except (KafkaException, TimeoutError) as failure:
                 return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
     finally:
@@ -81,10 +88,12 @@ def delay(
             producer.kill()
 
 
-def _produce(bootstrap: str, topic: str, steady: Steady, enough: Event, as_json: bool) -> None:
+def _produce(
+    bootstrap: str, topic: str, steady: Steady, enough: Event, as_json: bool, head: bytes
+) -> None:
     """Produce at the rate until ``enough``; runs in a process of its own."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 3, "linger.ms": 1})
-    padding = pool()[: steady.size - KEY_BYTES - _CLOCK.size]
+    padding = pool()[: steady.size - KEY_BYTES - _CLOCK.size - len(head)]
     text, json_size = pool()[: steady.json_size], steady.json_size - KEY_BYTES
     started = time.monotonic()
     number = 0
@@ -95,7 +104,7 @@ def _produce(bootstrap: str, topic: str, steady: Steady, enough: Event, as_json:
             value = (
                 payments.payment(number, 1 + number % 4, now, json_size, text)
                 if as_json
-                else _CLOCK.pack(number, now) + padding
+                else head + _CLOCK.pack(number, now) + padding
             )
             producer.produce(topic, value, key_of(number), partition=number % steady.partitions)
             number += 1
@@ -119,7 +128,7 @@ def _await_start(bootstrap: str, topic: str, steady: Steady) -> None:
 
 
 def _measure(
-    bootstrap: str, topic: str, steady: Steady, blank: DelayResult, child: Child
+    bootstrap: str, topic: str, steady: Steady, blank: DelayResult, child: Child, head: int
 ) -> DelayResult:
     consumer = Consumer(
         {
@@ -134,9 +143,9 @@ def _measure(
     try:
         ends = enumerate(end_offsets(bootstrap, topic, steady.partitions))
         consumer.assign([TopicPartition(topic, number, end) for number, end in ends])
-        _warm_up(consumer, steady)
+        _warm_up(consumer, steady, head)
         begun, cpu = time.monotonic(), child.meter
-        numbers, delays = _read_until(consumer, begun + steady.seconds)
+        numbers, delays = _read_until(consumer, begun + steady.seconds, head)
         ended = time.monotonic()
     finally:
         consumer.close()
@@ -155,12 +164,12 @@ def _measure(
     )
 
 
-def _warm_up(consumer: Consumer, steady: Steady) -> None:
+def _warm_up(consumer: Consumer, steady: Steady, head: int) -> None:
     """Read for the warm-up, and on until what piled up before the start is copied too."""
-    _read_until(consumer, time.monotonic() + steady.warm_up)
+    _read_until(consumer, time.monotonic() + steady.warm_up, head)
     deadline = time.monotonic() + steady.start_timeout
     while time.monotonic() < deadline:
-        _, delays = _read_until(consumer, time.monotonic() + 1.0)
+        _, delays = _read_until(consumer, time.monotonic() + 1.0, head)
         if len(delays) and np.median(delays) < _CAUGHT_UP_MS:
             return
 
@@ -171,8 +180,11 @@ def _expected(numbers: np.ndarray, partitions: int) -> int:
     return sum(int(one.max() - one.min()) // partitions + 1 for one in each if len(one))
 
 
-def _read_until(consumer: Consumer, deadline: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sequence numbers of the records that came, and their delays in milliseconds."""
+def _read_until(consumer: Consumer, deadline: float, head: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sequence numbers of the records that came, and their delays in milliseconds.
+
+    ``head`` is the number of bytes before the clock.
+    """
     numbers: list[int] = []
     delays: list[float] = []
     while time.monotonic() < deadline:
@@ -181,7 +193,7 @@ def _read_until(consumer: Consumer, deadline: float) -> tuple[np.ndarray, np.nda
             continue
         value = message.value()
         is_json = value[:1] == b"{"
-        number, produced = payments.clock_of(value) if is_json else _CLOCK.unpack_from(value)
+        number, produced = payments.clock_of(value) if is_json else _CLOCK.unpack_from(value, head)
         numbers.append(number)
         delays.append((time.time_ns() - produced) / 1e6)
     return np.array(numbers, dtype=np.int64), np.array(delays)

@@ -1,8 +1,8 @@
 """Schema mapping beside plain copies, on two cores with both brokers.
 
 ``python -m bench.schemas --keep``: the same process copies 100-byte records verbatim, and orders in
-Avro whose schema ids are replaced. Everything shares two cores: brokers, registries, replicator and
-measuring.
+Avro whose schema ids are replaced. Then the delay at a steady rate, and the memory for a quarter of
+the records. Everything shares two cores: brokers, registries, replicator and measuring.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from bench import report
-from bench.clusters import make_class_archives, running
+from bench import orders, report
+from bench.clusters import Clusters, make_class_archives, running
 from bench.copying import Patience
+from bench.delay import Steady, delay
 from bench.machine import describe
-from bench.model import MB, CopyResult, Results
+from bench.model import MB, CopyResult, DelayResult, Results
+from bench.ours import variants
 from bench.plan import MAIN, Scope, tasks
 from bench.run import Bench
 from bench.sections import put_section
@@ -45,16 +48,40 @@ def main(arguments: list[str] | None = None) -> int:
         with running(directory, scope.heap) as clusters:
             bench = Bench(clusters, scope, directory / "runs", directory, results)
             bench.run(tasks(scope, [f"copy/{MAIN}/{data}" for data in _RUNS]), Patience())
-    text = section(results)
+            less = ((100, options.records // 4),)
+            few = Scope(records=less, schema_records=less, json_records=(), repeat=1)
+            quarter = Results()
+            bench = Bench(clusters, few, directory / "quarter", directory, quarter)
+            bench.run(tasks(few, [f"copy/{MAIN}/{_RUNS[1]}"]), Patience())
+            delays = _delays(clusters, directory)
+    text = section(results, quarter, delays)
     print(text)
     if options.keep:
         put_section(_RESULTS, "bench.schemas", text)
     return 1 if results.failed else 0
 
 
-def section(results: Results) -> str:
-    """Return the section of RESULTS.md."""
+def _delays(clusters: Clusters, directory: Path) -> dict[str, DelayResult]:
+    """Return the delays of verbatim copies, and of copies with ids replaced."""
+    (ours,) = [each for each in variants() if each.key == MAIN]
+    found: dict[str, DelayResult] = {}
+    with orders.running(directory / "registries") as registries:
+        for name, given in (("text, verbatim", None), ("ids replaced", registries)):
+            run = f"delay-{len(found)}"
+            found[name], _ = delay(clusters, ours, Steady(), run, directory / run, given)
+    return found
+
+
+def section(results: Results, quarter: Results, delays: Mapping[str, DelayResult]) -> str:
+    """Return the section of RESULTS.md.
+
+    Args:
+        results: the copies.
+        quarter: a copy of a quarter of the records with ids.
+        delays: the delays at a steady rate, by what was copied.
+    """
     runs = chosen(results)
+    few = chosen(quarter).get((MAIN, _RUNS[1]))
     rows = [_row(runs[MAIN, data]) for data in _RUNS if (MAIN, data) in runs]
     load = f"{os.getloadavg()[2]:.1f}"
     machine = describe()
@@ -69,6 +96,15 @@ def section(results: Results) -> str:
             "| records | records/s | CPU s/GB | peak memory, MB | found |",
             "| --- | --- | --- | --- | --- |",
             *rows,
+            "",
+            *(
+                [f"Peak memory with {few.records:,} records, ids replaced: {_memory(few)} MB.", ""]
+                if few
+                else []
+            ),
+            "| 5,000 records/s | p50, ms | p99, ms | max, ms | records |",
+            "| --- | --- | --- | --- | --- |",
+            *(_delay_row(name, each) for name, each in delays.items()),
             "",
             f"{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}; load average of the last "
             f"15 minutes {load}.",
@@ -86,7 +122,18 @@ def _row(one: CopyResult) -> str:
     rate = "-" if one.rate is None else f"{one.rate:,.0f}"
     cpu = "-" if one.cpu_per_gb is None else f"{one.cpu_per_gb:.1f}"
     found = one.error.splitlines()[0] if one.error else report.found(one)
-    return f"| {kinds[one.data]} | {rate} | {cpu} | {one.rss_peak / MB:.0f} | {found} |"
+    return f"| {kinds[one.data]} | {rate} | {cpu} | {_memory(one)} | {found} |"
+
+
+def _memory(one: CopyResult) -> str:
+    return f"{one.rss_peak / MB:.0f}"
+
+
+def _delay_row(name: str, one: DelayResult) -> str:
+    if one.error:
+        return f"| {name} | - | - | - | {one.error.splitlines()[0]} |"
+    counted = f"{one.records:,} of {one.expected:,}"
+    return f"| {name} | {one.p50_ms:.1f} | {one.p99_ms:.1f} | {one.max_ms:.1f} | {counted} |"
 
 
 if __name__ == "__main__":
