@@ -43,6 +43,7 @@ from bench.ours import K2ktui
 from bench.sections import put_section
 
 MODES = ("exclusive", "standby", "shared")
+_COMPARED = ("exclusive", "shared")
 _COPIED = (
     DataSet(100, "none", 4, 4_000_000),
     DataSet(100, "none", 64, 4_000_000),
@@ -221,7 +222,7 @@ def compare_copies(clusters: Clusters, directory: Path, times: int) -> list[Copy
     for data in _COPIED:
         load(clusters.source.bootstrap, data, batch_bytes=64 << 10, processes=2)
         for number in range(times + 1):  # the first one warms up
-            for mode in ("exclusive", "shared"):
+            for mode in _COMPARED:
                 one = K2ktui(mode, mode, mode=mode)
                 run = f"{mode}{number}-{data.name}"
                 result, _ = copy(clusters, one, data, run, directory / run, Patience())
@@ -237,24 +238,19 @@ def copies_section(found: Sequence[CopyResult]) -> str:
     """Return the section of RESULTS.md that compares copies."""
     rows = []
     for data in _COPIED:
-        by_mode = {
-            mode: [each for each in found if (each.contender, each.data) == (mode, data.name)]
-            for mode in ("exclusive", "shared")
-        }
-        rates = {mode: [each.rate or 0.0 for each in some] for mode, some in by_mode.items()}
-        if not all(rates.values()):
-            continue
-        cpu = {
-            mode: statistics.median(each.cpu_s / each.bytes * 1e9 for each in some)
-            for mode, some in by_mode.items()
-        }
-        middle = {mode: statistics.median(some) for mode, some in rates.items()}
-        cells = " | ".join(
-            f"{', '.join(f'{rate / 1000:,.0f}' for rate in rates[mode])} | {cpu[mode]:.1f}"
-            for mode in ("exclusive", "shared")
-        )
-        ratio = middle["shared"] / middle["exclusive"]
-        rows.append(f"| {data.size} B, {data.partitions} partitions | {cells} | {ratio:.2f} |")
+        cells, medians = [], []
+        for mode in _COMPARED:
+            some = [each for each in found if (each.contender, each.data) == (mode, data.name)]
+            if not some:
+                break
+            rates = [each.rate or 0.0 for each in some]
+            medians.append(statistics.median(rates))
+            cpu = statistics.median(each.cpu_per_gb_from_start for each in some)
+            cells.append(f"{', '.join(f'{rate / 1000:,.0f}' for rate in rates)} | {cpu:.1f}")
+        else:
+            exclusive, shared = medians
+            name = f"{data.size} B, {data.partitions} partitions"
+            rows.append(f"| {name} | {' | '.join(cells)} | {shared / exclusive:.2f} |")
     return "\n".join(
         [
             "## Copies with each coordination.mode",

@@ -48,8 +48,6 @@ from k2ktui.text import safe_text
 
 _READ_S = 10.0
 _TICK_S = 0.1
-# Each slot reads them every 5 s.
-_SHARED_S = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class SharedRun:
         self._loop: SharingLoop | None = None
         # All slots read the topics and the commit topic together.
         self._topics = PairTopicsReader(config, parts.source, parts.target)
-        self._committed = CommittedPositions(parts.target, self._fencer.topic, _SHARED_S)
+        self._committed = CommittedPositions(parts.target, self._fencer.topic)
 
     @property
     def leads(self) -> bool:

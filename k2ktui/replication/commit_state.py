@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf
-from threading import Lock
 from time import monotonic
 from zlib import crc32
 
@@ -27,6 +25,7 @@ from k2ktui.kafka.control_reader import (
     read_written,
     stable_ends,
 )
+from k2ktui.replication.shared_reading import SharedReading
 
 # Maximum number of records read per commit partition, about 0.3 s of work.
 _MOST_A_READ = 20_000
@@ -195,39 +194,41 @@ class CommittedPositions:
     Args:
         target: the target cluster.
         topic: the commit topic and the pipeline.
-        longest_age_s: for how many seconds a reading serves all threads.
     """
 
-    def __init__(self, target: Cluster, topic: CommitTopic, longest_age_s: float = 0.0) -> None:
-        self._target, self._topic, self._longest_age_s = target, topic, longest_age_s
-        self._lock = Lock()
+    def __init__(self, target: Cluster, topic: CommitTopic) -> None:
+        self._target, self._topic = target, topic
+        self._reading = SharedReading[Mapping[SourcePartition, Position]]()
         self._fold = CommitStateFold(topic.group)
         self._next: dict[int, int] = {}
-        self._read_at = -inf
 
     def read(
-        self, known: Mapping[SourcePartition, Position], timeout: float = 10.0
+        self,
+        known: Mapping[SourcePartition, Position],
+        since: float | None = None,
+        timeout: float = 10.0,
     ) -> dict[SourcePartition, Position]:
         """Return the known positions, updated with those committed since the last call.
 
         If the topic grows very fast, only its end is read; the known positions cover the rest.
 
+        Args:
+            known: positions of the driver.
+            since: a reading that began then, in monotonic seconds, is new enough; by default now.
+            timeout: seconds.
+
         Raises:
             ConnectionFailed, TimedOut: the topic could not be read.
         """
-        with self._lock:
-            began = monotonic()
-            if began - self._read_at > self._longest_age_s:
-                self._read_on(timeout)
-                self._read_at = began
-            committed = self._fold.state().positions
+        since = monotonic() if since is None else since
+        committed = self._reading.get(lambda: self._read_on(timeout), since)
         found = dict(known)
         for source, position in committed.items():
             if source in found and position.newer_than(found[source]):
                 found[source] = position
         return found
 
-    def _read_on(self, timeout: float) -> None:
+    def _read_on(self, timeout: float) -> Mapping[SourcePartition, Position]:
         name, partitions = self._topic.name, self._topic.partitions
         ends = stable_ends(self._target, name, partitions)
         if self._next:
@@ -237,3 +238,4 @@ class CommittedPositions:
             ):
                 self._fold.take(entry)
         self._next = dict(ends)
+        return self._fold.state().positions

@@ -156,9 +156,8 @@ class TopicDiscovery:
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
-        last = self._last
-        now = self._since(0.0)
-        began, counts = thread_time(), self._topics.counts(self._since(_SHARED_S) if last else now)
+        last, now, began = self._last, monotonic(), thread_time()
+        counts = self._topics.counts(now if last is None else self._since(_SHARED_S))
         has_changed = last is None or last[1] != counts.by_topic
         if last is not None and not has_changed:
             is_well = is_well and not last[0].held_back
@@ -172,14 +171,16 @@ class TopicDiscovery:
                     return last[0]
         self._last, self._settled = None, -1
         many = sum(counts.by_topic.values()) > _MANY
-        # What has changed is in every reading that began after that of the numbers.
-        since = self._since(_SHARED_MANY_S if many else _SHARED_S)
-        since = now if last is None else max(since, counts.began) if has_changed else since
-        found = self._topics.read({source.topic for source in positions}, since)
+        since = now if last is None else self._since(_SHARED_MANY_S if many else _SHARED_S)
+        if has_changed:
+            # What has changed is in every reading that began after that of the numbers.
+            since = max(since, counts.began)
+        replicated = {source.topic for source in positions}
+        found = self._topics.read(replicated, since)
         snapshot = self._snapshot(found, positions)
         if snapshot.has_changed_ids and found.began < now:
             # Positions of a later topic than the one that was read then: read again.
-            found = self._topics.read({source.topic for source in positions}, now)
+            found = self._topics.read(replicated, now)
             snapshot = self._snapshot(found, positions)
         self._last = snapshot, counts.by_topic
         pause_s = min(_SPARSE * max(thread_time() - began, found.cpu_s), _LONGEST_S) if many else 0
@@ -192,7 +193,7 @@ class TopicDiscovery:
         self, last: TopicSnapshot, positions: Mapping[SourcePartition, Position]
     ) -> TopicSnapshot:
         """Return the snapshot with offsets that are read now; its topics are those of before."""
-        committed = self._committed.read(positions)
+        committed = self._committed.read(positions, self._since(_SHARED_S))
         high, ends, held_back = self._ends(last.routes)
         self._next_offsets = monotonic() + _LONGEST_OFFSETS_S
         # Of a partition whose leader moves now, the offsets of before are kept.
@@ -241,7 +242,7 @@ class TopicDiscovery:
             if short is not None:
                 faults += [_topic_fault(s, short) for s in _partitions(topic) if s not in routes]
         # Read positions before ends, as external lag tools do: ends are never older than positions.
-        committed = self._committed.read(positions)
+        committed = self._committed.read(positions, self._since(_SHARED_S))
         high, ends, held_back = self._ends(routes)
         new = [source for source in routes if source not in positions]
         begin = self._begin(new, routes, ids, first_start=not (positions or self._has_discovered))

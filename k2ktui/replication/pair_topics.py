@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from time import monotonic, thread_time
-from typing import Generic, TypeVar
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.known_settings import KnownSettings
 from k2ktui.replication.selected_topics import SelectedTopics
+from k2ktui.replication.shared_reading import SharedReading
 from k2ktui.replication.slot_task import Fault
 from k2ktui.replication.targets import TargetTopic, ensure_targets
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +36,6 @@ class PairTopics:
     began: float
     cpu_s: float
 
-    @property
-    def partitions(self) -> int:
-        """The number of selected source partitions."""
-        return sum(topic.partitions for topic in self.topics)
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
@@ -56,41 +48,6 @@ class PartitionCounts:
 
     by_topic: Mapping[str, int]
     began: float
-
-
-class SharedReading(Generic[T]):
-    """One reading for several threads: each gets one that began late enough for it.
-
-    Threads that ask while another one reads wait for it, and share the next reading. An error is
-    shared as well: a cluster that does not answer is not waited for by one thread after another.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._began = float("-inf")
-        self._found: T | K2kError | None = None
-
-    def get(self, read: Callable[[], T], since: float) -> T:
-        """Return a reading that began at ``since``, in monotonic seconds, or later.
-
-        Args:
-            read: called if there is none.
-            since: the earliest begin.
-
-        Raises:
-            K2kError: what ``read`` raised.
-        """
-        with self._lock:
-            if self._began < since or self._found is None:
-                began = monotonic()
-                try:
-                    self._found = read()
-                except K2kError as error:
-                    self._found = error
-                self._began = began
-            if isinstance(self._found, K2kError):
-                raise self._found
-            return self._found
 
 
 class PairTopicsReader:

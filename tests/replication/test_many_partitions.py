@@ -69,7 +69,9 @@ class NothingCommitted(CommittedPositions):
     def __init__(self) -> None:
         pass
 
-    def read(self, known: Any, timeout: float = 10.0) -> dict[SourcePartition, Position]:
+    def read(
+        self, known: Any, since: float | None = None, timeout: float = 10.0
+    ) -> dict[SourcePartition, Position]:
         return dict(known)
 
 

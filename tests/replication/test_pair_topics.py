@@ -12,7 +12,8 @@ import pytest
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
-from k2ktui.replication.pair_topics import PairTopicsReader, SharedReading
+from k2ktui.replication.pair_topics import PairTopicsReader
+from k2ktui.replication.shared_reading import SharedReading
 from k2ktui.replication.slot_task import FaultKind
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.test_many_partitions import Asked, NothingCommitted, config
