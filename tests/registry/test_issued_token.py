@@ -20,19 +20,21 @@ SECRET = "hunter2"
 NOWHERE = "http://127.0.0.1:1"
 
 
-def client(url: str, registry: str = NOWHERE, **properties: str) -> RegistryClient:
-    login = {
+def login(url: str) -> dict[str, str]:
+    """What is needed to get a token from an issuer."""
+    return {
         "bearer__auth__credentials__source": "OAUTHBEARER",
         "bearer__auth__issuer__endpoint__url": url,
         "bearer__auth__client__id": "me",
         "bearer__auth__client__secret": SECRET,
         "bearer__auth__scope": "all",
-        "bearer__auth__identity__pool__id": "pool",
-        "retries__wait__ms": "1",
     }
-    return RegistryClient(
-        read_registry_settings(cluster(registry, **(login | properties)), "target")
-    )
+
+
+def client(url: str, registry: str = NOWHERE, **properties: str) -> RegistryClient:
+    more = {"bearer__auth__identity__pool__id": "pool", "retries__wait__ms": "1"}
+    found = cluster(registry, **(login(url) | more | properties))
+    return RegistryClient(read_registry_settings(found, "target"))
 
 
 HOSTILE: dict[str, tuple[Callable[[], Answer], str]] = {
@@ -78,17 +80,10 @@ def test_a_token_is_requested_again_after_a_failure_and_then_kept() -> None:
             assert registry.default_mode() == registry.default_mode() == "READWRITE"
     named = [name for name, _ in server.asked]
     assert named == ["POST /token", "POST /token", "GET /mode", "GET /mode"]
-    assert {login for name, login in server.asked if name == "GET /mode"} == {"Bearer abc"}
+    assert {used for name, used in server.asked if name == "GET /mode"} == {"Bearer abc"}
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "https://me:hunter2@idp/token"])
 def test_an_issuer_is_a_plain_http_url(url: str) -> None:
-    login = {
-        "bearer__auth__credentials__source": "OAUTHBEARER",
-        "bearer__auth__issuer__endpoint__url": url,
-        "bearer__auth__client__id": "me",
-        "bearer__auth__client__secret": SECRET,
-        "bearer__auth__scope": "all",
-    }
-    (problem,) = find_registry_problems(cluster(NOWHERE, **login))
+    (problem,) = find_registry_problems(cluster(NOWHERE, **login(url)))
     assert problem.key == "bearer.auth.issuer.endpoint.url" and SECRET not in str(problem)

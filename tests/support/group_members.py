@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from tests.support.kafka import TIMEOUT, Got, ServingCluster, client, end_offsets, got_of
+from tests.support.kafka import TIMEOUT, Got, ServingCluster, end_offsets, got_of, group_consumer
 
 Where = tuple[str, int]
 
@@ -37,15 +37,7 @@ def consume(
     }
     stops |= until or {}
     found: dict[Where, list[Got]] = {at: [] for at in stops}
-    settings = client(
-        node,
-        group_id=group,
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        enable_partition_eof=True,
-        auto_offset_reset="earliest",
-    )
-    consumer = Consumer(settings)
+    consumer = group_consumer(node, group, "earliest")
     try:
         consumer.subscribe(list(topics))
         left = set(stops)

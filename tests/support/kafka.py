@@ -332,20 +332,25 @@ def read_all(
         consumer.close()
 
 
-def read_unread(
-    node: ServingCluster, group: str, topic: str, partitions: Iterable[int]
-) -> list[Got]:
-    """Read partitions as a member of a group would: from its committed offsets to the end now."""
-    ends = end_offsets(node, topic, "read_committed")
+def group_consumer(node: ServingCluster, group: str, reset: str) -> Consumer:
+    """Return a consumer with a group's committed offsets, which commits nothing by itself."""
     settings = client(
         node,
         group_id=group,
         isolation_level="read_committed",
         enable_auto_commit=False,
         enable_partition_eof=True,
-        auto_offset_reset="error",
+        auto_offset_reset=reset,
     )
-    consumer = Consumer(settings)
+    return Consumer(settings)
+
+
+def read_unread(
+    node: ServingCluster, group: str, topic: str, partitions: Iterable[int]
+) -> list[Got]:
+    """Read partitions as a member of a group would: from its committed offsets to the end now."""
+    ends = end_offsets(node, topic, "read_committed")
+    consumer = group_consumer(node, group, "error")
     try:
         chosen = sorted(partitions)
         consumer.assign([TopicPartition(topic, number) for number in chosen])
