@@ -183,7 +183,7 @@ def _oauth(properties: Mapping[str, str], options: Mapping[str, str]) -> OauthCl
 def for_librdkafka(security: Security) -> dict[str, Any]:
     """Translate ``security`` to librdkafka properties; key material stays in memory.
 
-    Whoever makes a client from them calls ``oauth.check_token`` first.
+    Call ``oauth.check_token`` before a client is made from them.
     """
     settings: dict[str, Any] = {"security.protocol": security.protocol}
     if security.tls is not None:

@@ -32,7 +32,8 @@ def creating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
 
 @pytest.fixture
 def names() -> dict[str, str]:
-    return {role: unique_name(role) for role in ("commit", "mapping", "metrics", "state")}
+    roles = ("commit", "mapping", "metrics", "state", "assignment")
+    return {role: unique_name(role) for role in roles}
 
 
 def compact(node: KafkaNode, topic: str) -> None:
@@ -49,15 +50,17 @@ def test_the_brokers_create_them_and_they_are_checked(
 ) -> None:
     config = pipeline(creating, names, features={})
     checks: list[Check] = list(_control(config, Cluster(config.target, "target")))
-    assert [check.outcome for check in checks] == [CheckOutcome.WARN] * 2
+    assert [check.outcome for check in checks] == [CheckOutcome.WARN] * 3
     assert "the brokers create it" in checks[0].detail
     assert not exists(config, names["commit"]), "a check changes nothing"
 
     with pytest.raises(Refused, match=f"{names['commit']}.* has cleanup.policy delete") as refused:
         ensure(config)
     assert f"--entity-name {names['commit']}" in refused.value.hint
-    eventually(lambda: exists(config, names["mapping"]), "both were created")
     compact(creating, names["commit"])
+    eventually(lambda: exists(config, names["mapping"]), "the mapping topic was created")
+    eventually(lambda: exists(config, names["assignment"]), "the assignment topic was created")
+    compact(creating, names["assignment"])
     made = ensure(config)
     assert (made.commit_partitions, made.mapping_partitions) == (4, 4)
 
@@ -65,7 +68,7 @@ def test_the_brokers_create_them_and_they_are_checked(
 def test_settings_that_are_not_validated(creating: KafkaNode, names: dict[str, str]) -> None:
     config = pipeline(creating, names, features={"validateControlTopicSettings": "disabled"})
     made = ensure(config)
-    assert made.created == tuple(sorted((names["commit"], names["mapping"])))
+    assert set(made.created) == {names["commit"], names["mapping"], names["assignment"]}
     assert made.mapping_partitions == 4
     assert ensure_state_topic(config, Cluster(config.target, "target")) == 4
 

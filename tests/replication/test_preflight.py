@@ -188,7 +188,9 @@ def test_granted_rights_pass_on_the_target(secure: SecureNode, source: KafkaNode
     config = pipeline(source, as_user(secure, "writer"), topic)
     full = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
     settings = (AclOperation.DESCRIBE_CONFIGS,)
-    for name in (topic, config.coordination.commit.topic, config.offset_mapping.topic):
+    assignment = config.coordination.assignment.topic
+    control = (config.coordination.commit.topic, config.offset_mapping.topic, assignment)
+    for name in (topic, *control):
         secure.allow("writer", full + settings, name)
     secure.allow(
         "writer",

@@ -15,7 +15,7 @@ def acting(act: Callable[[], None], patience: float = 300.0) -> Iterator[None]:
 
     Args:
         act: what somebody else does.
-        patience: seconds that it may go on after the block.
+        patience: seconds that it may take after the block.
     """
     failed: list[BaseException] = []
 

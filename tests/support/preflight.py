@@ -21,7 +21,10 @@ def pipeline(source: Any, target: Any, *topics: str, **sections: Any) -> Pipelin
         "name": unique_name("pipeline"),
         "source": sides[0],
         "target": sides[1],
-        "coordination": {"commit": {"topic": unique_name("commit")}},
+        "coordination": {
+            "commit": {"topic": unique_name("commit")},
+            "assignment": {"topic": unique_name("assignment")},
+        },
         "offsetMapping": {"topic": unique_name("mapping")},
         "features": {"autoCreateControlTopics": "enabled"},
         "replication": {"source": {"topic": list(topics)}},
