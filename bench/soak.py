@@ -27,7 +27,7 @@ from types import FrameType
 import psutil
 
 from bench.clusters import make_class_archives
-from bench.soak_faults import FAULTS, Scene, draw
+from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, SLOTS, Scene, draw
 from bench.soak_meter import SoakMeter
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, end_offsets, eventually
@@ -42,7 +42,10 @@ _CAUGHT_UP_S, _CONTINUES_S, _START_S = 300.0, 240.0, 180.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Return the exit code: 0; 1 when a proof failed or something grew; 130 when interrupted."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.mode == "exclusive" and not set(options.fault or ()) <= set(EXCLUSIVE_FAULTS):
+        parser.error("another run can join only with --mode shared")
     directory = Path(tempfile.mkdtemp(prefix="k2ktui-soak-", dir=options.data))
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -67,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--prove-every", type=float, default=10.0, metavar="MINUTES", help="between two proofs")
     add("--pause", type=float, default=0.2, metavar="SECONDS", help="between bursts of traffic")
     add("--seed", type=int, default=1, help="decides faults and traffic; when, decides the clock")
+    add("--mode", choices=("shared", "exclusive"), default="shared", help="coordination.mode")
     add("--fault", action="append", choices=FAULTS, help="only this one; can be repeated")
     add("--data", type=Path, help="where its files are, instead of the directory for such files")
     add("--keep", action="store_true", help="keep its files")
@@ -84,7 +88,8 @@ class Soak:
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self._options, self._directory = options, directory
         self._dice = random.Random(options.seed)
-        self._faults: list[str] = options.fault or list(FAULTS)
+        every = FAULTS if options.mode == "shared" else EXCLUSIVE_FAULTS
+        self._faults: list[str] = options.fault or list(every)
         self._records = self._proofs = self._count = 0
 
     def run(self) -> int:
@@ -100,10 +105,12 @@ class Soak:
             for node in (source, target):
                 stack.callback(node.close)
                 node.start(_START_S)
-            where = {"bootstrap.servers": target.proxy.address}
-            pipeline = Pipeline(
-                self._directory, source, target, "soak-.*", {"target.kafka.common": where}, "soak"
-            )
+            settings = {
+                "target.kafka.common": {"bootstrap.servers": target.proxy.address},
+                "coordination.mode": self._options.mode,
+                "spark.slots": SLOTS,
+            }
+            pipeline = Pipeline(self._directory, source, target, "soak-.*", settings, "soak")
             stack.callback(pipeline.close)
             topics = self._make_topics(source, 0)
             scene = Scene(pipeline, target, pipeline.start(), self._dice)

@@ -13,7 +13,9 @@ import psutil
 
 from tests.support.pipeline import Pipeline, Run
 from tests.support.proxy import ProxiedNode
+from tests.support.shared_pipelines import expect_owning
 
+SLOTS = 2
 _SHORTEST_S, _LONGEST_S = 5.0, 25.0
 
 
@@ -64,9 +66,22 @@ def _stop(scene: Scene) -> None:
 
 
 def _take_over(scene: Scene) -> None:
-    before, scene.run = scene.run, scene.pipeline.start()
+    before, scene.run = scene.run, scene.pipeline.start("--take-over")
     before.wait()
     before.await_gone()
+
+
+def _join_and_kill(scene: Scene) -> None:
+    """Another run gets half of the slots; then one of the two is killed, and the other gets all."""
+    both = [scene.run, scene.pipeline.start()]
+    expect_owning(both, SLOTS)
+    scene.wait()
+    killed = both.pop(scene.dice.randrange(2))
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+    killed.await_gone()
+    (scene.run,) = both
+    expect_owning(both, SLOTS)
 
 
 def _suspend_driver(scene: Scene) -> None:
@@ -124,7 +139,10 @@ FAULTS: dict[str, tuple[Fault, int]] = {
     "driver killed": (_kill_driver, 1),
     "stopped and started": (_stop, 1),
     "taken over by another run": (_take_over, 1),
+    "another run joins, one of the two killed": (_join_and_kill, 2),
 }
+# Where runs do not share a pipeline, nobody joins.
+EXCLUSIVE_FAULTS = tuple(name for name in FAULTS if FAULTS[name][0] is not _join_and_kill)
 
 
 def draw(dice: random.Random, names: list[str]) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.soak_faults import FAULTS, draw
+from bench.soak import main
+from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, draw
 from bench.soak_meter import Sample, growth
 
 
@@ -50,6 +51,13 @@ def test_one_client_more_and_larger_pools_are_no_growth(threads: int, more: int)
 def test_every_fault_is_drawn() -> None:
     dice = random.Random(1)
     assert {draw(dice, list(FAULTS)) for _ in range(1000)} == set(FAULTS)
+
+
+def test_nobody_joins_a_run_that_shares_with_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    (joins,) = set(FAULTS) - set(EXCLUSIVE_FAULTS)
+    with pytest.raises(SystemExit, match="2"):
+        main(["--mode", "exclusive", "--fault", joins])
+    assert "only with --mode shared" in capsys.readouterr().err
 
 
 @pytest.mark.slow
