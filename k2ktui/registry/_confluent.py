@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,41 @@ def skip_name_verification(client: Any) -> None:
 def set_minimum_tls(client: Any, minimum: Any) -> None:
     """Refuse older versions of TLS; the client has no setting for it."""
     client._rest_client.verify.minimum_version = minimum
+
+
+def limit_responses(client: Any, largest: int) -> None:
+    """Let a request fail with ValueError when its response is larger; the client has no limit.
+
+    Args:
+        client: Confluent's.
+        largest: size of a body in bytes. Compressed ones, whose size shows too late, are not
+            asked for, and rejected.
+    """
+    session = client._rest_client.session
+    library = importlib.import_module(type(session).__module__.partition(".")[0])
+
+    class Limited(library.SyncByteStream):  # type: ignore[misc, name-defined]
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __iter__(self) -> Iterator[bytes]:
+            size = 0
+            for part in self._stream:
+                size += len(part)
+                if size > largest:
+                    raise ValueError(f"it is larger than {largest:,} bytes")
+                yield part
+
+        def close(self) -> None:
+            self._stream.close()
+
+    def limit(response: Any) -> None:
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise ValueError("it is compressed, which was not asked for")
+        response.stream = Limited(response.stream)
+
+    session.headers["Accept-Encoding"] = "identity"
+    session.event_hooks = {"response": [limit]}
 
 
 def import_schema(client: Any, subject: str, body: Mapping[str, Any]) -> Any:

@@ -18,6 +18,8 @@ from k2ktui.registry.settings import RegistrySettings
 from k2ktui.runtime.spark_extra import install_command
 
 NOTHING = "Nothing was changed."
+# Bytes. The list of a million subjects with names of 60 characters fits.
+LARGEST_RESPONSE = 64 << 20
 
 
 def import_library() -> Any:
@@ -58,6 +60,7 @@ def make_client(library: Any, settings: RegistrySettings) -> Any:
             }
         )
     _confluent.set_headers(client, settings.headers)
+    _confluent.limit_responses(client, LARGEST_RESPONSE)
     if settings.tls is not None:
         _confluent.set_minimum_tls(client, ssl.TLSVersion.TLSv1_2)
         if not settings.tls.verify_name:

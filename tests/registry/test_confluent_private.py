@@ -36,6 +36,14 @@ def test_the_tls_context_can_be_changed(client: Any) -> None:
     assert not context.check_hostname and context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
+def test_the_size_of_responses_can_be_limited(client: Any) -> None:
+    """Without it, a registry's response takes as much memory as it likes."""
+    _confluent.limit_responses(client, 10)
+    session = client._rest_client.session
+    assert session.headers["Accept-Encoding"] == "identity"
+    assert len(session.event_hooks["response"]) == 1
+
+
 @pytest.mark.parametrize("name", ["get", "post"])
 def test_requests_can_be_sent_directly(client: Any, name: str) -> None:
     """Without it, ids are not kept in mode IMPORT, and GUIDs and global ids are unknown."""
