@@ -130,6 +130,8 @@ def test_results_of_changes_are_sentences() -> None:
 def test_no_sentence_counts_one_in_the_plural() -> None:
     started = report_text(Started("orders", 1, 1, 1, 2.0))
     assert "1 partition in 1 slot, ready" in started
+    more = report_text(Started("orders", 1, 2, 3, 0.5, is_more=True))
+    assert more == "orders: term 1, now 3 partitions in 2 slots"
     progress = report_text(Progress(1, 1.0, 1, 90, 0, 1, 0.1, 0.1, 0.0, 1, 0, None))
     assert "1 record, " in progress and "1 transaction, " in progress
     assert progress.endswith("1 partition")

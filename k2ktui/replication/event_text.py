@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from time import time
 from typing import Any
 
@@ -40,7 +40,9 @@ def read_report(event: Mapping[str, Any]) -> Report | None:
     if kind is None:
         return None
     try:
-        values = {field.name: event[field.name] for field in fields(kind)}
+        # Logs of earlier releases lack what has a default.
+        wanted = (e for e in fields(kind) if e.name in event or e.default is MISSING)
+        values = {each.name: event[each.name] for each in wanted}
         if "fault" in values:
             values["fault"] = _fault(values["fault"])
         if "faults" in values:
@@ -62,10 +64,12 @@ def report_text(report: Report) -> str:
     """Return a report as one or more lines; names in it are safe to print."""
     match report:
         case Started():
+            now = "now " if report.is_more else ""
+            ready = "" if report.is_more else f", ready after {_seconds(report.seconds)}"
             return (
-                f"{safe_text(report.pipeline)}: term {report.term}, "
+                f"{safe_text(report.pipeline)}: term {report.term}, {now}"
                 f"{counted(report.partitions, 'partition')} in "
-                f"{counted(report.slots, 'slot')}, ready after {_seconds(report.seconds)}"
+                f"{counted(report.slots, 'slot')}{ready}"
             )
         case FirstRecord():
             return f"first records visible on the target after {_seconds(report.seconds)}"

@@ -16,13 +16,19 @@ from k2ktui.replication.slot_task import Fault, LapOutcome, SlotResult, SlotStat
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The pipeline has taken over: positions are known and the first lap follows."""
+    """The pipeline has taken over: positions are known and the first lap follows.
+
+    A run that shares a pipeline reports it for each slot that it gets; ``is_more`` marks all but
+    the first. ``slots`` and ``partitions`` are those that it has then, ``seconds`` passed since the
+    request to run, or since it got the slot.
+    """
 
     pipeline: str
     term: int
     slots: int
     partitions: int
     seconds: float
+    is_more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

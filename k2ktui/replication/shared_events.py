@@ -146,10 +146,11 @@ class SharedEvents:
 
     def _report_started(self) -> None:
         started = self._merge_started()
-        if not self._has_started:
+        if self._has_started:
+            self._report(replace(started, is_more=True))
+        else:
             self._has_started = True
-            started = replace(started, seconds=time() - self._began_at)
-        self._report(started)
+            self._report(replace(started, seconds=time() - self._began_at))
 
     def _merge_started(self) -> Started:
         found = list(self._of_all(lambda each: each.started))

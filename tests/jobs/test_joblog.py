@@ -80,6 +80,12 @@ def write(place: JobDirectory, *lines: str) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
+def test_a_log_of_a_release_that_did_not_tell_slots_apart() -> None:
+    event = report_event(Started("p", 1, 2, 3, 4.5))
+    del event["is_more"]
+    assert read_report(event) == Started("p", 1, 2, 3, 4.5)
+
+
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: type(report).__name__)
 def test_reports_are_read_again_as_they_were(report: Report) -> None:
     text = json.dumps(report_event(report))

@@ -83,6 +83,7 @@ def test_what_the_run_copies_is_the_sum_of_its_slots(merged: Merged) -> None:
     assert (second.term, second.slots, second.partitions) == (TERM, 2, 5)
     assert first.seconds > 1000, "since the run was requested"
     assert second.seconds == 0.5, "since the slot was"
+    assert not first.is_more and second.is_more
     merged.merged.end(1)
     assert [(each.slots, each.partitions) for each in merged.shown] == [(1, 2)]
 
