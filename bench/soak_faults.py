@@ -141,7 +141,7 @@ FAULTS: dict[str, tuple[Fault, int]] = {
     "taken over by another run": (_take_over, 1),
     "another run joins, one of the two killed": (_join_and_kill, 2),
 }
-# Where runs do not share a pipeline, nobody joins.
+# Where runs do not share a pipeline, no other one joins.
 EXCLUSIVE_FAULTS = tuple(name for name in FAULTS if FAULTS[name][0] is not _join_and_kill)
 
 

@@ -53,7 +53,7 @@ def test_every_fault_is_drawn() -> None:
     assert {draw(dice, list(FAULTS)) for _ in range(1000)} == set(FAULTS)
 
 
-def test_nobody_joins_a_run_that_shares_with_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_joins_only_where_runs_share_a_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
     (joins,) = set(FAULTS) - set(EXCLUSIVE_FAULTS)
     with pytest.raises(SystemExit, match="2"):
         main(["--mode", "exclusive", "--fault", joins])
