@@ -44,6 +44,7 @@ class Share:
     Attributes:
         gigabytes: what each executor copied while it was measured.
         cpu_s: CPU seconds of each executor: its Java process and its Python workers.
+        switches: context switches of all threads of the executors together.
         driver_s: CPU seconds of the driver: its Python and its Java process.
         distinct: records on the target, each counted once.
         expected: records on the source.
@@ -52,6 +53,7 @@ class Share:
 
     gigabytes: float
     cpu_s: tuple[float, ...]
+    switches: int
     driver_s: float
     distinct: int
     expected: int
@@ -67,6 +69,7 @@ class Share:
 class _Sample:
     at: float
     executors: tuple[float, ...]
+    switches: int
     driver: float
 
 
@@ -113,6 +116,7 @@ def _copy(
     return Share(
         copied / executors,
         tuple(end - begin for begin, end in zip(before.executors, after.executors, strict=True)),
+        after.switches - before.switches,
         after.driver - before.driver,
         found.distinct,
         data.records,
@@ -130,7 +134,7 @@ def _samples(spark: SparkCluster, child: Child) -> Iterator[_Sample]:
         found = sorted(spark.executors(), key=lambda process: process.pid)
         at = time.monotonic()
         with contextlib.suppress(psutil.NoSuchProcess):
-            yield _Sample(at, tuple(map(_cpu, found)), _cpu(driver))
+            yield _Sample(at, tuple(map(_cpu, found)), sum(map(_switches, found)), _cpu(driver))
         time.sleep(_LOOK_S)
     raise TimeoutError(f"Not copied within {_RUN_S:g} s.\n{child.tail()}")
 
@@ -138,6 +142,17 @@ def _samples(spark: SparkCluster, child: Child) -> Iterator[_Sample]:
 def _cpu(process: psutil.Process) -> float:
     tree = [process, *process.children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in tree)
+
+
+def _switches(process: psutil.Process) -> int:
+    """Return how often the threads of a process and its children were switched."""
+    found = 0
+    for each in [process, *process.children(recursive=True)]:
+        for status in Path(f"/proc/{each.pid}/task").glob("*/status"):
+            with contextlib.suppress(OSError):  # a thread that has just ended
+                lines = status.read_text().splitlines()
+                found += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return found
 
 
 def _at(samples: Sequence[_Sample], moment: float) -> _Sample:
@@ -149,7 +164,8 @@ def section(found: dict[int, Share]) -> str:
     """Return the section of RESULTS.md."""
     rows = [
         f"| {number} | {one.gigabytes:.2f} | {', '.join(f'{each:.2f}' for each in one.cpu_s)} "
-        f"| {sum(one.cpu_s) / number / one.gigabytes:.1f} | {one.driver_s:.2f} "
+        f"| {sum(one.cpu_s) / number / one.gigabytes:.1f} "
+        f"| {one.switches / number / one.gigabytes / 1000:.0f} | {one.driver_s:.2f} "
         f"| {'all, once' if one.exact else f'{one.distinct:,} of {one.expected:,}'} |"
         for number, one in found.items()
     ]
@@ -161,8 +177,9 @@ def section(found: dict[int, Share]) -> str:
             *(f"{name}: {value}  " for name, value in describe().items() if name in shown),
             f"Load average at the end: {os.getloadavg()[0]:.1f}",
             "",
-            "| executors | GB each | CPU s of each | CPU s/GB | CPU s of the driver | found |",
-            "|---|---|---|---|---|---|",
+            "| executors | GB each | CPU s of each | CPU s/GB | 1,000 context switches/GB "
+            "| CPU s of the driver | found |",
+            "|---|---|---|---|---|---|---|",
             *rows,
             "",
             "`python -m bench.executors`: a standalone Spark cluster with authentication and",
