@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 
-from k2ktui.engine.gaps import with_gap
-from k2ktui.engine.state import Gap, Position, SourcePartition
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing import TransactionFencer
@@ -20,9 +19,11 @@ _SUBJECT = "continuing after lost records"
 
 
 class LossRecorder:
-    """Moves positions past a loss, or back to where the log was truncated, and records the gap.
+    """Moves positions back to where the source's log was truncated below what was read.
 
-    Until the new position is written, the partition is not copied; the others are.
+    Records that were copied from there on are gone, and other ones have their offsets. A loss
+    further on needs no new term: the task of a lap passes over it, and records the gap. Until the
+    new position is written, the partition is not copied; the others are.
 
     Args:
         fencer: writes the positions.
@@ -57,6 +58,10 @@ class LossRecorder:
     def record(self, slots: int, positions: dict[SourcePartition, Position]) -> None:
         """Write pending losses in a new term and update ``positions``.
 
+        Positions at or before the loss stay: what was read beyond them was not committed, as the
+        lap failed. Records from there to the loss are still to be copied, and the next lap finds
+        the loss again, if it is still there.
+
         A failure is reported, and a later call retries. Repeating a write whose outcome is unknown
         is safe, because nothing is copied from these positions in between.
 
@@ -65,7 +70,14 @@ class LossRecorder:
         """
         if not self._faults or monotonic() < self._not_before:
             return
-        faults = [fault for source, fault in self._faults.items() if source in positions]
+        faults = [
+            fault
+            for source, fault in self._faults.items()
+            if source in positions and fault.offset < positions[source].offset
+        ]
+        if not faults:
+            self._faults.clear()
+            return
         try:
             self._fencer.begin_term(slots)
             moved = {
@@ -87,10 +99,12 @@ class LossRecorder:
             self._report(Note(f"{fault.message}; {text}"))
 
     def _move_position(self, position: Position, fault: Fault) -> Position:
-        return replace(
-            position,
-            offset=fault.offset,
-            leader_epoch=-1,
-            term=self._fencer.run.term,
-            gaps=with_gap(position.gaps, Gap(position.offset, fault.offset, fault.kind.value)),
+        """Return the position moved back, by the rules of ``engine/moves.py``."""
+        term, offset = self._fencer.run.term, fault.offset
+        gaps = tuple(
+            replace(gap, end=min(gap.end, offset)) for gap in position.gaps if gap.first < offset
         )
+        moved = replace(position, offset=offset, leader_epoch=-1, term=term, gaps=gaps)
+        if offset <= position.start:  # the mapping starts over
+            return replace(moved, start=offset, since=term, gaps=())
+        return moved

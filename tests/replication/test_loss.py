@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from k2ktui.engine.state import Position, Run, SourcePartition
+from k2ktui.engine.state import Gap, Position, Run, SourcePartition
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.replication import loss
 from k2ktui.replication.events import Note
@@ -16,7 +17,8 @@ from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault, FaultKind
 
 LOST, GONE = SourcePartition("t", 0), SourcePartition("gone", 0)
-FAULT = Fault(LOST, FaultKind.TRUNCATED, "t-0: records 5 to 9 are gone", "", 10)
+FAULT = Fault(LOST, FaultKind.DIVERGED, "t-0: records 10 to 14 are others now", "", 10)
+READ = Position(15, 0, 7, "", 1, 0, "t", 0)
 
 
 class FencerStub:
@@ -45,18 +47,56 @@ def test_a_time_out_is_tried_again() -> None:
     reported: list[Any] = []
     stub: Any = FencerStub(TimedOut("no answer"), TimedOut("no answer"))
     recorder = LossRecorder(stub, reported.append, ThrottledNotifier(reported.append))
-    positions = {LOST: Position(5, 0, -1, "", 1, 0, "t", 0)}
+    positions = {LOST: READ}
     recorder.add(FAULT)
     for _ in range(2):
         recorder.record(2, positions)
-        assert LOST in recorder and recorder.pending and positions[LOST].offset == 5
+        assert LOST in recorder and recorder.pending and positions[LOST] == READ
     recorder.record(2, positions)
-    assert not recorder.pending and positions[LOST].offset == 10 and positions[LOST].term == 2
+    assert not recorder.pending
+    assert positions == {LOST: replace(READ, offset=10, term=2, leader_epoch=-1)}
     assert stub.written == [positions]
     assert [event.text for event in reported if isinstance(event, Note)] == [
         "continuing after lost records: no answer",
-        "t-0: records 5 to 9 are gone; continued at 10 (onSourceDataLoss: continue)",
+        "t-0: records 10 to 14 are others now; continued at 10 (onSourceDataLoss: continue)",
     ]
+
+
+@pytest.mark.parametrize("committed", [5, 10])
+def test_what_a_failed_lap_read_and_did_not_commit_is_copied_and_no_gap(committed: int) -> None:
+    """The lap had read to 15, and failed: from its position to 10, records are still to be copied.
+
+    A position at 10 would pass over records that the source has.
+    """
+    reported: list[Any] = []
+    stub: Any = FencerStub()
+    recorder = LossRecorder(stub, reported.append, ThrottledNotifier(reported.append))
+    positions = {LOST: replace(READ, offset=committed)}
+    before = dict(positions)
+    recorder.add(FAULT)
+    recorder.record(1, positions)
+    assert positions == before and not recorder.pending and LOST not in recorder
+    assert not stub.written and stub.run == Run(1, 1) and not reported
+
+
+def test_a_gap_ends_where_copying_continues() -> None:
+    """What is copied again there has a mapping: a gap would say that it is lost."""
+    stub: Any = FencerStub()
+    recorder = LossRecorder(stub, print, ThrottledNotifier(print))
+    gaps = (Gap(2, 4, "truncated"), Gap(8, 12, "truncated"), Gap(13, 14, "truncated"))
+    positions = {LOST: replace(READ, gaps=gaps)}
+    recorder.add(FAULT)
+    recorder.record(1, positions)
+    assert positions[LOST].gaps == (Gap(2, 4, "truncated"), Gap(8, 10, "truncated"))
+
+
+def test_the_mapping_starts_over_where_nothing_is_left_of_it() -> None:
+    stub: Any = FencerStub()
+    recorder = LossRecorder(stub, print, ThrottledNotifier(print))
+    positions = {LOST: replace(READ, start=12)}
+    recorder.add(FAULT)
+    recorder.record(1, positions)
+    assert (positions[LOST].start, positions[LOST].since) == (10, 2)
 
 
 def test_a_partition_that_is_gone_meanwhile_needs_nothing() -> None:
@@ -73,4 +113,4 @@ def test_another_driver_ends_it() -> None:
     recorder = LossRecorder(stub, print, ThrottledNotifier(print))
     recorder.add(FAULT)
     with pytest.raises(K2kError, match="another k2ktui has started"):
-        recorder.record(1, {LOST: Position(5, 0, -1, "", 1, 0, "t", 0)})
+        recorder.record(1, {LOST: READ})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from k2ktui.engine.state import (
     Covers,
@@ -34,6 +35,16 @@ def batch(first: int, count: int, *, aborted: bool = False) -> bytes:
         builder.append(offset, 1000, b"k", b"v", [])
     data = builder.build()
     data[0:8] = first.to_bytes(8, "big")
+    return bytes(data)
+
+
+def compressed(first: int, count: int) -> bytes:
+    """Return a compressed message of magic 1, whose offset is that of the last record in it."""
+    builder = LegacyRecordBatchBuilder(magic=1, compression_type=1, batch_size=1 << 20)
+    for offset in range(count):
+        builder.append(offset, 1000, b"k", b"v")
+    data = builder.build()
+    data[0:8] = (first + count - 1).to_bytes(8, "big")
     return bytes(data)
 
 
@@ -90,3 +101,17 @@ def test_a_partition_that_committed_nothing_keeps_the_term_of_its_record() -> No
     after = one.committed_position(3, 0)
     assert after is not None and (after.term, after.offset) == (3, 9)
     assert feed(7).committed_position(3, 0) is None
+
+
+def test_a_dropped_batch_is_fetched_again_from_its_first_record() -> None:
+    """Of a compressed message of an old log, only the offset of the last record is known."""
+    for make in (batch, compressed):
+        one = feed()
+        one.receive(make(0, 5) + make(5, 5), [])
+        one.jump(7, "truncated")
+        assert [each.last_offset for each in one.ready] == [4]
+        assert (one.fetched, one.handed, one.gaps) == (5, 0, ())
+        one = feed()
+        one.receive(make(0, 10), [])
+        one.jump(7, "truncated")
+        assert (one.ready_bytes, one.fetched, one.handed, one.gaps) == (0, 0, 0, ())

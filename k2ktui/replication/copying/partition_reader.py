@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,10 +22,9 @@ from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
+from k2ktui.replication.copying.spans import Span, clip_spans, merge_spans
 from k2ktui.replication.routed_topics import with_topics
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind
-
-_Span = tuple[int, int]  # source offsets [first, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class ReaderState:
     handed: int
     epoch: int
     gaps: tuple[Gap, ...]
-    left_out: tuple[_Span, ...]
+    left_out: tuple[Span, ...]
     fault: Fault | None = None
 
 
@@ -89,7 +87,7 @@ class PartitionReader:
         self.undecided: set[int] = set()
         self.unresolved: frozenset[UsedId] = frozenset()
         self._origins = origins
-        self._left_out: list[_Span] = []
+        self._left_out: list[Span] = []
         self._jumps = 0
         self._ranges: dict[TargetPartition, RangeBuilder] = {}
 
@@ -307,8 +305,8 @@ class PartitionReader:
             for part, each in enumerate(found)
         ]
 
-    def _left_out_now(self) -> tuple[_Span, ...]:
-        return _merge(_clip(self._left_out, self.committed, self.handed))
+    def _left_out_now(self) -> tuple[Span, ...]:
+        return merge_spans(clip_spans(self._left_out, self.committed, self.handed))
 
     def mark_committed(self, offset: int) -> None:
         """Clear what the last transaction covered; ``offset`` is the position that it wrote.
@@ -318,7 +316,7 @@ class PartitionReader:
         """
         self.committed = offset
         self._ranges.clear()
-        self._left_out = _clip(self._left_out, offset, self.fetched)
+        self._left_out = clip_spans(self._left_out, offset, self.fetched)
 
     def stop(self, kind: FaultKind, message: str, hint: str, offset: int = -1) -> None:
         """Stop the partition; batches already handed on are still written and committed."""
@@ -364,10 +362,17 @@ class PartitionReader:
         while self.ready and self.ready[-1].last_offset >= offset:
             batch = self.ready.pop()
             self.ready_bytes -= len(batch.view)
-            end = min(end, batch.base_offset)
+            end = min(end, self._first_offset(batch))
         self.fetched = max(end, self.handed)
-        self._left_out = _clip(self._left_out, 0, self.fetched)
+        self._left_out = clip_spans(self._left_out, 0, self.fetched)
         return before - self.ready_bytes
+
+    def _first_offset(self, dropped: Batch) -> int:
+        """Return an offset at or before the first record of a batch that was last in ``ready``."""
+        if dropped.magic >= 2:
+            return dropped.base_offset
+        # A compressed message of magic 0 or 1 has the offset of the last record in it.
+        return self.ready[-1].last_offset + 1 if self.ready else self.handed
 
     def agrees_until(self, epoch: int, end: int) -> int:
         """Return the offset up to which the fetched batches match the broker's log.
@@ -378,20 +383,6 @@ class PartitionReader:
         """
         newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
         return min(end, self.fetched, next(newer, self.fetched))
-
-
-def _clip(spans: Iterable[_Span], first: int, end: int) -> list[_Span]:
-    return [(max(a, first), min(b, end)) for a, b in spans if a < end and b > first]
-
-
-def _merge(spans: Iterable[_Span]) -> tuple[_Span, ...]:
-    found: list[_Span] = []
-    for first, end in sorted(spans):
-        if found and found[-1][1] >= first:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        else:
-            found.append((first, end))
-    return tuple(found)
 
 
 def now_ms() -> int:
