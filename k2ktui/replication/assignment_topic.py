@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from confluent_kafka import KafkaError
+
 from k2ktui.engine.assignment_records import AssignmentFold
-from k2ktui.errors import Refused
+from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_reader import read_records, written_ends
 from k2ktui.kafka.keyed_writer import KeyedWriter
@@ -34,11 +36,15 @@ class AssignmentTopic:
         """Apply what was written since the last call; all of it if the topic was created again.
 
         Raises:
-            Refused: the topic is missing.
-            ConnectionFailed, TimedOut: the topic could not be read; a later call reads the rest.
+            Refused: the topic is missing, or may not be read.
+            ConnectionFailed, TimedOut: the topic could not be read, or is missing since the last
+                call; a later call reads the rest.
         """
         found = self._target.describe([self._name])[self._name]
         if not isinstance(found, TopicDescription):
+            if self._of is not None and found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                # A broker of a ZooKeeper cluster reports this of any topic when it has started.
+                raise TimedOut(f"topic {safe_text(self._name)} does not exist on the target")
             raise Refused(
                 f"topic {safe_text(self._name)} cannot be read on the target cluster: "
                 + safe_text(found.str()),

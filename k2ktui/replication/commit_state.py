@@ -26,6 +26,7 @@ from k2ktui.kafka.control_reader import (
     stable_ends,
 )
 from k2ktui.replication.shared_reading import SharedReading
+from k2ktui.text import safe_text
 
 # Maximum number of records read per commit partition, about 0.3 s of work.
 _MOST_A_READ = 20_000
@@ -59,6 +60,21 @@ class CommitTopic:
         """Return the partition that a slot writes its positions to."""
         first = crc32(self.group.encode()) % self.partitions
         return first if self.shared else (first + max(0, slot)) % self.partitions
+
+
+def with_all_partitions(target: Cluster, topic: CommitTopic) -> CommitTopic:
+    """Return the commit topic with the partitions that it has now.
+
+    If some are added while runs share the pipeline, a run that starts then writes there. One that
+    read only the earlier partitions would copy again what the other one has copied.
+
+    Raises:
+        ConnectionFailed, TimedOut: it is not known.
+    """
+    found = target.find(topic.name)
+    if found is None:  # also what a broker of a ZooKeeper cluster says when it has just started
+        raise TimedOut(f"topic {safe_text(topic.name)} does not exist on the target")
+    return replace(topic, partitions=max(topic.partitions, found.partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +123,9 @@ class CommitStateFold:
         self._damaged.discard((entry.key, entry.partition))
         if isinstance(value, Run):
             before = self._runs.get(value.shared_slot, Run(0, 0))
+            # Where the topic has got more partitions, an old record remains in another one.
             self._runs[value.shared_slot] = replace(
-                value,
-                term=max(before.term, value.term),
+                find_newest((before, value)),
                 slots=max(before.slots, value.slots),
                 most_shared=max(before.most_shared, value.most_shared),
             )
@@ -151,6 +167,15 @@ def read_commit_state(target: Cluster, topic: CommitTopic, timeout: float) -> Co
     for entry in read_committed(target, topic.name, topic.partitions, timeout):
         fold.take(entry)
     return fold.state()
+
+
+def find_newest(runs: Iterable[Run]) -> Run:
+    """Return the run record with the highest term, the last of several; of term 0 without any."""
+    newest = Run(0, 0)
+    for run in runs:
+        if run.term >= newest.term:
+            newest = run
+    return newest
 
 
 def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> Iterator[Run]:

@@ -204,14 +204,15 @@ class TransactionFencer:
         """Decide whether to begin a term, once all slots are fenced; raise if not."""
 
     def _written_runs(self) -> Iterator[Run]:
+        self.topic = commit_state.with_all_partitions(self._target, self.topic)
         return commit_state.read_written_runs(self._target, self.topic, self._sync_timeout)
 
-    def read(self, interrupted: Callable[[], bool] = lambda: False) -> CommitState:
+    def read(self, canceled: Callable[[], bool] = lambda: False) -> CommitState:
         """Wait until no transaction is open on the commit topic, then read the state."""
-        topic, seconds = self.topic, self._sync_timeout
+        self.topic = topic = commit_state.with_all_partitions(self._target, self.topic)
         if self._transactional:
-            await_stable(self._target, topic.name, topic.partitions, seconds, interrupted)
-        return commit_state.read_commit_state(self._target, topic, seconds)
+            await_stable(self._target, topic.name, topic.partitions, self._sync_timeout, canceled)
+        return commit_state.read_commit_state(self._target, topic, self._sync_timeout)
 
     def begin_term(self, slots: int) -> None:
         """Begin a new term, whose positions supersede all earlier ones, even larger offsets.
@@ -285,8 +286,7 @@ class TransactionFencer:
 
     def waiting_state(self, slot: int) -> TransactionState | None:
         """Return the state of a slot's last transaction if it is known to wait for markers."""
-        describe = self._epochs.describe
-        state: TransactionState | None = self._loop.run(lambda: describe(slot, _DESCRIBE_S))
+        state = self._loop.run(lambda: self._epochs.describe(slot, _DESCRIBE_S))
         return state if state is not None and (state.aborting or state.committing) else None
 
     def renew_own(self) -> None:

@@ -15,7 +15,7 @@ from k2ktui.engine.run_record import Run, SharedLayout
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.client_settings import produce_settings
-from k2ktui.replication.commit_state import CommitState, CommitTopic
+from k2ktui.replication.commit_state import CommitState, CommitTopic, find_newest
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.slot_fencing import SlotFencer
 from k2ktui.text import counted, safe_text
@@ -72,13 +72,8 @@ class PipelineFencer(TransactionFencer):
         elif not most:
             return
         most = max(most, self._shared_slots)
-        terms, slots = [run.term for run in found], [run.slots for run in found]
-        self.run = replace(
-            found[-1] if found else Run(0, 0),
-            term=max(terms, default=0),
-            slots=max(slots, default=0),
-            most_shared=most,
-        )
+        slots = max((run.slots for run in found), default=0)
+        self.run = replace(find_newest(found), slots=slots, most_shared=most)
         self._owned = True
         try:
             self.begin_term(self.run.slots)

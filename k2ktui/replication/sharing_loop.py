@@ -14,7 +14,7 @@ from typing import Protocol
 
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
-from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.errors import ConfigError, K2kError, NotInstalled, Refused
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
 from k2ktui.replication.progress import ThrottledNotifier
@@ -25,6 +25,8 @@ _LOOK_S = 1.0
 _FIRST_LOOKS_S, _FIRST_LOOK_S = 5.0, 0.2
 _SHOWN_SLOTS = 20
 _SHOWN_RUNS = 5
+# Another attempt does not change these. Others pass: a broker that restarts reports many.
+_LASTING = (Refused, ConfigError, NotInstalled)
 _LOOKING = "reading the assignment topic"
 _LEADING = "dividing the slots"
 _REPORTING = "writing to the assignment topic"
@@ -105,7 +107,9 @@ class SharingLoop:
         """Look once; return whether to look again at once, as this run has written owners."""
         try:
             view = self._member.look()
-        except (ConnectionFailed, TimedOut) as error:
+        except _LASTING:
+            raise
+        except K2kError as error:
             # Slots are taken over only by owners that were just read.
             self.leads = False
             self._notifier.report(_LOOKING, error.message)
@@ -128,7 +132,9 @@ class SharingLoop:
                 self._member.write_owners(owners)
                 failpoint("reassigned")
             self._member.remove_silent(view)
-        except (ConnectionFailed, TimedOut) as error:
+        except _LASTING:
+            raise
+        except K2kError as error:
             self._notifier.report(_LEADING, error.message)
             return False
         self._notifier.over(_LEADING)
@@ -137,7 +143,9 @@ class SharingLoop:
     def _write_record(self) -> None:
         try:
             self._member.report(self._slots.holds, self._slots.outdated)
-        except (ConnectionFailed, TimedOut) as error:
+        except _LASTING:
+            raise
+        except K2kError as error:
             self._notifier.report(_REPORTING, error.message)
         else:
             self._notifier.over(_REPORTING)

@@ -91,9 +91,8 @@ class SlotFencer(TransactionFencer):
         of this slot later than this run did, or has bumped it before, which fences this run.
         """
         topic = replace(self.topic, shared_slot=None)
-        newest = Run(0, 0)
-        for run in commit_state.read_written_runs(self._target, topic, self._sync_timeout):
-            newest = run
+        runs = commit_state.read_written_runs(self._target, topic, self._sync_timeout)
+        newest = commit_state.find_newest(runs)
         layout = newest.layout
         if layout is None or not layout.ready or layout.id != self._layout_id:
             raise layout_changed(self._name)

@@ -18,7 +18,13 @@ from k2ktui.engine.layout_choice import Choice, LayoutChoice
 from k2ktui.engine.run_record import Run, SharedLayout
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.commit_state import CommitState, read_commit_state, read_written_runs
+from k2ktui.replication.commit_state import (
+    CommitState,
+    find_newest,
+    read_commit_state,
+    read_written_runs,
+    with_all_partitions,
+)
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
@@ -104,6 +110,7 @@ class LayoutFinder:
         self._report_ahead(self._choice.ahead)
         if waits and not self._choice.needs_runs:
             return None
+        self._fencer.topic = with_all_partitions(self._target, self._fencer.topic)
         newest = self._read_newest()
         committed = self._read_committed().run.layout
         choice = self._choice.choose(newest, committed, outdated)
@@ -128,10 +135,7 @@ class LayoutFinder:
             )
 
     def _read_newest(self) -> Run:
-        newest = Run(0, 0)
-        for run in read_written_runs(self._target, self._fencer.topic, _READ_S):
-            newest = run
-        return newest
+        return find_newest(read_written_runs(self._target, self._fencer.topic, _READ_S))
 
     def _read_committed(self) -> CommitState:
         return read_commit_state(self._target, self._fencer.topic, _READ_S)

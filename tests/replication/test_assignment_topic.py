@@ -12,7 +12,7 @@ from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.state import SourcePartition, position_key, position_value
-from k2ktui.errors import Refused
+from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.control_reader import stable_ends
 from k2ktui.replication.assignment_topic import AssignmentTopic
 from k2ktui.replication.commit_state import CommitTopic, read_commit_state
@@ -133,6 +133,8 @@ def test_a_topic_that_was_created_again_is_read_completely(
     for _ in range(3):
         members.look(first)
     delete_topic(copied.target, topic)
+    with pytest.raises(TimedOut, match="does not exist"):  # a later look may find it
+        members.look(first)
     create_topic(copied.target, topic, 1, {"cleanup.policy": "compact"})
     second = members.join("0")
     members.look(second)

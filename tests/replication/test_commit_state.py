@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.state import Run, SourcePartition, position_key, run_key, run_value
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import TopicDescription
@@ -64,6 +65,24 @@ def test_a_run_begins_a_later_term_than_any_slot_of_the_pipeline() -> None:
         for offset, (key, run) in enumerate(records):
             fold.take(ControlRecord(0, offset, key, run_value(run)))
         assert fold.state().run == expected
+
+
+@pytest.mark.parametrize("partitions", [(0, 2), (2, 0)])
+def test_the_run_of_the_highest_term_counts_in_whatever_partition_it_is(
+    partitions: tuple[int, int],
+) -> None:
+    """A topic that has got more partitions keeps an old record in another one."""
+    runs = Run(4, 2, layout=SharedLayout("old", 2)), Run(6, 1, layout=SharedLayout("new", 3))
+    key = run_key("ours")
+    records = [
+        ControlRecord(partition, 0, key, run_value(run))
+        for partition, run in zip((0, 2), runs, strict=True)
+    ]
+    fold = CommitStateFold("ours")
+    for partition in partitions:
+        fold.take(next(each for each in records if each.partition == partition))
+    found = fold.state().run
+    assert (found.term, found.slots, found.layout) == (6, 2, runs[1].layout)
 
 
 @pytest.mark.parametrize(

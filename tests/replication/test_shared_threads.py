@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
+from zlib import crc32
 
 import pytest
 
@@ -16,28 +15,26 @@ from k2ktui.config.start import StartSection
 from k2ktui.engine.assignment_records import AssignmentFold
 from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.clients import source_cluster, target_cluster
-from k2ktui.kafka.control import ensure_control_topics
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.assignment_topic import AssignmentTopic
-from k2ktui.replication.event_text import report_text
-from k2ktui.replication.events import Event, Finished, Note, Started, Waiting
-from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.events import Started
 from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.shared_runs import SharedRun, SharedRunParts
-from k2ktui.sync.standby import beat_interval_s
 from k2ktui.sync.store import StateStore
 from tests.replication.test_start_positions import grow
-from tests.support.kafka import Out, create_topic, end_offsets, eventually, produce, unique_name
-from tests.support.oracle import Expected, prove
+from tests.support.kafka import (
+    Out,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    unique_name,
+)
+from tests.support.oracle import Expected
 from tests.support.preflight import pipeline
-from tests.support.thread_laps import ThreadLaps
-from tests.support.traffic import mixture
+from tests.support.shared_threads import PARTITIONS, SLOTS, Copied, Runs
 
-SLOTS, PARTITIONS = 4, 6
 RELEASE_S = 3.0 + 10.0 + 1.0 + 5.0  # of the test in which a lap begins within 10 s
 
 
@@ -65,135 +62,10 @@ def config(source: KafkaNode, target: KafkaNode, topic: str) -> PipelineConfig:
     )
 
 
-class ThreadRun:
-    """One run, on a thread of its own."""
-
-    def __init__(
-        self,
-        config: PipelineConfig,
-        closing: ExitStack,
-        pool: ThreadPoolExecutor,
-        *,
-        until_caught_up: bool = False,
-    ) -> None:
-        self.events: list[Event] = []
-        self.stopping = StopFlag()
-        self.heartbeat = heartbeat(config)
-        self.heartbeat.stand_by(waiting=True)
-        closing.enter_context(self.heartbeat)
-        options = wire(config.source, "consumer"), wire(config.target, "producer")
-        self.laps = ThreadLaps(*options)
-        closing.callback(self.laps.close)
-        source, target = source_cluster(config), target_cluster(config)
-        control = ensure_control_topics(config, target, {})
-        parts = SharedRunParts(
-            source,
-            target,
-            options[1],
-            control,
-            self.laps,
-            self.heartbeat,
-            SLOTS,
-            time.time(),
-            take_over=False,
-            until_caught_up=until_caught_up,
-        )
-        self.ended: Future[Finished] = pool.submit(
-            SharedRun(config, parts, self._take).run, self.stopping
-        )
-
-    def _take(self, event: Event) -> None:
-        self.heartbeat.observe(event)
-        self.events.append(event)
-
-    @property
-    def owns(self) -> int:
-        """How many slots it said last that it owns."""
-        assert not self.ended.done(), self.ended.exception()
-        said = [text for text in self.texts if text.startswith(("note: shared by", "standby"))]
-        owned = said[-1].partition(" owns ")[2] if said else ""
-        return int(owned.split()[0]) if owned else 0
-
-    @property
-    def texts(self) -> list[str]:
-        return [report_text(each) for each in self.events if isinstance(each, Note | Waiting)]
-
-    def stop(self) -> Finished:
-        self.stopping.set()
-        return self.ended.result(60)
-
-
-def heartbeat(config: PipelineConfig) -> Heartbeat:
-    notes: list[str] = []
-    return Heartbeat(config, time.time(), notes.append, beat_s=beat_interval_s(config))
-
-
-class Runs:
-    """All runs of a test."""
-
-    def __init__(self, config: PipelineConfig, closing: ExitStack) -> None:
-        self.config, self._closing = config, closing
-        self._pool = ThreadPoolExecutor(16)
-        closing.callback(self._pool.shutdown)
-        self.all: list[ThreadRun] = []
-
-    def start(self, *, until_caught_up: bool = False) -> ThreadRun:
-        run = ThreadRun(self.config, self._closing, self._pool, until_caught_up=until_caught_up)
-        self.all.append(run)
-        self._closing.callback(run.ended.exception, 60)
-        self._closing.callback(run.stopping.set)
-        self._closing.callback(run.laps.answers.set)
-        return run
-
-    def expect_owning(self, *runs: ThreadRun) -> None:
-        def is_even() -> bool:
-            owned = sorted(run.owns for run in runs)
-            return sum(owned) == SLOTS and owned[-1] - owned[0] <= 1
-
-        eventually(is_even, lambda: "\n".join(t for r in runs for t in r.texts[-9:]), 90)
-
-
 @pytest.fixture
 def runs(config: PipelineConfig) -> Iterator[Runs]:
     with ExitStack() as closing:
         yield Runs(config, closing)
-
-
-class Copied:
-    """What is written to the source, and what arrives."""
-
-    def __init__(
-        self, config: PipelineConfig, topic: str, source: KafkaNode, target: KafkaNode
-    ) -> None:
-        self._config, self._topic = config, topic
-        self._nodes, self._seed = (source, target), 0
-
-    def write(self) -> None:
-        self._seed += 1
-        produce(self._nodes[0], self._topic, mixture(self._seed, 200, PARTITIONS))
-
-    def prove(self, what: Expected | None = None) -> None:
-        """Wait until all is copied, and compare everything."""
-        coordination = self._config.coordination
-        check = partial(
-            prove,
-            *self._nodes,
-            self._config.name,
-            what or Expected(self._topic),
-            commit_topic=coordination.commit.topic,
-            mapping_topic=self._config.offset_mapping.topic,
-        )
-
-        def is_copied() -> bool:
-            try:
-                check()
-            except AssertionError as error:
-                wrong.append(str(error))
-                return False
-            return True
-
-        wrong: list[str] = []
-        eventually(is_copied, lambda: wrong[-1], 60)
 
 
 @pytest.fixture
@@ -216,6 +88,30 @@ def test_runs_share_a_pipeline_and_hand_their_slots_over(runs: Runs, copied: Cop
     copied.write()
     copied.prove()
     assert second.stop().records > 0
+    copied.prove()
+
+
+def test_the_commit_topic_gets_more_partitions_while_a_run_copies(
+    runs: Runs, copied: Copied, config: PipelineConfig, target: KafkaNode
+) -> None:
+    """The next run writes to another partition: what it copies is not copied again."""
+    group = config.coordination.commit.group.encode()
+    copied.write()
+    first = runs.start()
+    runs.expect_owning(first)
+    copied.prove()
+    more = next(count for count in range(2, 9) if crc32(group) % count)
+    grow(target, config.coordination.commit.topic, more)
+    second = runs.start()
+    runs.expect_owning(first, second)
+    for _ in range(2):
+        copied.write()
+        copied.prove()
+    second.stop()
+    runs.expect_owning(first)
+    copied.write()
+    copied.prove()
+    first.stop()
     copied.prove()
 
 

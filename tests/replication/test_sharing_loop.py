@@ -10,7 +10,7 @@ import pytest
 from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
 from k2ktui.replication.sharing_loop import SharingLoop
@@ -28,8 +28,11 @@ class Log:
     next: int = 0
     unreadable: bool = False
     unwritable: bool = False
+    failure: K2kError | None = None
 
     def read(self, fold: AssignmentFold) -> None:
+        if self.failure is not None:
+            raise self.failure
         if self.unreadable:
             raise ConnectionFailed("no broker answers")
         for record in self.topic.records[self.next :]:
@@ -38,6 +41,8 @@ class Log:
         self.next = len(self.topic.records)
 
     def put(self, key: bytes, value: bytes | None) -> None:
+        if self.failure is not None:
+            raise self.failure
         if self.unwritable:
             raise TimedOut("not acknowledged")
         self.topic.put(key, value)
@@ -222,6 +227,22 @@ def test_a_run_whose_record_cannot_be_written_continues(topic: AssignmentTopic) 
     assert run.notes[-1] == "note: writing to the assignment topic: not acknowledged"
 
 
+def test_what_passes_by_itself_ends_no_run(topic: AssignmentTopic) -> None:
+    """Brokers that restart report many errors; a run that ended would not be started again."""
+    run = One(topic)
+    for _ in range(3):
+        run.loop.look()
+    run.now += BEAT_S
+    run.log.failure = K2kError("the broker does not lead this partition")
+    assert not run.loop.look()
+    run.log.failure = None
+    assert "note: writing to the assignment topic: the broker does not lead this partition" in (
+        run.notes
+    )
+    run.loop.look()
+    assert run.slots.holds == {0, 1, 2, 3} and not run.slots.is_closed
+
+
 def test_a_leader_without_a_layout_asks_again(topic: AssignmentTopic) -> None:
     found: list[SharedLayout | None] = [None, None, LAYOUT]
     run = One(topic, find=lambda: found.pop(0) if found else LAYOUT)
@@ -247,7 +268,7 @@ def test_a_run_that_gets_no_slots_does_not_look_more_often_for_long(topic: Assig
 
 
 def test_a_search_for_the_layout_that_fails_is_repeated(topic: AssignmentTopic) -> None:
-    failures = [TimedOut("the last transaction does not end"), ConnectionFailed("gone")]
+    failures = [TimedOut("the last transaction does not end"), K2kError("no leader")]
 
     def find() -> SharedLayout:
         if failures:
