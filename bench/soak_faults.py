@@ -66,7 +66,11 @@ def _stop(scene: Scene) -> None:
 
 
 def _take_over(scene: Scene) -> None:
+    """The run before is fenced: it ends, or shares the pipeline and is stopped."""
     before, scene.run = scene.run, scene.pipeline.start("--take-over")
+    if scene.pipeline.settings["coordination.mode"] == "shared":
+        expect_owning([before, scene.run], SLOTS)
+        before.signal()
     before.wait()
     before.await_gone()
 

@@ -26,14 +26,14 @@ from k2ktui.kafka.control import ControlTopics
 from k2ktui.replication.assignment_topic import AssignmentTopic
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
-from k2ktui.replication.events import Event, Finished, Started
+from k2ktui.replication.events import Event, Finished, Started, Stopped
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.laps import longest_lap_s
 from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
-from k2ktui.replication.shared_ends import SharedEnds
+from k2ktui.replication.shared_ends import PipelineEnds, SharedEnds
 from k2ktui.replication.shared_events import SharedEvents
 from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.replication.sharing_loop import SharingLoop
@@ -62,7 +62,7 @@ class SharedRunParts:
         heartbeat: the run's heartbeat, which was started.
         slots: number of slots of a layout that this run makes.
         began_at: epoch seconds of the request to run.
-        take_over: do not wait for a run that copies alone.
+        take_over: fence all other runs first.
         until_caught_up: end when every partition of the pipeline has reached its end at the start.
     """
 
@@ -151,6 +151,9 @@ class SharedRun:
             ending = _RunEnd(stopping, partial(_have_caught_up, ends, member, slots))
             self._loop.run(ending)
         faults = events.faults
+        for fault in ends.left_faults if ends is not None and ending.caught_up else ():
+            self._report(Stopped(fault))
+            faults += (fault,)
         caught_up = ending.caught_up and not faults
         finished = Finished(caught_up, events.records, time() - parts.began_at, faults)
         self._report(finished)
@@ -170,7 +173,14 @@ class SharedRun:
             return state.positions if state is not None else {}
 
         snapshot = self._make_discovery().discover(read())
-        ends = SharedEnds(snapshot.every_end(), read, self._report)
+        goes_on = config.on_source_data_loss == "continue"
+        recreated = snapshot.recreated if goes_on else {}
+        found = PipelineEnds(
+            snapshot.every_end(),
+            {source: position.topic_id for source, position in recreated.items()},
+            tuple(fault for fault in snapshot.faults if fault.source not in recreated),
+        )
+        ends = SharedEnds(found, read, self._report)
         closing.callback(ends.close)
         return ends
 

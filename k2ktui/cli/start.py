@@ -44,8 +44,8 @@ def _print_check(check: Check) -> None:
 @click.option(
     "--take-over",
     is_flag=True,
-    help="With coordination.mode: standby or shared, fence a run that copies alone instead of "
-    "waiting.",
+    help="Fence the other runs of the pipeline instead of waiting for one that copies alone; with "
+    "coordination.mode: shared, those that share it get a part again.",
 )
 @unlock_option
 def command(

@@ -92,7 +92,7 @@ class LayoutFinder:
             members: the runs that share the pipeline, or did.
             outdated: id of a layout that one of them found to be outdated; "" for none.
             leadership: how many times this run has begun to lead.
-            waits: wait for other runs; otherwise fence them.
+            waits: wait for other runs; otherwise fence them all, and divide the pipeline again.
 
         Raises:
             Refused: a drill has fenced the pipeline, a record or topic cannot be used, or this run
@@ -102,13 +102,15 @@ class LayoutFinder:
         self._require_heartbeats()
         state = self._store.read()
         refuse_if_fenced(self._config, state.drills.values())
+        if not waits:
+            return self._divide()
         if leadership != self._leadership:
             self._leadership = leadership
             self._choice.begin_to_lead()
         ended = find_ended(state.runners)
         self._choice.observe(state.runners, members, monotonic(), ended)
         self._report_ahead(self._choice.ahead)
-        if waits and not self._choice.needs_runs:
+        if not self._choice.needs_runs:
             return None
         self._fencer.topic = with_all_partitions(self._target, self._fencer.topic)
         newest = self._read_newest()
@@ -116,7 +118,7 @@ class LayoutFinder:
         choice = self._choice.choose(newest, committed, outdated)
         if choice is Choice.USE:
             return committed
-        if choice is Choice.WAIT and waits:
+        if choice is Choice.WAIT:
             return None
         return self._divide()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note
-from k2ktui.replication.shared_ends import SharedEnds
+from k2ktui.replication.shared_ends import PipelineEnds, SharedEnds
+from k2ktui.replication.slot_task import Fault, FaultKind
 from tests.support.kafka import eventually
 
 SLOTS = 4
@@ -22,16 +24,16 @@ PARTITIONS = [SourcePartition("t", number) for number in range(SLOTS)]
 class Ends:
     """The run ``a``, which waits until all partitions have reached offset 10."""
 
-    def __init__(self) -> None:
+    def __init__(self, **more: Any) -> None:
         self.now, self.reads = 0.0, 0
         self.found: dict[SourcePartition, int] = {}
         self.error: Exception | None = None
         self.notes: list[str] = []
         self.may_read = threading.Event()
         self.may_read.set()
-        self.ends = SharedEnds(
-            dict.fromkeys(PARTITIONS, 10), self._read, self._report, lambda: self.now
-        )
+        self.topic_ids: dict[SourcePartition, str] = {}
+        found = PipelineEnds(dict.fromkeys(PARTITIONS, 10), **more)
+        self.ends = SharedEnds(found, self._read, self._report, lambda: self.now)
 
     def _read(self) -> Mapping[SourcePartition, Position]:
         assert self.may_read.wait(30)
@@ -39,7 +41,7 @@ class Ends:
         if self.error is not None:
             raise self.error
         return {
-            each: Position(offset, 0, -1, "", 1, 0, "t", each.partition)
+            each: Position(offset, 0, -1, self.topic_ids.get(each, ""), 1, 0, "t", each.partition)
             for each, offset in self.found.items()
         }
 
@@ -129,3 +131,32 @@ def test_it_does_not_wait_for_the_target(ends: Ends) -> None:
     assert ends.notes == ["note: waiting for other runs to catch up: no answer"]
     ends.error = None
     assert ends.ask_again(owned())
+
+
+def test_a_position_in_a_topic_that_was_created_again_says_nothing() -> None:
+    """It stands far behind the end of the new topic, of which nothing was copied."""
+    one = PARTITIONS[2]
+    ends = Ends(recreated={one: "new"})
+    ends.found, ends.topic_ids = dict.fromkeys(PARTITIONS, 1000), {one: "old"}
+    assert not ends.ask_again(owned())
+    assert str(one) in ends.notes[-1]
+    ends.topic_ids[one] = "new"
+    assert ends.ask_again(owned())
+    ends.ends.close()
+
+
+def test_partitions_at_fault_are_not_awaited_and_are_known_at_the_end() -> None:
+    """Unless this run has copied their slot: its driver knows better."""
+    faults = tuple(
+        Fault(source, FaultKind.GONE, "gone", "")
+        for source in (PARTITIONS[1], SourcePartition("missing", 0))
+    )
+    for reached in ((), (shared_slot_of(PARTITIONS[1], SLOTS),)):
+        ends = Ends(faults=faults)
+        ends.found = {each: 10 for each in PARTITIONS if each != PARTITIONS[1]}
+        assert ends.ask_again(owned(*reached), *reached)
+        expected = tuple(
+            fault for fault in faults if shared_slot_of(fault.source, SLOTS) not in reached
+        )
+        assert ends.ends.left_faults == expected
+        ends.ends.close()

@@ -23,6 +23,7 @@ from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.store import StateStore
 from tests.replication.test_start_positions import grow
+from tests.support.copied import delete_topic
 from tests.support.kafka import (
     Out,
     create_topic,
@@ -166,6 +167,23 @@ def test_slots_that_a_live_run_does_not_release_are_taken_from_it(
     copied.prove()
 
 
+def test_a_run_that_takes_over_fences_those_that_share(runs: Runs, copied: Copied) -> None:
+    """All slots move to a new layout: what copied them, and may be stuck, can write nothing."""
+    copied.write()
+    first = runs.start()
+    runs.expect_owning(first)
+    copied.prove()
+    before = max(each.term for each in first.events if isinstance(each, Started))
+    other = runs.start(take_over=True)
+    runs.expect_owning(first, other)
+    copied.write()
+    copied.prove()
+    for run in (first, other):
+        terms = [each.term for each in run.events if isinstance(each, Started)]
+        assert terms[-1] > before, "all slots were taken over in a new layout"
+    assert any("divides the pipeline" in text for text in other.texts)
+
+
 def test_a_run_alone_ends_when_it_has_caught_up(
     runs: Runs, copied: Copied, source: KafkaNode, topic: str
 ) -> None:
@@ -181,6 +199,26 @@ def test_a_run_alone_ends_when_it_has_caught_up(
         copied.write()
     assert runs.start(until_caught_up=True).ended.result(60).caught_up
     copied.prove()
+
+
+@pytest.mark.parametrize("policy", ["continue", "fail"])
+def test_a_topic_that_was_created_again_is_not_caught_up_before_it_is_copied(
+    runs: Runs, copied: Copied, source: KafkaNode, topic: str, policy: str
+) -> None:
+    """The positions and owners of the run before are still there when the next one starts."""
+    copied.write()
+    assert runs.start(until_caught_up=True).ended.result(60).caught_up
+    delete_topic(source, topic)
+    create_topic(source, topic, PARTITIONS)
+    again = [Out(b"again %d" % number, None, number % PARTITIONS) for number in range(50)]
+    produce(source, topic, again)
+    runs.config = runs.config.model_copy(update={"on_source_data_loss": policy})
+    finished = runs.start(until_caught_up=True).ended.result(60)
+    if policy == "continue":
+        assert finished.caught_up and finished.records == len(again)
+    else:
+        assert not finished.caught_up and not finished.records
+        assert {fault.source.topic for fault in finished.faults} == {topic}
 
 
 def test_a_run_ends_when_others_have_caught_up_too_and_hands_its_slots_over(

@@ -36,6 +36,7 @@ class ThreadRun:
         pool: ThreadPoolExecutor,
         *,
         until_caught_up: bool = False,
+        take_over: bool = False,
     ) -> None:
         self.events: list[Event] = []
         self.stopping = StopFlag()
@@ -56,7 +57,7 @@ class ThreadRun:
             self.heartbeat,
             SLOTS,
             time.time(),
-            take_over=False,
+            take_over=take_over,
             until_caught_up=until_caught_up,
         )
         self.ended: Future[Finished] = pool.submit(
@@ -98,8 +99,8 @@ class Runs:
         closing.callback(self._pool.shutdown)
         self.all: list[ThreadRun] = []
 
-    def start(self, *, until_caught_up: bool = False) -> ThreadRun:
-        run = ThreadRun(self.config, self._closing, self._pool, until_caught_up=until_caught_up)
+    def start(self, **options: bool) -> ThreadRun:
+        run = ThreadRun(self.config, self._closing, self._pool, **options)
         self.all.append(run)
         self._closing.callback(run.ended.exception, 60)
         self._closing.callback(run.stopping.set)
