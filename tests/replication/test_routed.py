@@ -367,6 +367,7 @@ def test_workers_killed_at_every_step_of_a_route(
         "replication.sink.partition": "producer",
         "topicCreation.replication.common": {"partitions": 2},
     }
+    pipeline.mode = "shared"
     sent = copy_despite_kills(pipeline, topics, seed)
     expected = [
         Expected(

@@ -309,6 +309,7 @@ def test_workers_killed_with_avro(
     }
     pipeline.settings = {"replication.transform": [rule]}
     pipeline.prefixes = (b"\x04", b"\x06", b"\x08")
+    pipeline.mode = "shared"
     sent = copy_despite_kills(pipeline, topics, seed)
 
     def is_copied(got: Got) -> bool:

@@ -242,6 +242,7 @@ def test_workers_killed_at_every_step_of_a_transform(
     pipeline: Pipeline, topics: dict[str, int], seed: int
 ) -> None:
     pipeline.settings = {"replication.transform": [APPENDED]}
+    pipeline.mode = "shared"
     sent = copy_despite_kills(pipeline, topics, seed)
     expected = [appended(topic) for topic in topics]
     proof = prove(pipeline.source, pipeline.target, pipeline.name, *expected)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import psutil
 import yaml
@@ -53,6 +53,9 @@ class Pipeline:
             ``{"features.exactlyOnce": "disabled"}``.
         name: its name and commit group.
         prefixes: what the values of its traffic begin with, see ``Traffic``.
+
+    Attributes:
+        mode: ``coordination.mode``, if a test sets another one than is usual for its class.
     """
 
     directory: Path
@@ -63,6 +66,9 @@ class Pipeline:
     name: str = field(default_factory=lambda: unique_name("pipe"))
     prefixes: Sequence[bytes] = ()
     runs: list[Run] = field(default_factory=list, init=False)
+    mode: str = field(default="", init=False)
+    # One driver for all slots; shared_pipelines and most proofs have the default.
+    usual_mode: ClassVar[str] = "exclusive"
 
     def write(self) -> Path:
         """Write the file and return its path."""
@@ -179,8 +185,7 @@ class Pipeline:
             "source.kafka.common": {"bootstrap.servers": self.source.bootstrap},
             "target.kafka.common": {"bootstrap.servers": self.target.bootstrap},
             "topicCreation.control.common": {"replication": 1},
-            # One driver for all slots; shared_pipelines and the proofs have the default.
-            "coordination.mode": "exclusive",
+            "coordination.mode": self.mode or self.usual_mode,
             "replication.source.topic": self.topics,
             "replication.sink.topic": "source",
             "replication.sink.partition": "source",

@@ -44,6 +44,8 @@ class MappingPipeline(Pipeline):
         filtered: whether all topics have the transform ``FILTERED``, which needs ``passthrough``.
     """
 
+    usual_mode = "shared"
+
     def __init__(
         self,
         directory: Path,
