@@ -19,20 +19,26 @@ from tests.support.cli import k2ktui_json
 from tests.support.kafka import START_S, create_topic, end_offsets, eventually, produce
 from tests.support.oracle import COMMIT_TOPIC
 from tests.support.pipeline import Pipeline, Run
+from tests.support.shared_pipelines import expect_owning
 from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
 
 SUPERSEDED = 5
+_SLOTS = 2
 _MAX_BYTES = 3000
 _WIDE_RECORDS = 3000
 
 
-def test_killed_fenced_and_refused(pair: Pair) -> None:
+@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+def test_killed_fenced_and_refused(pair: Pair, mode: str) -> None:
     topics = {create_topic(pair.source, partitions=n): n for n in (1, 2, 3)}
     wide = _wide_batches(pair)
     pipeline = pair.pipeline(
         [*topics, wide],
+        coordination__mode=mode,
+        spark__slots=_SLOTS,
+        coordination__assignment__graceWindow="6 seconds",
         # A process that waits for a transaction's end must not be helped by its time-out.
         target__kafka__producer={"transaction.timeout.ms": 600_000},
     )
@@ -43,7 +49,7 @@ def test_killed_fenced_and_refused(pair: Pair) -> None:
             with _open_transaction(pipeline, run) as worker:
                 kill(run, worker)
             pipeline.await_copying()
-        run = _taken_over_with_a_transaction_open(pipeline, run)
+        run = _taken_over_with_a_transaction_open(pipeline, run, mode)
         with _open_transaction(pipeline, run):
             run.signal(signal.SIGKILL)
             run.wait()
@@ -104,15 +110,21 @@ def _kill_java(run: Run, worker: psutil.Process) -> None:
     )
 
 
-def _taken_over_with_a_transaction_open(pipeline: Pipeline, first: Run) -> Run:
-    """A second driver starts while all of the first stands still; then the first wakes up."""
+def _taken_over_with_a_transaction_open(pipeline: Pipeline, first: Run, mode: str) -> Run:
+    """A second run starts while all of the first stands still; then the first wakes up.
+
+    It ends, or it shares the pipeline again and is stopped.
+    """
     with _open_transaction(pipeline, first):
         _send(first, signal.SIGSTOP)
         second = pipeline.start()
         second.expect("firstrecord")
         pipeline.await_copying()
         _send(first, signal.SIGCONT)
-        assert first.wait() == SUPERSEDED, first.tail()
+        if mode == "shared":
+            expect_owning([first, second], _SLOTS)
+            first.signal()
+        assert first.wait() == (0 if mode == "shared" else SUPERSEDED), first.tail()
     first.await_gone()
     pipeline.await_copying()
     return second
