@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k2ktui.watch.model import PartName, View
 
-_OF_SOURCE = frozenset({"state", "lag", "behind", "start", "end", "coverage", "why"})
+_OF_SOURCE = frozenset({"state", "lag", "behind", "start", "end", "coverage", "held-back", "why"})
 _OF_TARGET = frozenset({"state", "lag", "behind", "position", "coverage", "target-end", "why"})
 _OF_COMMITS = frozenset(
     {"status", "source", "lag", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
@@ -27,7 +27,7 @@ def stale_partition_columns(view: View) -> frozenset[str]:
     """Return the ids of the stale columns in a table of partitions."""
     source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
     target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
-    groups = frozenset({"coverage"}) if view.stale(PartName.GROUPS) else _NONE
+    groups = frozenset({"coverage", "mapped"}) if view.stale(PartName.GROUPS) else _NONE
     return source | target | groups
 
 

@@ -28,7 +28,7 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     if held := [row.status.held_back for row in view.partitions if row.status.held_back]:
         yield (
             f"  held back {counted(sum(held), 'record')} by open transactions on "
-            f"{counted(len(held), 'partition')} of the source"
+            f"{counted(len(held), 'partition')} of the source{_old(view, now, PartName.SOURCE)}"
         )
     yield f"  throughput {_number(view.totals.rate, 'records/s')}"
     yield (

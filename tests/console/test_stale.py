@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from k2ktui.console.aging import stale_partition_columns
+from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.status import HeldBack
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import PartName
 from tests.support.console import ConsoleDriver, drive
@@ -54,6 +57,33 @@ def test_a_source_that_dies_leaves_its_last_values_with_their_age() -> None:
         assert "does not answer" not in console.text
 
     drive(flow)
+
+
+def test_what_is_held_back_on_a_source_that_dies_looks_old() -> None:
+    made = usual()
+    at = SourcePartition("clicks", 0)
+    made.held[at] = HeldBack(350, made.ends[at], 4711, 75.0)
+
+    async def flow(console: ConsoleDriver) -> None:
+        made.errors[PartName.SOURCE] = "src:9092 does not answer: timed out after 5 s"
+        made.now += 400
+        await console.press("2", "enter")
+        await console.show()
+        assert "clicks-0" in console.text
+        assert "≈350 records held back" in console.line("Held back")
+        assert "≈350 records held back" in console.line("Why")
+
+    drive(flow, made)
+
+
+def test_columns_from_a_stale_part_look_old() -> None:
+    made = usual()
+    made.view()
+    made.errors[PartName.SOURCE] = "no route"
+    assert "held-back" in stale_partition_columns(made.view())
+    assert "mapped" not in stale_partition_columns(made.view())
+    made.errors = {PartName.GROUPS: "no route"}
+    assert stale_partition_columns(made.view()) == {"coverage", "mapped"}
 
 
 def test_groups_of_a_target_that_dies_look_old() -> None:

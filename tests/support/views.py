@@ -12,6 +12,7 @@ from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.status import HeldBack
 from k2ktui.engine.translate import Basis
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import (
@@ -43,6 +44,7 @@ class Made:
         compares: whether MirrorMaker 2 is watched beside the pipeline.
         audited: what it would make of the groups.
         runners: the heartbeats; those of one run, if None.
+        held: what open transactions hold back.
     """
 
     pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
@@ -63,6 +65,7 @@ class Made:
     compares: bool = False
     audited: list[AuditRow] = field(default_factory=list)
     runners: tuple[Runner, ...] | None = None
+    held: dict[SourcePartition, HeldBack] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -201,6 +204,8 @@ class Made:
                 ids,
                 tuple(self.ends),
                 ages,
+                high={at: self.ends[at] + each.records for at, each in self.held.items()},
+                held_back=dict(self.held),
                 positions=dict(self.positions),
             ),
             PartName.TARGET: TargetFacts(

@@ -271,6 +271,18 @@ def test_rates_of_a_side_that_is_down_are_unknown(side: PartName) -> None:
     assert re.search(r"partitions .*\(old: read 5 s ago\)", text)
 
 
+def test_records_held_back_on_a_source_that_is_down_are_old() -> None:
+    made = usual()
+    at = SourcePartition("clicks", 0)
+    made.held[at] = HeldBack(350, made.ends[at], 4711, 75.0)
+    text = "\n".join(view_lines(made.view(), NOON))
+    assert "held back 350 records by open transactions on 1 partition of the source\n" in text
+    made.errors[PartName.SOURCE] = "no route"
+    made.now += 400
+    text = "\n".join(view_lines(made.view(), made.now))
+    assert re.search(r"held back 350 records .* of the source \(old: read 6 m 40 s ago\)", text)
+
+
 def test_a_part_that_waits_for_long_is_old_and_a_problem() -> None:
     view = usual().view()
     parts = {**view.parts, PartName.SOURCE: Part(NOON, pending_s=LATE_S)}

@@ -138,13 +138,13 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
     left = f", {formatting.duration(row.eta_s)} left" if row.eta_s else ""
     lines: list[Line] = [
         (Cell(title, Tone.HEADING), Cell("  "), mark, Cell(left)),
-        _fact("Why", row.why, Tone.WARN),
+        _fact("Why", text("why", row.why), Tone.WARN),
         _fact("Target", f"{target}  end {number('target-end', status.target_end)}  {status.path}"),
         _fact(
             "Source log",
             f"{number('start', status.source_start)} … {number('end', status.source_end)}",
         ),
-        _fact("Held back", status.held.text() if status.held else "", Tone.WARN),
+        _fact("Held back", text("held-back", status.held.text() if status.held else ""), Tone.WARN),
         _fact("Position", number("position", status.position)),
         _fact(
             "Lag",
