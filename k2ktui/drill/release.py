@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
+from k2ktui.drill.changes import read_change
 from k2ktui.drill.forward import find_failover
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.tail import read_bounds
+from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change_of, put_change
@@ -59,19 +60,21 @@ def release_forward(session: Session, phase: DrillPhase) -> None:
             phase,
             ChangeKind.RELEASE,
             f"let {session.forward.name} start again",
-            json.dumps(ids),
+            drill_changes.dump_names(ids),
             "",
             f"k2ktui jobs stop -f {session.forward.file}",
         )
         session.intend(change)
-    _set_fences(session, json.loads(change.before), ChangeStatus.UNDONE)
+    ids = read_change(session.drill, change, drill_changes.read_released)
+    _set_fences(session, ids, ChangeStatus.UNDONE)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
 
 
 def restore_fences(session: Session, change: Change) -> list[str]:
     """Keep the forward pipeline from starting again, and fence what runs."""
-    _set_fences(session, json.loads(change.before), ChangeStatus.MADE)
+    ids = read_change(session.drill, change, drill_changes.read_released)
+    _set_fences(session, ids, ChangeStatus.MADE)
     config, target = session.forward.config, session.forward.target
     topic = target.find(config.coordination.commit.topic)
     if topic is not None:
@@ -145,7 +148,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
             phase,
             ChangeKind.STARTED_JOB,
             f"start the job {safe_text(job.place.id)} on {safe_text(this_host())}",
-            json.dumps({"host": this_host()}),
+            drill_changes.dump_host(this_host()),
             "",
             f"k2ktui jobs stop -f {forward.file} on that host",
         )
@@ -168,7 +171,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
 
 def restore_started_job(session: Session, change: Change) -> list[str]:
     """Stop the job that the drill started; return why not."""
-    if json.loads(change.before)["host"] != this_host():
+    if read_change(session.drill, change, drill_changes.read_host) != this_host():
         return [f"{change.what}: stop it there with k2ktui jobs stop"]
     job = _find_job(session)
     if job is not None and job.alive and stop_job(job, session.may).alive:

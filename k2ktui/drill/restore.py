@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from k2ktui.drill.changes import UnusableChange
 from k2ktui.drill.phases.moves import restore_offsets
 from k2ktui.drill.phases.shadow import delete_shadow_groups
 from k2ktui.drill.phases.source import restore_acls, restore_quotas
@@ -20,7 +21,11 @@ def restore(session: Session, change: Change) -> list[str]:
     Raises:
         K2kError: it could not be restored now; try it again.
     """
-    return _RESTORES[change.kind](session, change)
+    try:
+        return _RESTORES[change.kind](session, change)
+    except UnusableChange as error:
+        # Another attempt would fail, too.
+        return [f"{error.message}. It was not restored: undo it by hand. {change.undo}"]
 
 
 def _restore_acls(session: Session, change: Change) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
+from k2ktui.engine.drill_changes import EVERYONE, Entity
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.codes import Code, code_name
@@ -24,11 +25,6 @@ from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Wire
 PRODUCER_RATE = "producer_byte_rate"
 _OPEN_S = 10.0
 _REQUEST_S = 20.0
-
-Entity = tuple[tuple[str, str | None], ...]
-"""Types and names of a quota's entity, sorted by type; the name None is the default."""
-
-EVERYONE: Entity = (("client-id", None), ("user", None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ import pytest
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
 from k2ktui.engine.drill import ChangeStatus, DrillStatus, Fence, PhaseStatus
+from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties import load_checked, wire
-from k2ktui.kafka.quotas import EVERYONE, producer_quotas
+from k2ktui.kafka.quotas import producer_quotas
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.pipeline_fencing import make_fencer
 from k2ktui.runtime.node import KafkaNode

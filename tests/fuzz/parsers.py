@@ -110,6 +110,7 @@ from k2ktui.sync.mapping_sort import MappingSorter
 from k2ktui.sync.spark_checkpoints import parse_checkpoint as parse_checkpoint
 from k2ktui.watch.codec import MalformedView, dumps, loads
 from tests.engine.test_plan import PLAN
+from tests.support.recorded_changes import CHANGE_READERS, RECORDED
 from tests.support.views import NOON, beside_mirrormaker, usual
 
 Pair = tuple[bytes | None, bytes | None]
@@ -290,6 +291,17 @@ def _offsets(key: bytes | None, value: bytes | None) -> None:
     _ = parse_checkpoint(text, Path("7"), 7).positions
 
 
+def _change(kind: ChangeKind, read: Callable[[Change], object]) -> Parser:
+    """The states before and after a change of a drill, in place of a key and a value."""
+
+    def read_states(before: bytes | None, after: bytes | None) -> None:
+        first, then = ((raw or b"").decode(errors="surrogateescape") for raw in (before, after))
+        read(Change(DrillPhase.APPLY, kind, "w", first, then, "u"))
+
+    before, after = (text.encode() for text in RECORDED[kind])
+    return Parser(read_states, MalformedRecord, [(before, after)])
+
+
 def parsers(directory: Path) -> dict[str, Parser]:
     """Return all parsers by name; ``directory`` is for those that read files."""
     views: list[Any] = [
@@ -305,7 +317,11 @@ def parsers(directory: Path) -> dict[str, Parser]:
         (registration_key("g", 4711), registration_value(REGISTRATION)),
     ]
     mappings = [(mapping_key(each), mapping_value(each)) for each in (RANGES, RUNS)]
+    changes = {
+        f"change of {kind}: {read.__name__}": _change(kind, read) for kind, read in CHANGE_READERS
+    }
     return {
+        **changes,
         "commit": Parser(_commit, MalformedRecord, commit),
         "mapping": Parser(_mapping, MalformedRecord, mappings),
         "mappings at once": Parser(_sorted, None, mappings),

@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka.admin import AclOperation
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.errors import Refused
 from k2ktui.kafka.acls import allow_writes, denied_topics, deny_writes, list_acls
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.quotas import (
-    EVERYONE,
     Quota,
     lowered,
     producer_quotas,

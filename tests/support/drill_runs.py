@@ -18,10 +18,11 @@ from k2ktui.drill.operations import list_drills, start_drill
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import Drill, DrillOptions
 from k2ktui.engine.drill_catalog import CATALOG
+from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.properties import load_checked
-from k2ktui.kafka.quotas import EVERYONE, Quota, set_producer_quotas
+from k2ktui.kafka.quotas import Quota, set_producer_quotas
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from time import time
 
+from k2ktui.drill.changes import read_change
 from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine import drill_changes
 from k2ktui.engine.applying import WriteOutcome
 from k2ktui.engine.audit import AuditRow, estimate_by_checkpoints
 from k2ktui.engine.drill import (
@@ -247,7 +248,7 @@ def run_apply(session: Session) -> PhaseResult:
             ChangeKind.OFFSETS,
             f"commit offsets of {groups} on the target",
             "" if change is None else change.before,
-            json.dumps(plans),
+            drill_changes.dump_names(plans),
             f"k2ktui drill abort {session.drill.id} -f FILE; or k2ktui undo with the journal's "
             "entries of these plans",
         )
@@ -291,7 +292,7 @@ def restore_offsets(session: Session, change: Change) -> list[str]:
 
     Rows that have their previous offset again are left alone, so that it can be repeated.
     """
-    plans = set(json.loads(change.after))
+    plans = set(read_change(session.drill, change, drill_changes.read_plans))
     headers = [h for h in read_journal(session.config) if h.operation == "apply"]
     problems: list[str] = []
     reader = TargetClusterReader(session.config)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic, time
 
+from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
 from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Fence
+from k2ktui.engine.drill_changes import LOWERED_RATE
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change
 from k2ktui.engine.groups import GroupView
@@ -21,8 +23,6 @@ from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, duration, moment
 
-# Bytes per second; a quota of 0 is not allowed.
-_SLOWEST = 1.0
 _STILL_S = 5.0
 
 
@@ -73,13 +73,13 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
             DrillPhase.FENCE_PRODUCERS,
             ChangeKind.ACLS,
             f"deny Write on {text} of the source to User:*",
-            json.dumps(before),
-            json.dumps(added),
+            drill_changes.dump_names(before),
+            drill_changes.dump_names(added),
             f"k2ktui drill abort {session.drill.id} -f FILE; or delete the rules that deny Write "
             "to User:* on these topics",
         )
         session.intend(change)
-    deny_writes(session.source, json.loads(change.after))
+    deny_writes(session.source, _denied_topics(session, change))
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
 
@@ -93,12 +93,13 @@ def _fence_by_quota(session: Session, logs: SourceLogs) -> None:
             ChangeKind.QUOTAS,
             "set the producer quotas of the source to 1 byte per second",
             _dump_quotas(before),
-            _dump_quotas(lowered(before, _SLOWEST)),
+            _dump_quotas(lowered(before, LOWERED_RATE)),
             f"k2ktui drill abort {session.drill.id} -f FILE; or restore producer_byte_rate of "
             "users and clients",
         )
         session.intend(change)
-    set_producer_quotas(session.source, _load_quotas(change.after))
+    _, lower = _read_quotas(session, change)
+    set_producer_quotas(session.source, lower)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
 
@@ -149,24 +150,31 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
 
 def restore_acls(session: Session, change: Change) -> None:
     """Delete the rules that the drill added; those that existed before stay."""
-    allow_writes(session.source, json.loads(change.after))
+    topics = _denied_topics(session, change)
+    allow_writes(session.source, topics)
 
 
 def restore_quotas(session: Session, change: Change) -> None:
     """Set the quotas that were in force before the drill."""
-    quotas = restored(_load_quotas(change.before), _load_quotas(change.after))
-    set_producer_quotas(session.source, quotas)
+    before, after = _read_quotas(session, change)
+    set_producer_quotas(session.source, restored(before, after))
+
+
+def _denied_topics(session: Session, change: Change) -> list[str]:
+    return read_change(session.drill, change, drill_changes.read_denied_topics)
 
 
 def _dump_quotas(quotas: list[Quota]) -> str:
-    return json.dumps([[[list(part) for part in each.entity], each.rate] for each in quotas])
+    return drill_changes.dump_rates((each.entity, each.rate) for each in quotas)
 
 
-def _load_quotas(text: str) -> list[Quota]:
-    return [
-        Quota(tuple((str(kind), name) for kind, name in entity), rate)
-        for entity, rate in json.loads(text)
-    ]
+def _read_quotas(session: Session, change: Change) -> tuple[list[Quota], list[Quota]]:
+    """Return the quotas before and after a change."""
+    rates = read_change(session.drill, change, drill_changes.read_quota_rates)
+    before, after = (
+        [Quota(*each) for each in found.items()] for found in (rates.before, rates.after)
+    )
+    return before, after
 
 
 def find_written(session: Session, ends: list[SourceLogEnd]) -> str:

@@ -8,10 +8,11 @@ from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
 from k2ktui.engine.drill import Change, ChangeKind
+from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.errors import Refused
 from k2ktui.kafka.acls import denied_topics
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.kafka.quotas import EVERYONE, producer_quotas
+from k2ktui.kafka.quotas import producer_quotas
 from k2ktui.text import counted, first_lines, safe_text
 
 _NAMED = 20

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
+from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.release import release_forward, start_forward
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import read_bounds, read_tail
 from k2ktui.drill.tail_export import TailExport, export_directory
+from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import find_change_of
@@ -38,7 +39,9 @@ def run_tail(session: Session) -> PhaseResult:
     begun = find_change_of(session.drill, _PHASE, ChangeKind.TAIL)
     if not found and begun is None:
         return PhaseResult(_NONE)
-    choice = session.drill.options.tail if begun is None else TailChoice(json.loads(begun.after))
+    choice = session.drill.options.tail
+    if begun is not None:
+        choice = read_change(session.drill, begun, drill_changes.read_tail_choice)
     listed = found or list(session.drill.tail)
     if choice is TailChoice.STOP:
         ways = "replay (copy them now), export (to files) or discard"
@@ -111,8 +114,10 @@ def _begin(session: Session, choice: TailChoice, tail: list[TailPartition]) -> C
         _PHASE,
         ChangeKind.TAIL,
         whats[choice],
-        json.dumps([[each.topic, each.partition, each.first] for each in tail]),
-        json.dumps(str(choice)),
+        drill_changes.dump_offsets(
+            {SourcePartition(each.topic, each.partition): each.first for each in tail}
+        ),
+        drill_changes.dump_tail_choice(choice),
         "Records that were copied stay; a position is set back with k2ktui offsets set",
     )
     session.intend(change)
@@ -182,10 +187,10 @@ def _leave_out(session: Session, choice: TailChoice, where: str) -> str:
                 _PHASE,
                 ChangeKind.POSITIONS,
                 f"move the positions of {session.forward.name} past these records",
-                json.dumps(
-                    [[at.topic, at.partition, _before(positions.get(at))] for at in sorted(wanted)]
+                drill_changes.dump_offsets(
+                    {at: _before(positions.get(at)) for at in sorted(wanted)}
                 ),
-                json.dumps([[at.topic, at.partition, wanted[at]] for at in sorted(wanted)]),
+                drill_changes.dump_offsets({at: wanted[at] for at in sorted(wanted)}),
                 f"k2ktui drill abort {session.drill.id} -f FILE; or k2ktui offsets set -f "
                 f"{session.forward.file}",
             )
@@ -217,10 +222,11 @@ def _write_positions(session: Session, planner: PositionPlanner, plan: PositionP
 
 def restore_tail(session: Session, change: Change) -> list[str]:
     """Return what cannot be restored: records that were copied stay on the new primary."""
-    if json.loads(change.after) != TailChoice.REPLAY:
+    choice = read_change(session.drill, change, drill_changes.read_tail_choice)
+    if choice is not TailChoice.REPLAY:
         return []
+    begun = read_change(session.drill, change, drill_changes.read_tail_starts)
     positions = session.forward.read_positions()
-    begun = {SourcePartition(t, p): first for t, p, first in json.loads(change.before)}
     copied = sorted(at for at, first in begun.items() if _offset(positions.get(at)) > first)
     if not copied:
         return []
@@ -229,8 +235,8 @@ def restore_tail(session: Session, change: Change) -> list[str]:
 
 def restore_positions(session: Session, change: Change) -> list[str]:
     """Move the positions back that the drill moved; return those that something else has moved."""
-    before = _offsets(change.before)
-    after = _offsets(change.after)
+    moves = read_change(session.drill, change, drill_changes.read_moved_positions)
+    before, after = moves.before, moves.after
     positions = session.forward.read_positions()
     moved = [at for at in after if _before(positions.get(at)) not in (after[at], before[at])]
     back = {at: offset for at, offset in before.items() if at not in moved and offset is not None}
@@ -245,7 +251,3 @@ def restore_positions(session: Session, change: Change) -> list[str]:
     finally:
         planner.close()
     return [f"{safe_text(at)}: its position was moved since; it was left there" for at in moved]
-
-
-def _offsets(text: str) -> dict[SourcePartition, int | None]:
-    return {SourcePartition(topic, number): offset for topic, number, offset in json.loads(text)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +9,15 @@ from time import monotonic, time
 
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
+from k2ktui.engine.drill_changes import StoppedJob
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import describe_phase, find_change, put_change
 from k2ktui.engine.drill_tail import PartitionEnd
@@ -74,7 +76,7 @@ def run_fence_replicator(session: Session) -> PhaseResult:
         # A run that shares the pipeline bumps the epochs of its slots before it finds that it may
         # not copy: those that D42 compares are read when all have ended.
         _await_fenced_runs(session)
-        made = replace(change, after=dump_fenced(term, fencer.read_states()))
+        made = replace(change, after=drill_changes.dump_fenced(term, fencer.read_states()))
     finally:
         # Nothing was written with these epochs: they stay as they were read.
         fencer.close(fence=False)
@@ -153,25 +155,20 @@ def _read_copy_ends(session: Session) -> dict[Partition, int]:
     return session.target.offsets(where, OffsetSpec.latest())
 
 
-def dump_fenced(term: int, states: Mapping[str, tuple[int, int]]) -> str:
-    """Return the term and the producer ids and epochs that fence a pipeline, as JSON."""
-    return json.dumps({"term": term, "fenced": states})
-
-
 def read_fenced(drill: Drill) -> dict[str, tuple[int, int]] | None:
     """Return producer id and epoch by transactional id, as a drill left them; None before it."""
     change = find_change(drill, ChangeKind.EPOCHS)
     if change is None or change.status is not ChangeStatus.MADE:
         return None
-    states = json.loads(change.after).get("fenced")
-    return states and {name: (int(id_), int(epoch)) for name, (id_, epoch) in states.items()}
+    return read_change(drill, change, drill_changes.read_fenced)
 
 
 def _stop_own_job(session: Session) -> None:
     change = find_change(session.drill, ChangeKind.JOB)
     job = _find_own_job(session)
     if job is None or not job.alive:
-        if change is not None and change.status is ChangeStatus.INTENDED and _was_here(change):
+        intended = change is not None and change.status is ChangeStatus.INTENDED
+        if change is not None and intended and _was_here(session, change):
             session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
         return
     if change is None:
@@ -180,13 +177,8 @@ def _stop_own_job(session: Session) -> None:
             DrillPhase.FENCE_REPLICATOR,
             ChangeKind.JOB,
             f"stop the job {safe_text(job.place.id)} on {safe_text(this_host())}",
-            json.dumps(
-                {
-                    "host": this_host(),
-                    "files": list(record.files),
-                    "telemetry": record.telemetry,
-                    "cwd": record.cwd,
-                }
+            drill_changes.dump_job(
+                StoppedJob(this_host(), record.files, record.telemetry, record.cwd)
             ),
             "",
             "k2ktui jobs start -f FILE on that host",
@@ -198,9 +190,9 @@ def _stop_own_job(session: Session) -> None:
     session.settle(change, ChangeStatus.MADE)
 
 
-def _was_here(change: Change) -> bool:
+def _was_here(session: Session, change: Change) -> bool:
     """Return whether the job of a change ran on this host."""
-    return bool(json.loads(change.before)["host"] == this_host())
+    return read_change(session.drill, change, drill_changes.read_host) == this_host()
 
 
 def _find_own_job(session: Session) -> Job | None:
@@ -209,18 +201,18 @@ def _find_own_job(session: Session) -> Job | None:
 
 def restore_job(session: Session, change: Change) -> list[str]:
     """Start the job again that the drill stopped; return why not."""
-    before = json.loads(change.before)
-    if before["host"] != this_host():
-        return [f"the job ran on {safe_text(before['host'])}. {_RESTART} there."]
+    before = read_change(session.drill, change, drill_changes.read_stopped_job)
+    if before.host != this_host():
+        return [f"the job ran on {safe_text(before.host)}. {_RESTART} there."]
     job = _find_own_job(session)
     if job is not None and job.alive:
         return []
     start_job(
         session.config,
-        before["files"],
+        before.files,
         session.may,
-        telemetry=before["telemetry"],
-        cwd=before["cwd"],
+        telemetry=before.telemetry,
+        cwd=before.cwd,
     )
     return []
 
