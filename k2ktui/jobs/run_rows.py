@@ -35,7 +35,7 @@ class RunRow:
         kind: what it does; a run of ``k2ktui sync`` has no term, laps, slots and lag.
         generation: where runs share the pipeline, the last generation of owners that it has seen;
             0 for a run that copies alone.
-        owned: the slots that it owned in that generation.
+        owned: the slots that it owned in that generation; empty for a standby.
     """
 
     pipeline: str
@@ -120,6 +120,9 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
     state = str(job.state)
     if job.alive and runner is not None and runner.state in _SAID_BY_HEARTBEAT:
         state = str(runner.state)
+    waits = state == RunnerState.STANDBY
+    # A run that shares its pipeline takes slots over and releases them.
+    slots = runner.slots if runner and job.alive and runner.slots else record.slots
     return RunRow(
         pipeline=record.pipeline,
         here=True,
@@ -133,8 +136,7 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
         heartbeat_at=runner.last_ms / 1000 if runner else None,
         term=record.term,
         lap=_lap(runner) if runner else None,
-        # A run that shares its pipeline takes slots over and releases them.
-        slots=runner.slots if runner and job.alive and runner.slots else record.slots,
+        slots=0 if waits else slots,
         lag_records=runner.lag_records if runner and job.alive else None,
         commit_ms=runner.commit_ms if runner else None,
         restarts=record.starts - 1,
@@ -143,7 +145,7 @@ def _of_job(job: Job, runner: Runner | None) -> RunRow:
         runner=runner.runner if runner else "",
         kind=record.kind,
         generation=runner.generation if runner else 0,
-        owned=runner.owned if runner and job.alive else (),
+        owned=runner.owned if runner and job.alive and not waits else (),
     )
 
 
@@ -155,6 +157,8 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
     now_ms = int(now * 1000)
     state = runner.standing(now_ms)
     died = state is RunnerState.SILENT and has_ended(runner)
+    # Earlier releases wrote which slots it had owned before it waited.
+    waits = runner.state is RunnerState.STANDBY
     return RunRow(
         pipeline=pipeline,
         here=False,
@@ -168,14 +172,14 @@ def _of_runner(runner: Runner, pipeline: str, now: float) -> RunRow:
         heartbeat_at=runner.last_ms / 1000,
         term=runner.term,
         lap=_lap(runner),
-        slots=runner.slots,
+        slots=0 if waits else runner.slots,
         lag_records=runner.lag_records if runner.alive(now_ms) else None,
         commit_ms=runner.commit_ms,
         error=runner.last_error,
         runner=runner.runner,
         kind=runner.kind,
         generation=runner.generation,
-        owned=runner.owned if runner.alive(now_ms) else (),
+        owned=runner.owned if runner.alive(now_ms) and not waits else (),
     )
 
 

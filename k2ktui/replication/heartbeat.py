@@ -180,11 +180,19 @@ class Heartbeat(BackgroundRunner):
             self._open = target, KeyedWriter(target, topic, _WRITE_S)
         return self._open
 
+    def record(self, state: RunnerState) -> Runner:
+        """Return the heartbeat that is written now; a standby owns no slot.
+
+        It may own the same slots again in the same generation, so they are not forgotten.
+        """
+        owned = () if state is RunnerState.STANDBY else self._now.owned
+        return replace(self._now, at_ms=now_ms(), state=state, owned=owned)
+
     def _beat(self, state: RunnerState) -> None:
         target, writer = self._connect()
         if not self._partitions:
             self._partitions = ensure_state_topic(self._config, target)
-        runner = replace(self._now, at_ms=now_ms(), state=state)
+        runner = self.record(state)
         writer.put([(state_key(self._group, runner.key), state_value(runner))])
         self._observe(HeartbeatWritten())
 

@@ -83,6 +83,17 @@ def test_what_a_run_that_shares_its_pipeline_owns_is_shown_while_it_is_alive() -
     assert (row.generation, row.owned) == (7, ())
 
 
+def test_a_standby_has_no_slots() -> None:
+    """Runs that an exclusive one has fenced owned some; their heartbeats may still name them."""
+    fenced = runner(state=RunnerState.STANDBY, slots=0, generation=7, owned=(0, 2, 4, 6))
+    rows = [
+        *make_run_rows([job(slots=4)], [fenced], "orders", NOW),
+        *make_run_rows([job(slots=4, phase=Phase.STANDBY, state="standby")], [], "orders", NOW),
+        *make_run_rows([], [replace(fenced, host="elsewhere", slots=4)], "orders", NOW),
+    ]
+    assert [(row.state, row.slots, row.owned) for row in rows] == [("standby", 0, ())] * 3
+
+
 def test_a_job_and_its_heartbeat_are_one_row() -> None:
     (row,) = make_run_rows([job()], [runner(term=4, commit_ms=3.5)], "orders", NOW)
     assert (row.here, row.alive, row.state, row.lap, row.lag_records) == (
