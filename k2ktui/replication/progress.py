@@ -132,11 +132,20 @@ class ThrottledNotifier:
         reported[text] = _LastReport(pause, now + pause)
         self._report(Note(f"{subject}: {text}"))
 
-    def over(self, subject: str) -> None:
-        """Mark the subject's problem as resolved; report how long it lasted unless it was short."""
+    def over(self, subject: str, *, always: bool = False) -> None:
+        """Mark the subject's problem as resolved; report how long it lasted unless it was short.
+
+        ``always`` also reports the end of a short one.
+        """
         lasted = self._clock() - self._began.pop(subject, self._clock())
-        if self._reported.pop(subject, None) and lasted >= _WORTH_AN_END_S:
-            self._report(Note(f"{subject}: recovered after {duration(lasted)}"))
+        is_short = lasted < _WORTH_AN_END_S
+        if self._reported.pop(subject, None) and (always or not is_short):
+            self._report(Note(f"{subject}: recovered after {duration(lasted, tenths=is_short)}"))
+
+    def forget(self, subject: str) -> None:
+        """Forget the subject's problem, which no longer matters here, without a report."""
+        self._began.pop(subject, None)
+        self._reported.pop(subject, None)
 
 
 class SkippedReporter:

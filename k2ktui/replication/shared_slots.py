@@ -28,6 +28,10 @@ _BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 class SlotDriver(Protocol):
     """What copies one slot."""
 
+    @property
+    def has_started(self) -> bool:
+        """Whether it has taken the slot over."""
+
     def run(self) -> None:
         """Take the slot over and copy until stopped, or caught up where the run ends then.
 
@@ -43,12 +47,16 @@ class SlotDriver(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _HeldSlot:
-    """A slot whose driver has not ended; ``stopping_since`` is in monotonic seconds."""
+    """A slot whose driver has not ended.
+
+    ``stopping_since`` and ``works_since`` are in monotonic seconds.
+    """
 
     layout: str
     driver: SlotDriver
     ended: Future[None]
     stopping_since: float | None = None
+    works_since: float | None = None
 
     @property
     def has_reached(self) -> bool:
@@ -115,6 +123,7 @@ class SharedSlots:
             Exception: a driver failed for a reason that another attempt does not change.
         """
         self._collect()
+        self._note_recovered()
         self._abandon_stuck()
         wanted = owners.of(self._own) if owners.layout != self.outdated else frozenset()
         wanted -= self.find_reached(owners.layout)
@@ -157,14 +166,30 @@ class SharedSlots:
                 self._report(Note(f"slot {slot}: another run has taken it over"))
                 self._back_off(slot)
             elif isinstance(error, ConnectionFailed | TimedOut):
-                self._notifier.report(f"slot {slot}", error.message)
+                self._notifier.report(_subject(slot), error.message)
                 self._back_off(slot)
             elif error is not None:
                 raise error
             else:
                 if held.has_reached:
                     self._reached[slot] = held.layout
+                    self._notifier.over(_subject(slot), always=True)
                 self._forget(slot)
+
+    def _note_recovered(self) -> None:
+        """Report slots that were taken over after failures; forget these once it has lasted.
+
+        Runs that take a slot from each other in turn pause longer each time.
+        """
+        for slot in self._failures.keys() & self._held.keys():
+            held = self._held[slot]
+            if not held.driver.has_started:
+                continue
+            if held.works_since is None:
+                held.works_since = self._clock()
+                self._notifier.over(_subject(slot), always=True)
+            elif self._clock() - held.works_since >= _BACKOFF_S[-1]:
+                del self._failures[slot]
 
     def _abandon_stuck(self) -> None:
         """Release the slots whose drivers have not ended for too long."""
@@ -188,5 +213,10 @@ class SharedSlots:
         failures.not_before = self._clock() + pause_s
 
     def _forget(self, slot: int) -> None:
+        """Forget failures of a slot that this run no longer copies, whether or not they ended."""
         self._failures.pop(slot, None)
-        self._notifier.over(f"slot {slot}")
+        self._notifier.forget(_subject(slot))
+
+
+def _subject(slot: int) -> str:
+    return f"slot {slot}"

@@ -13,7 +13,7 @@ from k2ktui.engine.slot_owners import shared_slot_of
 from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.driver import Driver
-from k2ktui.replication.events import Event
+from k2ktui.replication.events import Event, Started
 from k2ktui.replication.lap_runner import LapRunner, OwnLaps
 from k2ktui.replication.slot_fencing import SlotFencer
 
@@ -53,6 +53,7 @@ class SharedSlotDriver:
     ) -> None:
         self._at_end, self._is_stopping = at_end, False
         self._report, self._is_abandoned = report, False
+        self._has_started = False
         self._fencer, self._laps = fencer, OwnLaps(laps)
         self._driver = Driver(
             config,
@@ -64,6 +65,11 @@ class SharedSlotDriver:
             until_caught_up=until_caught_up,
             began_at=began_at,
         )
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it has taken the slot over."""
+        return self._has_started
 
     def run(self) -> None:
         """Take the slot over and copy until it ends; nothing can write for it afterwards.
@@ -96,6 +102,8 @@ class SharedSlotDriver:
         self._at_end(False)
 
     def _report_own(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._has_started = True
         if not self._is_abandoned:
             self._report(event)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, Refused
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import layout_changed, superseded
@@ -31,6 +31,7 @@ class TestDriver:
     abandoned: threading.Event = field(default_factory=threading.Event)
     may_end: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None
+    has_started: bool = False
 
     def run(self) -> None:
         assert self.may_end.wait(60)
@@ -191,6 +192,61 @@ def test_a_driver_that_failed_is_started_again_after_a_pause_that_grows(held: He
         held.apply(0)
         assert held.slots.holds == {0}
     assert held.notes[0] == "note: slot 0: no answer"
+
+
+def test_a_slot_that_is_taken_over_at_last_has_recovered(held: Held) -> None:
+    """It is reported then, and not when the slot moves to another run days later."""
+    held.apply(0)
+    held.end(held.drivers[-1], TimedOut("the takeover took too long"))
+    held.apply(0)
+    held.now += 3
+    held.apply(0)
+    assert held.notes == ["note: slot 0: the takeover took too long"]
+    held.drivers[-1].has_started = True
+    for _ in range(3):
+        held.apply(0)
+    expected = ["note: slot 0: the takeover took too long", "note: slot 0: recovered after 3.0 s"]
+    assert held.notes == expected
+    held.now += 3 * 86_400
+    held.apply()
+    held.end(held.drivers[-1])
+    held.apply()
+    assert held.notes == expected
+
+
+def test_a_slot_that_moves_before_it_was_taken_over_has_not_recovered(held: Held) -> None:
+    held.apply(0)
+    held.end(held.drivers[-1], TimedOut("the takeover took too long"))
+    held.apply(0)
+    held.now += 60
+    held.apply()
+    assert held.notes == ["note: slot 0: the takeover took too long"]
+
+
+@pytest.mark.parametrize(("works_s", "pause_s"), [(4.0, 2.0), (5.0, 0.5)])
+def test_pauses_are_short_again_once_a_driver_has_worked_for_a_while(
+    held: Held, works_s: float, pause_s: float
+) -> None:
+    """Runs that take a slot from each other at once still pause longer each time."""
+    held.apply(0)
+    for _ in range(2):
+        held.end(held.drivers[-1], superseded("orders"))
+        held.apply(0)
+        held.now += 1
+        held.apply(0)
+    assert held.slots.holds == {0}
+    held.drivers[-1].has_started = True
+    held.apply(0)
+    held.now += works_s
+    held.apply(0)
+    held.end(held.drivers[-1], superseded("orders"))
+    held.apply(0)
+    held.now += pause_s - 0.1
+    held.apply(0)
+    assert not held.slots.holds
+    held.now += 0.2
+    held.apply(0)
+    assert held.slots.holds == {0}
 
 
 def test_no_slot_of_an_outdated_layout_is_taken_again(held: Held) -> None:

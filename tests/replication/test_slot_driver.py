@@ -118,9 +118,11 @@ def test_it_copies_the_slots_partitions_with_its_number_and_term() -> None:
     fencer, laps, events = Fencer(), Laps(), list[Event]()
     others = laps.submit([])
     driver = make_driver(fencer, laps, events)
+    assert not driver.has_started
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(driver.run)
         eventually(lambda: laps.tasks, "its lap has begun", 10)
+        assert driver.has_started
         driver.stop()
         ended.result(10)
     (task,) = laps.tasks

@@ -73,6 +73,24 @@ def test_its_end_is_reported_if_it_lasted_and_the_next_one_is_new() -> None:
     assert reported.texts == []
 
 
+def test_the_end_of_a_short_one_is_reported_if_it_matters() -> None:
+    reported = Reported()
+    reported.last(3, "refused")
+    reported.troubles.over("slot 0", always=True)
+    reported.troubles.over("slot 0", always=True)
+    assert reported.texts == ["slot 0: refused", "slot 0: recovered after 3.0 s"]
+
+
+def test_one_that_no_longer_matters_has_no_end() -> None:
+    reported = Reported()
+    reported.last(35, "refused")
+    reported.texts.clear()
+    reported.troubles.forget("slot 0")
+    reported.troubles.over("slot 0", always=True)
+    assert reported.texts == []
+    assert reported.last(5, "refused") == [0]
+
+
 def test_what_is_news_is_reported_in_any_case() -> None:
     reported = Reported()
     for _ in range(3):
