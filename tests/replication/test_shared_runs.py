@@ -19,8 +19,9 @@ from tests.support.shared_pipelines import (
 )
 from tests.support.traffic import Traffic
 
-# Runs that start at the same time: in the first seed, and in later ones.
-_FEW, _MANY = 4, 10
+# Runs that start at the same time, more than there are slots: in the first seed, and in later ones,
+# for which two cores take long. Each has a Spark of its own.
+_FEW, _MANY = 6, 10
 # No test lasts as long.
 PATIENT = {"coordination.assignment.graceWindow": "1 hour"}
 
