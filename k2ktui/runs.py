@@ -42,6 +42,7 @@ from k2ktui.replication.spark import SparkRuntime
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
+from k2ktui.runtime.host import allow_many_descriptors
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.runtime.stop_signals import stop_on_signals
@@ -85,6 +86,7 @@ def run_pipeline(
         K2kError: the pipeline could not start, or had to stop.
     """
     require_pyspark("running a pipeline")
+    allow_many_descriptors()
     if transforms := config.replication.transforms():
         require_transform_packages(transforms[0][0].partition("[")[0])
     if config.features.check_kafka_connection_on_startup:

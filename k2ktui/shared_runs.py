@@ -24,14 +24,23 @@ from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ControlTopics
 from k2ktui.replication.assignment_topic import AssignmentTopic
-from k2ktui.replication.commit_state import CommittedPositions
+from k2ktui.replication.commit_state import (
+    CommittedPositions,
+    read_commit_state,
+    with_all_partitions,
+)
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.events import Event, Finished, Started, Stopped
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.laps import longest_lap_s
 from k2ktui.replication.pair_topics import PairTopicsReader
-from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer, read_pair
+from k2ktui.replication.pipeline_fencing import (
+    PipelineFencer,
+    describe_malformed,
+    make_fencer,
+    read_pair,
+)
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.replication.shared_ends import PipelineEnds, SharedEnds
 from k2ktui.replication.shared_events import SharedEvents
@@ -115,6 +124,7 @@ class SharedRun:
         release_s = assignment.grace_window_s + longest_lap_s(config, self._fencer)
         with ExitStack() as closing:
             closing.callback(self._fencer.close, fence=False)
+            self._refuse_unreadable()
             ends = self._read_ends(closing) if parts.until_caught_up else None
             finder = LayoutFinder(
                 config,
@@ -158,6 +168,16 @@ class SharedRun:
         finished = Finished(caught_up, events.records, time() - parts.began_at, faults)
         self._report(finished)
         return finished
+
+    def _refuse_unreadable(self) -> None:
+        """Refuse to take part if records of this pipeline cannot be read.
+
+        Later, only the slots that are taken over wait for them: runs that have slots go on.
+        """
+        topic = with_all_partitions(self._parts.target, self._fencer.topic)
+        state = read_commit_state(self._parts.target, topic, _READ_S)
+        if state.damaged:
+            describe_malformed(self._config, state)
 
     def _read_ends(self, closing: ExitStack) -> SharedEnds:
         """Read the ends of all partitions, before this run takes a slot over."""

@@ -23,6 +23,10 @@ from k2ktui.text import counted, safe_text
 _TRANSACTION_TIMEOUT_MS = 60_000
 
 
+class UnreadableRecords(Refused):
+    """Records of this pipeline in the commit topic cannot be read."""
+
+
 class PipelineFencer(TransactionFencer):
     """A pipeline's fencer: takes all of it over, also from runs that share it.
 
@@ -155,12 +159,12 @@ def describe_malformed(config: PipelineConfig, state: CommitState) -> str:
     Records without this pipeline's key belong to other programs, and stop no pipeline.
 
     Raises:
-        Refused: this pipeline's newest record of a key is one of them, and
+        UnreadableRecords: this pipeline's newest record of a key is one of them, and
             ``errorHandling.onControlMessageDeserializationError`` is ``fail``.
     """
     topic = safe_text(config.coordination.commit.topic)
     if state.damaged and config.error_handling.on_control_message_deserialization_error == "fail":
-        raise Refused(
+        raise UnreadableRecords(
             f"{counted(state.damaged, 'record')} of this pipeline in {topic} cannot be read: the "
             "positions in them are unknown",
             unchanged="Nothing was copied.",

@@ -16,12 +16,16 @@ from typing import Protocol
 
 from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
+from k2ktui.replication.pipeline_fencing import UnreadableRecords
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.text import duration
 
+# One slot does without these. Records that turn up while runs share the pipeline are a matter of
+# the slot that is taken over next: each run refused them when it started.
+_PASSING = (ConnectionFailed, TimedOut, UnreadableRecords)
 _BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -165,7 +169,7 @@ class SharedSlots:
             elif isinstance(error, Superseded):
                 self._report(Note(f"slot {slot}: another run has taken it over"))
                 self._back_off(slot)
-            elif isinstance(error, ConnectionFailed | TimedOut):
+            elif isinstance(error, _PASSING) or type(error) is K2kError:
                 self._notifier.report(_subject(slot), error.message)
                 self._back_off(slot)
             elif error is not None:

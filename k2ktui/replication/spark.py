@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from k2ktui.replication.stages.schemas import TransformSchemas
 
 _T = TypeVar("_T")
-_JOB_GROUP, _MAX_JOBS = "k2ktui-lap", 512
+_JOB_GROUP, _MAX_JOBS = "k2ktui-lap", 1024  # more than LARGEST_SHARED_SLOTS
 _DIRECTORY = "k2ktui-lap-"
 _LOG, _PROPERTIES = "spark.log", "spark.properties"
 _WARM_S = 0.3

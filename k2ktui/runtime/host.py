@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -17,6 +18,9 @@ _LENGTH = 16
 _LINUX = sys.platform == "linux"
 _STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
 _DEAD = ("Z", "X")
+
+
+_DESCRIPTORS = 65_536
 
 
 def boot_id() -> str:
@@ -99,3 +103,15 @@ def process_has_ended(pid: int, space: str, birth: str) -> bool:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     return False
+
+
+def allow_many_descriptors() -> None:
+    """Raise this process's limit of open files to 65,536, or the most that the system allows.
+
+    A shell's limit is often 1,024, and each slot needs several descriptors.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS allows fewer than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import layout_changed, superseded
+from k2ktui.replication.pipeline_fencing import UnreadableRecords
 from k2ktui.replication.shared_slots import SharedSlots
 from tests.support.kafka import eventually
 
@@ -270,6 +271,21 @@ def test_a_slot_of_another_layout_is_another_slot(held: Held) -> None:
     held.end(first)
     held.apply(0, layout="m")
     assert [driver.layout for driver in held.drivers] == ["l", "m"]
+
+
+@pytest.mark.parametrize(
+    "error", [UnreadableRecords("1 record cannot be read"), K2kError("no leader")]
+)
+def test_what_concerns_one_slot_or_passes_leaves_the_others_alone(
+    held: Held, error: Exception
+) -> None:
+    held.apply(0, 1)
+    held.end(held.drivers[0], error)
+    held.apply(0, 1)
+    assert held.notes == [f"note: slot 0: {error}"] and held.slots.holds == {1}
+    held.now += 60.0
+    held.apply(0, 1)
+    assert held.started == [0, 1, 0]
 
 
 @pytest.mark.parametrize("error", [Refused("a drill has fenced it"), ValueError("a defect")])

@@ -14,10 +14,12 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.start import StartSection
 from k2ktui.engine.assignment_records import AssignmentFold
 from k2ktui.engine.journal import RunnerState
+from k2ktui.engine.state import SourcePartition, position_key
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.assignment_topic import AssignmentTopic
 from k2ktui.replication.events import Started
+from k2ktui.replication.pipeline_fencing import UnreadableRecords
 from k2ktui.replication.shared_slots import SharedSlots
 from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.runtime.node import KafkaNode
@@ -219,6 +221,20 @@ def test_a_topic_that_was_created_again_is_not_caught_up_before_it_is_copied(
     else:
         assert not finished.caught_up and not finished.records
         assert {fault.source.topic for fault in finished.faults} == {topic}
+
+
+def test_a_run_takes_no_part_if_its_records_cannot_be_read(
+    runs: Runs, config: PipelineConfig, target: KafkaNode, topic: str
+) -> None:
+    """One that shares the pipeline already goes on."""
+    first = runs.start()
+    runs.expect_owning(first)
+    group = config.coordination.commit.group
+    damaged = Out(b"{}", position_key(group, SourcePartition(topic, 0)))
+    produce(target, config.coordination.commit.topic, [damaged])
+    with pytest.raises(UnreadableRecords, match="1 record of this pipeline"):
+        runs.start().ended.result(60)
+    assert not first.ended.done()
 
 
 def test_a_run_ends_when_others_have_caught_up_too_and_hands_its_slots_over(

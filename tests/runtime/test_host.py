@@ -81,3 +81,13 @@ def test_processes_of_others_are_alive_as_far_as_one_can_see() -> None:
     for space in ("", "another"):
         assert not process_has_ended(1 << 62, space, "")
     assert process_has_ended(1 << 62, pid_space(), "")
+
+
+def test_a_run_may_open_many_files() -> None:
+    program = (
+        "import resource; from k2ktui.runtime.host import allow_many_descriptors\n"
+        "which = resource.RLIMIT_NOFILE; hard = resource.getrlimit(which)[1]\n"
+        "resource.setrlimit(which, (64, hard)); allow_many_descriptors()\n"
+        "assert resource.getrlimit(which)[0] >= min(hard, 65536)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
