@@ -172,7 +172,7 @@ class SharedRun:
     def _refuse_unreadable(self) -> None:
         """Refuse to take part if records of this pipeline cannot be read.
 
-        Later, only the slots that are taken over wait for them: runs that have slots go on.
+        Later, only the slots that are taken over wait for them: runs that have slots continue.
         """
         topic = with_all_partitions(self._parts.target, self._fencer.topic)
         state = read_commit_state(self._parts.target, topic, _READ_S)
@@ -193,8 +193,8 @@ class SharedRun:
             return state.positions if state is not None else {}
 
         snapshot = self._make_discovery().discover(read())
-        goes_on = config.on_source_data_loss == "continue"
-        recreated = snapshot.recreated if goes_on else {}
+        continues = config.on_source_data_loss == "continue"
+        recreated = snapshot.recreated if continues else {}
         found = PipelineEnds(
             snapshot.every_end(),
             {source: position.topic_id for source, position in recreated.items()},

@@ -226,7 +226,7 @@ def test_a_topic_that_was_created_again_is_not_caught_up_before_it_is_copied(
 def test_a_run_takes_no_part_if_its_records_cannot_be_read(
     runs: Runs, config: PipelineConfig, target: KafkaNode, topic: str
 ) -> None:
-    """One that shares the pipeline already goes on."""
+    """One that shares the pipeline already continues."""
     first = runs.start()
     runs.expect_owning(first)
     group = config.coordination.commit.group
