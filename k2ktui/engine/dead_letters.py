@@ -30,7 +30,7 @@ def describe_unknown_schema(part: SchemaPart, schema_id: SchemaId) -> str:
     """Return why a record with an unknown schema id is a dead letter."""
     return (
         f"the {part} has the schema id {describe_schema_id(schema_id)}, which the source's "
-        "registry does not have, or of a type that is not mapped"
+        f"registry does not have for {part}s, or of a type that is not mapped"
     )
 
 

@@ -91,7 +91,8 @@ ID_HEADERS: Mapping[SchemaPart, Mapping[str, tuple[SchemaIdForm, ...]]] = {
     }
     for part in SchemaPart
 }
-_IN_PAYLOAD = (SchemaIdForm.PREFIX, SchemaIdForm.LONG_PREFIX)
+#: Forms that are in the key or value itself, where other bytes may look like them.
+IN_PAYLOAD = (SchemaIdForm.PREFIX, SchemaIdForm.LONG_PREFIX)
 
 
 def describe_schema_id(schema_id: SchemaId) -> str:
@@ -124,7 +125,7 @@ def find_schema_ids(
         for form, value in _first(forms, headers[at][1])
     ]
     if not found:
-        found = [SchemaId(form, value) for form, value in _first(_IN_PAYLOAD, payload)]
+        found = [SchemaId(form, value) for form, value in _first(IN_PAYLOAD, payload)]
     return tuple(found)
 
 
@@ -149,7 +150,7 @@ def rewrite_schema_ids(
     for found in find_schema_ids(part, payload, headers):
         if found not in ids:
             continue
-        if found.form in _IN_PAYLOAD:
+        if found.form in IN_PAYLOAD:
             payload = _replace(payload or b"", found.form, ids[found])
             continue
         for at, forms in _id_headers(part, headers):

@@ -75,6 +75,21 @@ def map_subject(subject: str, records: Set[str], rules: TopicRules) -> MappedSub
     return None
 
 
+def is_of_other_part(subject: str, part: SchemaPart, records: Set[str]) -> bool:
+    """Return whether only the other part of a topic's records uses a subject, by its name.
+
+    The topic may be any, also one that is not copied.
+
+    Args:
+        subject: its name in the source registry.
+        part: the part that has an id of its schema.
+        records: names of the records that its schemas describe; a subject that is one of them may
+            be used by both parts.
+    """
+    others = tuple(f"-{each}" for each in SchemaPart if each is not part)
+    return subject.endswith(others) and subject not in records
+
+
 def _rule(subject: str, suffix: str, rules: TopicRules) -> TopicRule | None:
     topic = subject.removesuffix(suffix)
     return rules(topic) if topic and topic != subject else None

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_ids import IN_PAYLOAD, SchemaId, SchemaIdForm, SchemaPart
 from k2ktui.engine.schema_rule import OnUnknownSchema
-from k2ktui.engine.schema_subjects import SubjectNaming, TopicRule, map_subject
+from k2ktui.engine.schema_subjects import (
+    SubjectNaming,
+    TopicRule,
+    is_of_other_part,
+    map_subject,
+)
 from k2ktui.engine.schema_topics import SchemaTopics
 from k2ktui.engine.schemas import SchemaVersion, record_names
 from k2ktui.errors import Refused
@@ -110,7 +115,8 @@ class SchemaMapper:
 
         Returns:
             The new value; None if the source's registry does not know the id, or its schema is of
-            a type that is not mapped: ``settings.on_unknown`` says what to do.
+            a type that is not mapped or only for the other part: ``settings.on_unknown`` says what
+            to do.
 
         Raises:
             SchemaNotRegistered: the target's registry lacks the schema.
@@ -146,7 +152,12 @@ class SchemaMapper:
         if first is None:
             return None
         names = record_names(first.schema)
-        pair, subject = self._choose(topic, part, pairs, names)
+        chosen = self._choose(topic, part, pairs, names)
+        if chosen is None and schema_id.form not in IN_PAYLOAD:
+            chosen = pairs[0], self._rename(topic, pairs[0][0], names)
+        if chosen is None:
+            return None
+        pair, subject = chosen
         version = first if pair == pairs[0] else self._source.version(*pair)
         if version is None or version.schema.type not in self.settings.types:
             return None
@@ -164,10 +175,11 @@ class SchemaMapper:
         part: SchemaPart,
         pairs: Sequence[tuple[str, int]],
         names: frozenset[str],
-    ) -> tuple[tuple[str, int], str]:
+    ) -> tuple[tuple[str, int], str] | None:
         """Return the version whose subject the record's serializer used, and its target subject.
 
-        Several subjects may have the same schema and id.
+        Several subjects may have the same schema and id. None if only the other part uses them:
+        then a payload may have the id by chance, as the 8 bytes of the number 20,000,000 have 1.
         """
         rules = partial(self._own_rule, topic, part)
         found = [
@@ -179,7 +191,10 @@ class SchemaMapper:
         if found:
             _, chosen, subject = min(found, key=lambda each: each[:2])
             return chosen, subject
-        return pairs[0], self._rename(topic, pairs[0][0], names)
+        # Records may be copied between topics, for example to a retry topic.
+        others = (pair for pair in pairs if not is_of_other_part(pair[0], part, names))
+        other = next(others, None)
+        return (other, self._rename(topic, other[0], names)) if other else None
 
     def _rename(self, topic: str, subject: str, names: frozenset[str]) -> str:
         """Return the name on the target of a subject that any copied topic may use."""

@@ -106,8 +106,8 @@ class SchemaIdComparator:
                 return _SAME  # onUnknownSchema: passthrough
             if value is None:
                 return _could_not_check(
-                    f"{part} schema id {shown}: the source's registry does not know it, or its "
-                    "type is not mapped"
+                    f"{part} schema id {shown}: the source's registry does not know it for "
+                    f"{part}s, or its type is not mapped"
                 )
             if value == there.value:
                 return _SAME

@@ -114,14 +114,14 @@ def test_a_subject_of_another_copied_topic_follows_that_topic(
     topic, schema = unique_name("pay"), fresh_record()
     number = register(registries.source, f"{topic}-value", schema)
     with mapping(settings) as mapper:
-        assert mapper.map_id(unique_name("other"), SchemaPart.KEY, prefix(number))
+        assert mapper.map_id(unique_name("other"), VALUE, prefix(number))
     assert f"dr.{topic}-value" in call(registries.target, "/subjects")
     only = TopicSelection(None, ("x",))
     again = fresh_record()
-    number = register(registries.source, f"{topic}-key", again)
+    number = register(registries.source, f"{topic}-value", again)
     with mapping(settings, topics=SchemaTopics(only, TopicMapping())) as mapper:
         assert mapper.map_id("x", VALUE, prefix(number))
-    assert f"{topic}-key" in call(registries.target, "/subjects"), "a topic that is not copied"
+    assert f"{topic}-value" in call(registries.target, "/subjects"), "a topic that is not copied"
 
 
 def test_references_are_registered_first(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart, find_schema_ids
 from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.schema_topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
@@ -64,6 +64,42 @@ def test_an_id_of_another_schema_is_a_conflict_before_the_start(
     assert part(planned, "action") == {"-value 1": "conflict"}
     assert planned["-value 1"]["reason"] == "id 1 belongs to another schema on the target"
     assert list(pair.target.subjects) == ["other"]
+
+
+def test_bytes_of_a_key_that_look_like_the_id_of_a_value_are_unknown(pair: StandIns) -> None:
+    """Kafka's serializer for long writes the number 20,000,000 as 00 00 00 00 01 31 2d 00."""
+    key = (20_000_000).to_bytes(8, "big")
+    (found,) = find_schema_ids(SchemaPart.KEY, key)
+    assert found == SchemaId(SchemaIdForm.PREFIX, 1)
+    assert register(pair.source, "customers-value", avro_record("Customer", "a")) == 1
+    with SchemaMapper(settings_of(pair)) as mapper:
+        for topic in ("customers", "orders"):
+            assert mapper.map_id(topic, SchemaPart.KEY, found) is None
+        assert not pair.target.schemas
+        # In a header, it is an id of a serializer.
+        header = SchemaId(SchemaIdForm.ID_HEADER, 1)
+        assert mapper.map_id("orders", SchemaPart.KEY, header) == 50
+        assert mapper.map_id("orders", SchemaPart.VALUE, found) == 50
+
+
+@pytest.mark.parametrize(
+    ("subjects", "renamed"),
+    [
+        (["a-value", "Pay"], "Pay"),  # naming by record
+        (["a-value", "a-Pay"], "dr.a-Pay"),  # by topic and record
+        (["a-value", "common.avsc"], "common.avsc"),
+        (["a-value", "a-key"], "dr.a-key"),  # copied to another topic
+        (["a-value", "pay"], "dr.pay"),  # Apicurio's simple strategy
+    ],
+)
+def test_a_key_has_an_id_of_any_subject_but_those_of_values(
+    pair: StandIns, subjects: list[str], renamed: str
+) -> None:
+    for subject in subjects:
+        assert register(pair.source, subject, avro_record("Pay", "a")) == 1
+    with SchemaMapper(settings_of(pair)) as mapper:
+        assert mapper.map_id(TOPIC, SchemaPart.KEY, SchemaId(SchemaIdForm.PREFIX, 1)) == 50
+    assert list(pair.target.subjects) == [renamed]
 
 
 def guid(registry: RegistryStandIn, number: int) -> SchemaId:

@@ -248,7 +248,7 @@ def test_dead_letters_are_as_on_the_source_and_have_no_mapping(
     assert first[2] == {
         "__k2k.error.step": b"schemaMapping.value",
         "__k2k.error.cause": b"the value has the schema id 99, which the source's registry does "
-        b"not have, or of a type that is not mapped",
+        b"not have for values, or of a type that is not mapped",
         "__k2k.error.pipeline": b"p",
         "__k2k.error.topic": b"orders",
         "__k2k.error.partition": b"0",

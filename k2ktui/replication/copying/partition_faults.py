@@ -56,8 +56,8 @@ def unknown_schema_fault(
         source,
         FaultKind.SCHEMA,
         f"{source} on the source: the {part} at offset {offset} has the schema id "
-        f"{describe_schema_id(schema_id)}, which the source's registry does not have, or of a type "
-        f"that is not mapped; no record from offset {offset} on is copied",
+        f"{describe_schema_id(schema_id)}, which the source's registry does not have for {part}s, "
+        f"or of a type that is not mapped; no record from offset {offset} on is copied",
         f"If the {part}s of this topic have no schema, set {part}: disabled for it in "
         "schemaMapping.topics; otherwise restore the schema, or set "
         "schemaMapping.onUnknownSchema. The copy is retried automatically.",
