@@ -377,3 +377,17 @@ def test_a_registry_that_does_not_respond_fails_the_micro_batch_only() -> None:
     assert found.schema.names == [*read.schema.names, DECODED["value"]]
     facts = pickle.loads(found.column(rows.FACTS)[0].as_py())
     assert "the source's schema registry" in facts.error and "cannot be reached" in facts.error
+
+
+def test_a_silent_registry_fails_the_micro_batch_in_time() -> None:
+    """Its client would give up after two minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = RegistrySettings("source", (url,), max_retries=0)
+        decoder = AvroDecoder(schema_of("string"), settings)
+        read = rows.facts_batch(b"-", rows.InputLayout())
+        at = read.schema.get_field_index("value")
+        records = [read.set_column(at, "value", pa.array([b"\0\0\0\0%cdata" % n])) for n in (7, 8)]
+        (found,) = decode_batches([*records, read], Codecs({"value": decoder}), limit_s=0.3)
+    facts = pickle.loads(found.column(rows.FACTS)[0].as_py())
+    assert facts.error == "a schema registry has not answered for 0.3 s"

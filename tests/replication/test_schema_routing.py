@@ -336,7 +336,7 @@ def test_registries_that_do_not_answer_hold_back_and_then_stop(
     assert one.router.route(one.reader) is None
     one.settle()
     assert one.reader.fault is None and one.reader.ready
-    monkeypatch.setattr(schema_lookups, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(schema_lookups, "PATIENCE_S", -1.0)
     assert one.lookups.settle([one.reader]) > 0
     fault = one.reader.fault
     assert fault is not None and fault.kind is FaultKind.UNAVAILABLE

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k2ktui.engine.schema_rule import SchemaRule
+from k2ktui.engine.schema_topics import SchemaTopics
+from k2ktui.engine.topics import TopicMapping, TopicSelection
 from k2ktui.errors import K2kError
 from k2ktui.kafka.wire import Loop
 from k2ktui.log.batch import split_batches
 from k2ktui.log.record import TimestampType, record_at
 from k2ktui.log.records import Records, decode_records
+from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
+from k2ktui.registry.settings import RegistrySettings
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.schema_routing import RoutableRecords
 from k2ktui.replication.naming import target_names
@@ -124,6 +129,49 @@ def test_partitions_stop_before_unknown_ids_and_without_registries() -> None:
         assert len(found.records) == 1 and record.value == avro(101)
     finally:
         loop.close()
+
+
+def test_a_silent_registry_holds_up_a_micro_batch_once() -> None:
+    """It accepts connections and never answers; its client would give up after two minutes."""
+    pytest.importorskip("authlib")
+    loop = Loop()
+    (batch,) = split_batches(log([[(None, avro(1))]], 0))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        settings = SchemaMapperSettings(
+            RegistrySettings("source", (url,), max_retries=0),
+            RegistrySettings("target", (url,), max_retries=0),
+            SchemaTopics(TopicSelection(".*"), TopicMapping()),
+            frozenset({"AVRO"}),
+        )
+        made: list[SchemaMapper] = []
+
+        def make() -> SchemaMapper:
+            made.append(SchemaMapper(settings))
+            return made[-1]
+
+        try:
+            ids = TransformedIds(loop, KnownSchemas(make), "p", limit_s=0.3)
+
+            def replace() -> RoutableRecords:
+                reader, records = lap(loop, Registries(), []).reader, decode_records(batch)
+                replaced: RoutableRecords = loop.run(
+                    lambda: ids.replace(reader, records, SchemaRule())
+                )
+                return replaced
+
+            for _ in range(30):
+                found = replace()
+                assert found.fault is not None and found.fault.kind is FaultKind.UNAVAILABLE
+                assert "a schema registry has not answered for 0.3 s" in found.fault.message
+            silent.setblocking(False)
+            silent.accept()[0].close()
+            with pytest.raises(BlockingIOError):
+                silent.accept()  # the others did not ask
+        finally:
+            loop.close()
+            for mapper in made:
+                mapper.close()
 
 
 @pytest.mark.slow

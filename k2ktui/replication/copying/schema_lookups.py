@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import inf
 from time import monotonic
 
 from k2ktui.engine.schema_rule import SchemaIdResolver
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.wire import Loop, Signal
 from k2ktui.log.schema_id_columns import REFUSED, KnownIds, UsedId
+from k2ktui.registry.lookup_limit import PATIENCE_S, LookupLimit, no_answer
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.partition_reader import PartitionReader
 
 _RETRY_S = 0.5
 _POLL_S = 0.01
-# A partition that waits longer stops, so that its reason is shown.
-_PATIENCE_S = 20.0
 # A schema may be registered at any time. Partitions that stopped are retried after 30 s.
 _UNKNOWN_S = 10.0
-_SILENT = K2kError(
-    f"a schema registry has not answered for {_PATIENCE_S:g} s", hint="Check both registries."
-)
 
 
 class KnownSchemas:
@@ -72,22 +69,43 @@ class KnownSchemas:
             if self._unknown_since.pop((topic, used), None) is not None:
                 self._ids[topic].pop(used, None)
 
-    async def look_up(self, loop: Loop, asked: Iterable[tuple[str, UsedId]]) -> None:
+    async def look_up(
+        self,
+        loop: Loop,
+        asked: Iterable[tuple[str, UsedId]],
+        limit: LookupLimit | None = None,
+    ) -> None:
         """Look up ids in another thread.
+
+        Args:
+            loop: waits for it.
+            asked: source topics and ids.
+            limit: how long to wait; None waits until the registries' clients give up. What is found
+                later is kept for look-ups that follow.
 
         Raises:
             K2kError: a registry did not answer; what was found before is kept.
         """
         self.asked_since = self.asked_since or monotonic()
         found = self._pool.submit(self._resolve, list(asked))
-        while not found.done():
-            await loop.sleep(_POLL_S)
         try:
-            found.result()
+            if limit is None:
+                await self._wait(loop, found, inf)
+            else:
+                with limit.spend():
+                    await self._wait(loop, found, monotonic() + limit.left)
         except K2kError as error:
             self.trouble = error
             raise
         self.asked_since, self.trouble = 0.0, None
+
+    async def _wait(self, loop: Loop, found: Future[None], until: float) -> None:
+        while not found.done():
+            if monotonic() >= until:
+                found.cancel()  # unless it has begun
+                raise TimeoutError
+            await loop.sleep(_POLL_S)
+        found.result()
 
     def _resolve(self, asked: list[tuple[str, UsedId]]) -> None:
         if self._resolver is None:
@@ -137,8 +155,8 @@ class SchemaLookups:
             reader.unresolved -= self._known.of(reader.source.topic).keys()
         waiting = [reader for reader in waiting if reader.unresolved]
         since = self._known.asked_since
-        if waiting and since and monotonic() - since > _PATIENCE_S:
-            trouble = self._known.trouble or _SILENT
+        if waiting and since and monotonic() - since > PATIENCE_S:
+            trouble = self._known.trouble or no_answer(PATIENCE_S)
             if not self._asking:
                 self._known.asked_since = 0.0  # the next attempt has its own time
             return sum(self._stop(reader, trouble) for reader in waiting)

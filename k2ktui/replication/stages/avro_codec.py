@@ -11,6 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.engine.schemas import AVRO, Schema
+from k2ktui.registry.lookup_limit import LookupLimit
 from k2ktui.replication.stages.avro_schema import AvroSchema, find_conflict, parse_schema
 from k2ktui.replication.stages.avro_types import AvroType, make_type
 from k2ktui.replication.stages.columns import (
@@ -54,10 +55,10 @@ class AvroDecoder:
         """The column's type."""
         return _type(self.schema).arrow
 
-    def decode(self, values: pa.BinaryArray) -> pa.Array:
+    def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded."""
         made, reader = _type(self.schema), _parse(self.schema)
-        writers = _WriterSchemas(self.registry)
+        writers = _WriterSchemas(self.registry, limit or LookupLimit())
         found = [self._read(value, made, reader, writers) for value in values.to_pylist()]
         return make_column(found, made.arrow)
 
@@ -144,24 +145,30 @@ class AvroEncoder:
 class _WriterSchemas:
     """Finds writers' schemas by id; what a registry does not have is asked for once."""
 
-    def __init__(self, settings: RegistrySettings | None) -> None:
+    def __init__(self, settings: RegistrySettings | None, limit: LookupLimit) -> None:
         self._settings = settings
+        self._limit = limit
         self._unknown: set[int] = set()
 
     def find(self, schema_id: int) -> AvroSchema | None:
         """Return the schema of an id; None if there is none that is Avro."""
-        assert self._settings is not None
-        key = _name(self._settings), schema_id
-        found = _known.get(key)
+        settings = self._settings
+        assert settings is not None
+        found = _known.get((_name(settings), schema_id))
         if found is None and schema_id not in self._unknown:
-            client = _client(self._settings)
-            schema = client.schema(schema_id)
-            found = None if schema is None else read_avro_schema(client, schema)
+            found = self._limit.ask(lambda: _read_writer_schema(settings, schema_id))
             if found is None:
                 self._unknown.add(schema_id)
-            else:
-                _known[key] = found
         return found
+
+
+def _read_writer_schema(settings: RegistrySettings, schema_id: int) -> AvroSchema | None:
+    client = _client(settings)
+    schema = client.schema(schema_id)
+    found = None if schema is None else read_avro_schema(client, schema)
+    if found is not None:
+        _known[_name(settings), schema_id] = found
+    return found
 
 
 def read_avro_schema(client: RegistryClient, schema: Schema) -> AvroSchema | None:

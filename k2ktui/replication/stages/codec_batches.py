@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.errors import K2kError
+from k2ktui.registry.lookup_limit import PATIENCE_S, LookupLimit
 from k2ktui.replication.stages import rows
 
 if TYPE_CHECKING:
@@ -46,22 +47,25 @@ class Codecs:
     prefixes: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def decode_batches(batches: Iterable[pa.RecordBatch], codecs: Codecs) -> Iterator[pa.RecordBatch]:
+def decode_batches(
+    batches: Iterable[pa.RecordBatch], codecs: Codecs, limit_s: float = PATIENCE_S
+) -> Iterator[pa.RecordBatch]:
     """Yield rows with the columns ``DECODED`` of the parts that have a decoder, after the others.
 
     If a registry does not answer, the last row has the reason, and nothing of the
-    micro-batch is written.
+    micro-batch is written. All look-ups together may take ``limit_s`` seconds.
     """
     if not codecs.decoders:
         yield from batches
         return
+    limit = LookupLimit(limit_s)
     for batch in batches:
         error = ""
         added = {}
         for part, decoder in codecs.decoders.items():
             values = batch.column(batch.schema.get_field_index(part))
             try:
-                added[DECODED[part]] = decoder.decode(values)
+                added[DECODED[part]] = decoder.decode(values, limit)
             except K2kError as problem:
                 error = problem.message
                 break

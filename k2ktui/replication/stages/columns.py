@@ -11,6 +11,8 @@ from k2ktui.text import safe_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from k2ktui.registry.lookup_limit import LookupLimit
+
 # Spark's types whose values an Avro type takes, beside its own.
 _WIDENED = {
     "int": ("tinyint", "smallint"),
@@ -36,8 +38,12 @@ class ValueDecoder(Protocol):
     def arrow(self) -> pa.DataType:
         """The column's type."""
 
-    def decode(self, values: pa.BinaryArray) -> pa.Array:
+    def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded.
+
+        Args:
+            values: encoded values.
+            limit: how long look-ups of schemas may take; None for the usual time.
 
         Raises:
             ConnectionFailed, LoginFailed: a registry did not give a schema.

@@ -25,6 +25,8 @@ from k2ktui.replication.stages.protobuf_types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from k2ktui.registry.lookup_limit import LookupLimit
+
 _MAGIC, _PREFIX = 0, 5
 
 
@@ -67,7 +69,7 @@ class ProtobufDecoder:
         """The column's type."""
         return _read(self.schema)[1].arrow
 
-    def decode(self, values: pa.BinaryArray) -> pa.Array:
+    def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
         """Return a value for each; null where it is null or cannot be decoded."""
         made, kind = _read(self.schema)
         assert kind.load is not None
