@@ -104,15 +104,27 @@ class SchemaPlan:
     def with_conflicts(self, reasons: Mapping[tuple[str, int], str]) -> SchemaPlan:
         """Return the plan with conflicts that only the target's registry can find.
 
+        Schemas that refer to one of them, directly or not, are in conflict, too.
+
         Args:
             reasons: why a schema cannot be registered, by target subject and source id.
         """
         schemas = list(self.schemas)
+        conflicts = {(each.source.subject, each.source.version) for each in self.conflicts}
         for at, each in enumerate(schemas):
-            reason = reasons.get((each.target_subject, each.source.id))
-            if reason and each.action in _CHANGES:
+            if each.action not in _CHANGES:
+                continue
+            reason = reasons.get((each.target_subject, each.source.id)) or _find_blocking(
+                each.source.schema, conflicts
+            )
+            if reason:
+                conflicts.add((each.source.subject, each.source.version))
                 schemas[at] = replace(
-                    each, action=SchemaAction.CONFLICT, target_id=None, reason=reason
+                    each,
+                    action=SchemaAction.CONFLICT,
+                    target_id=None,
+                    target_version=None,
+                    reason=reason,
                 )
         return replace(self, schemas=tuple(schemas))
 
@@ -189,6 +201,8 @@ class _Planner:
     target: RegistryContent
     mapped: Mapping[str, tuple[str, SubjectNaming]]
     schemas: list[PlannedSchema] = field(default_factory=list)
+    # Subjects and versions of the source.
+    conflicts: set[tuple[str, int]] = field(default_factory=set)
     # Versions on the target by the text of their schema.
     by_text: dict[tuple[str, str], list[SchemaVersion]] = field(default_factory=dict)
 
@@ -202,6 +216,8 @@ class _Planner:
         subject = self.target.subjects.get(name) or Subject(name, mode=self.target.mode)
         planned = PlannedSchema(version, name, naming, SchemaAction.REGISTER)
         self.schemas.append(self._decide(planned, subject))
+        if self.schemas[-1].action is SchemaAction.CONFLICT:
+            self.conflicts.add((version.subject, version.version))
 
     def _decide(self, planned: PlannedSchema, subject: Subject) -> PlannedSchema:
         schema = planned.source.schema
@@ -250,15 +266,9 @@ class _Planner:
             return f"the target's registry has no schema type {schema.type}"
         if subject.mode in READ_ONLY_MODES:
             return f"the subject on the target is read-only (mode {subject.mode})"
-        blocked = {each.subject: each for each in schema.references}
-        for each in self.schemas:
-            reference = blocked.get(each.source.subject)
-            if (
-                reference is not None
-                and each.action is SchemaAction.CONFLICT
-                and each.source.version == reference.version
-            ):
-                return f"it refers to {reference.subject}, which is in conflict"
+        blocking = _find_blocking(schema, self.conflicts)
+        if blocking:
+            return blocking
         if subject.mode != IMPORT_MODE:
             return ""
         taken = self.target.ids.get(version.id)
@@ -276,6 +286,17 @@ class _Planner:
             if is_same_schema(schema, self.source, each.schema, self.target)
         )
         return next(same, None)
+
+
+def _find_blocking(schema: Schema, conflicts: Set[tuple[str, int]]) -> str:
+    """Return the conflict of a schema that refers to one in conflict; "" if it does not.
+
+    ``conflicts`` are subjects and versions of the source.
+    """
+    for each in schema.references:
+        if (each.subject, each.version) in conflicts:
+            return f"it refers to {each.subject}, which is in conflict"
+    return ""
 
 
 def _in_order(source: RegistryContent, mapped: Iterable[str]) -> Iterator[SchemaVersion]:

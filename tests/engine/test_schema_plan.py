@@ -293,6 +293,30 @@ def test_what_only_the_registry_can_find_becomes_a_conflict() -> None:
     assert same == plan(source)
 
 
+def test_what_refers_to_such_a_conflict_is_in_conflict_too() -> None:
+    def refers_to(name: str) -> tuple[SchemaReference, ...]:
+        return (SchemaReference(name, name, 1),)
+
+    source = content(
+        subject("common", (1, avro("Common"))),
+        subject("money", (2, avro("Money", references=refers_to("common")))),
+        subject("pay-value", (3, avro("Pay", references=refers_to("money")))),
+        subject("pay-key", (4, avro("Key"))),
+    )
+    here = subject("money", (8, source.subjects["money"].versions[0].schema))
+    common = subject("common", (7, source.subjects["common"].versions[0].schema))
+    found = plan(source).with_conflicts({("common", 1): "incompatible"})
+    assert {each.source.subject: each.reason for each in found.conflicts} == {
+        "common": "incompatible",
+        "money": "it refers to common, which is in conflict",
+        "pay-value": "it refers to money, which is in conflict",
+    }
+    assert [each.source.subject for each in found.changes] == ["pay-key"]
+    # What the target has already is no conflict, and nor is what refers to it.
+    found = plan(source, content(common, here)).with_conflicts({("common", 1): "incompatible"})
+    assert not found.conflicts
+
+
 names = st.sampled_from(["pay-key", "pay-value", "acme.A", "acme.B", "common", "unused"])
 
 
