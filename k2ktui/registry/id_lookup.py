@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import uuid
 
-from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm
-from k2ktui.engine.schemas import is_same_schema
+from k2ktui.engine.schema_ids import IN_PAYLOAD, SchemaId, SchemaIdForm, encode_schema_id
+from k2ktui.engine.schemas import Schema, SchemaVersion, is_same_schema
+from k2ktui.errors import Refused
 from k2ktui.registry.apicurio import ApicurioClient
 from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.connection import NOTHING
 from k2ktui.registry.content import read_versions
 from k2ktui.registry.settings import RegistrySettings
+from k2ktui.text import safe_text
 
 
-def is_global(schema_id: SchemaId, registry: RegistrySettings) -> bool:
-    """Return whether an id is a global id of Apicurio, else a content id or Confluent's."""
-    return schema_id.form is SchemaIdForm.GLOBAL_ID_HEADER or (
-        schema_id.form is SchemaIdForm.LONG_PREFIX and registry.uses_global_id
-    )
+def is_global(form: SchemaIdForm, registry: RegistrySettings) -> bool:
+    """Return whether ids of a form are global ids of Apicurio, else content ids or Confluent's."""
+    return form is SchemaIdForm.GLOBAL_ID_HEADER or (form in IN_PAYLOAD and registry.uses_global_id)
 
 
 def find_versions(client: RegistryClient, schema_id: SchemaId) -> tuple[tuple[str, int], ...]:
@@ -26,7 +27,7 @@ def find_versions(client: RegistryClient, schema_id: SchemaId) -> tuple[tuple[st
         ConfigError: the id is one of Apicurio's own, and the registry's URL is not.
         ConnectionFailed: the registry does not respond, or rejects the login.
     """
-    if is_global(schema_id, client.settings):
+    if is_global(schema_id.form, client.settings):
         found = _version_of_global_id(client, schema_id)
         return (found,) if found else ()
     if schema_id.form is SchemaIdForm.GUID_HEADER:
@@ -35,9 +36,59 @@ def find_versions(client: RegistryClient, schema_id: SchemaId) -> tuple[tuple[st
     return client.versions_of_id(schema_id.value)
 
 
+def id_of_version(client: RegistryClient, form: SchemaIdForm, version: SchemaVersion) -> int:
+    """Return what stands in a record for a version of a registry.
+
+    Args:
+        client: the registry.
+        form: how the record holds the id.
+        version: the version there.
+
+    Raises:
+        Refused: the registry gives it no id of the form, or one that does not fit into it.
+        ConfigError, ConnectionFailed: as for :func:`find_versions`.
+    """
+    found: int | None = version.id
+    if is_global(form, client.settings):
+        with ApicurioClient(client.settings) as own:
+            found = own.global_id(version.subject, version.version)
+    elif form is SchemaIdForm.GUID_HEADER:
+        found = uuid.UUID(version.guid).int if version.guid else None
+    if found is None:
+        raise Refused(
+            f"{client.address} gives schema {version.id} of subject "
+            f"{safe_text(version.subject)} no id of the form {form}",
+            unchanged=NOTHING,
+            hint="Use a registry of the same kind on both sides.",
+        )
+    try:
+        encode_schema_id(SchemaId(form, found))
+    except ValueError:
+        raise Refused(
+            f"{client.address} gives schema {version.id} of subject "
+            f"{safe_text(version.subject)} the id {found}, which is too large for the form {form}",
+            unchanged=NOTHING,
+            hint="Use another registry on the target, or ids in headers.",
+        ) from None
+    return found
+
+
+def read_schema(client: RegistryClient, schema_id: SchemaId) -> Schema | None:
+    """Return the schema of an id; None if the registry does not know it.
+
+    Raises:
+        ConfigError, ConnectionFailed: as for :func:`find_versions`.
+    """
+    if schema_id.form is SchemaIdForm.GUID_HEADER or is_global(schema_id.form, client.settings):
+        pairs = find_versions(client, schema_id)[:1]
+        found = client.version(*pairs[0]) if pairs else None
+        return found.schema if found else None
+    return client.schema(schema_id.value)
+
+
 def has_schema(client: RegistryClient, schema_id: SchemaId) -> bool:
     """Return whether a registry has the schema of an id; errors as for :func:`find_versions`."""
-    if is_global(schema_id, client.settings):
+    if is_global(schema_id.form, client.settings):
         return _version_of_global_id(client, schema_id) is not None
     if schema_id.form is SchemaIdForm.GUID_HEADER:
         return bool(client.ids_of_guid(str(uuid.UUID(int=schema_id.value))))

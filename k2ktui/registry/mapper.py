@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from k2ktui.engine.schema_ids import IN_PAYLOAD, SchemaId, SchemaIdForm, SchemaPart
+from k2ktui.engine.schema_ids import IN_PAYLOAD, SchemaId, SchemaPart
 from k2ktui.engine.schema_rule import OnUnknownSchema
 from k2ktui.engine.schema_subjects import (
     SubjectNaming,
@@ -18,15 +17,11 @@ from k2ktui.engine.schema_subjects import (
     map_subject,
 )
 from k2ktui.engine.schema_topics import SchemaTopics
-from k2ktui.engine.schemas import SchemaVersion, record_names
-from k2ktui.errors import Refused
-from k2ktui.registry.apicurio import ApicurioClient
+from k2ktui.engine.schemas import record_names
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.connection import NOTHING
-from k2ktui.registry.id_lookup import find_versions, is_global, name_same_schema
+from k2ktui.registry.id_lookup import find_versions, id_of_version, name_same_schema
 from k2ktui.registry.registrar import SchemaRegistrar
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings
-from k2ktui.text import safe_text
 
 if TYPE_CHECKING:  # executors have no packages for configuration files
     from k2ktui.config.model import PipelineConfig
@@ -121,6 +116,7 @@ class SchemaMapper:
         Raises:
             SchemaNotRegistered: the target's registry lacks the schema.
             SchemaRejected: the target's registry does not accept it.
+            Refused: the target's registry gives it no id that fits into the form.
             ConnectionFailed: a registry does not respond, or rejects the login.
         """
         key = (topic, part, schema_id)
@@ -167,7 +163,8 @@ class SchemaMapper:
             lambda each: self._rename(topic, each.subject, record_names(each.schema)),
             registers=self.settings.auto_register,
         )
-        return self._value(schema_id, registrar.require(version, subject))
+        there = registrar.require(version, subject)
+        return id_of_version(self._target, schema_id.form, there)
 
     def _choose(
         self,
@@ -212,21 +209,3 @@ class SchemaMapper:
             target = self.settings.topics.mapping.target_for(topic)
             return TopicRule(target) if target else None
         return self.settings.topics.rule(topic)
-
-    def _value(self, schema_id: SchemaId, there: SchemaVersion) -> int:
-        """Return what stands on the target in place of an id."""
-        if is_global(schema_id, self.settings.target):
-            with ApicurioClient(self.settings.target) as own:
-                found = own.global_id(there.subject, there.version)
-        elif schema_id.form is SchemaIdForm.GUID_HEADER:
-            found = uuid.UUID(there.guid).int if there.guid else None
-        else:
-            found = there.id
-        if found is None:
-            raise Refused(
-                f"{self._target.address} gives schema {there.id} of subject "
-                f"{safe_text(there.subject)} no id of the form {schema_id.form}",
-                unchanged=NOTHING,
-                hint="Use a registry of the same kind on both sides.",
-            )
-        return found

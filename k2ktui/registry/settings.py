@@ -78,7 +78,7 @@ class RegistrySettings:
         retry_wait_ms: pause before the second attempt; doubles with each one.
         max_retry_wait_ms: longest pause between attempts.
         proxy: URL of an HTTP proxy; "" for none.
-        uses_global_id: whether 8-byte ids of Apicurio are global ids, else content ids.
+        uses_global_id: whether ids in keys and values are global ids of Apicurio, else content ids.
     """
 
     side: Side

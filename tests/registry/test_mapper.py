@@ -173,7 +173,10 @@ def test_an_id_that_the_source_does_not_know_is_unknown_until_it_does(
         assert mapper.map_id(topic, VALUE, guid) is None, "Apicurio has no GUIDs"
 
 
-@pytest.mark.parametrize("form", ["globalIdHeader", "contentIdHeader", "longPrefix", "long global"])
+@pytest.mark.parametrize(
+    "form",
+    ["globalIdHeader", "contentIdHeader", "longPrefix", "longPrefix global", "prefix global"],
+)
 def test_ids_of_apicurio(registries: Registries, settings: SchemaMapperSettings, form: str) -> None:
     """Global ids differ from content ids as soon as two subjects have the same schema."""
     topic, schema = unique_name("pay"), fresh_record()
@@ -184,7 +187,7 @@ def test_ids_of_apicurio(registries: Registries, settings: SchemaMapperSettings,
     target = replace(settings.target, uses_global_id=is_global)
     ids = own_ids(registries.source, f"{topic}-value")
     found = SchemaId(
-        SchemaIdForm.LONG_PREFIX if form.startswith("long") else SchemaIdForm(form),
+        SchemaIdForm(form.partition(" ")[0]),
         ids["globalId" if is_global else "contentId"],
     )
     with mapping(settings, source=source, target=target) as mapper:

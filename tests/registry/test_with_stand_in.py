@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,14 @@ import pytest
 from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm, SchemaPart, find_schema_ids
 from k2ktui.engine.schema_rule import SchemaRule
 from k2ktui.engine.schema_topics import SchemaTopics
+from k2ktui.engine.schemas import Schema
 from k2ktui.engine.topics import TopicMapping, TopicSelection
+from k2ktui.errors import Refused
 from k2ktui.log.record import TimestampType, record_at
 from k2ktui.log.records import make_records
 from k2ktui.log.schema_id_batches import UnresolvedSchemas, map_records
+from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.id_lookup import has_schema, read_schema
 from k2ktui.registry.mapper import SchemaMapper, SchemaMapperSettings
 from k2ktui.registry.settings import RegistrySettings
 from tests.registry.test_schemas_command import Pipeline, part
@@ -100,6 +105,39 @@ def test_a_key_has_an_id_of_any_subject_but_those_of_values(
     with SchemaMapper(settings_of(pair)) as mapper:
         assert mapper.map_id(TOPIC, SchemaPart.KEY, SchemaId(SchemaIdForm.PREFIX, 1)) == 50
     assert list(pair.target.subjects) == [renamed]
+
+
+@pytest.mark.parametrize("form", [SchemaIdForm.PREFIX, SchemaIdForm.LONG_PREFIX])
+def test_global_ids_of_apicurio_in_keys_and_values(pair: StandIns, form: SchemaIdForm) -> None:
+    """Each side by its own property: Apicurio's serializers write them in 4 bytes, too."""
+    schema = avro_record("Pay", "a")
+    assert register(pair.source, f"{TOPIC}-value", avro_record("Other", "a")) == 1
+    assert register(pair.source, f"{TOPIC}-value", schema) == 2
+    assert register(pair.target, f"dr.{TOPIC}-value", schema) == 50
+    pair.source.global_ids = {1: (f"{TOPIC}-value", 2), 2: (f"{TOPIC}-value", 1)}
+    pair.target.global_ids = {9: (f"dr.{TOPIC}-value", 1)}
+    found = SchemaId(form, 1)
+    source = RegistrySettings("source", (pair.source.apicurio_url,), uses_global_id=True)
+    target = RegistrySettings("target", (pair.target.apicurio_url,), uses_global_id=True)
+    settings = replace(settings_of(pair), source=source, target=target, auto_register=False)
+    with SchemaMapper(settings) as mapper:
+        assert mapper.map_id(TOPIC, SchemaPart.VALUE, found) == 9
+        assert mapper.map_id(TOPIC, SchemaPart.VALUE, SchemaId(form, 3)) is None
+        assert mapper.name_same_schema(found, SchemaId(form, 9))
+    with SchemaMapper(replace(settings, target=replace(target, uses_global_id=False))) as mapper:
+        assert mapper.map_id(TOPIC, SchemaPart.VALUE, found) == 50
+    with RegistryClient(source) as client:
+        assert read_schema(client, found) == Schema("AVRO", schema)
+        assert has_schema(client, found) and not has_schema(client, SchemaId(form, 3))
+    pair.target.global_ids = {2**31: (f"dr.{TOPIC}-value", 1)}
+    with SchemaMapper(settings) as mapper:
+        if form is SchemaIdForm.LONG_PREFIX:
+            assert mapper.map_id(TOPIC, SchemaPart.VALUE, found) == 2**31
+            return
+        with pytest.raises(
+            Refused, match=r"the id 2147483648, which is too large for the form prefix"
+        ):
+            mapper.map_id(TOPIC, SchemaPart.VALUE, found)
 
 
 def guid(registry: RegistryStandIn, number: int) -> SchemaId:

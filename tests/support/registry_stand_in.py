@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.support.http_server import Handler, http_server
 
@@ -36,6 +36,8 @@ class RegistryStandIn:
         schemas: text and type by id.
         subjects: ids by subject and version.
         modes: modes of subjects.
+        global_ids: subjects and versions by global id, as Apicurio Registry has them; below
+            ``apicurio_url``.
     """
 
     url: str = ""
@@ -43,14 +45,30 @@ class RegistryStandIn:
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, dict[int, int]] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
+    global_ids: dict[int, tuple[str, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+    @property
+    def apicurio_url(self) -> str:
+        """Its address as if it were Apicurio Registry."""
+        return f"{self.url}/apis/ccompat/v7"
+
+    def answer(self, method: str, path: str, body: dict[str, Any], query: dict[str, str]) -> Answer:
         """Return the status and body of the answer to a request."""
+        parts = [unquote(each) for each in path.strip("/").split("/")]
         with self._lock:
+            if parts == ["apis", "registry", "v3", "search", "versions"]:
+                return 200, {"versions": self._search(query)}
             return self._answer(
-                method, [unquote(each) for each in path.strip("/").split("/")], body
+                method, parts[3:] if parts[:2] == ["apis", "ccompat"] else parts, body
             )
+
+    def _search(self, query: dict[str, str]) -> list[dict[str, Any]]:
+        found = [
+            {"globalId": each, "artifactId": subject, "version": str(version)}
+            for each, (subject, version) in self.global_ids.items()
+        ]
+        return [row for row in found if all(str(row[key]) == query[key] for key in query)]
 
     def _answer(self, method: str, path: list[str], body: dict[str, Any]) -> Answer:
         match (method, *path):
@@ -162,7 +180,10 @@ def registry_stand_in(first_id: int = 1) -> Iterator[RegistryStandIn]:
         def do_GET(self) -> None:
             path = urlsplit(self.path)
             status, found = state.answer(
-                self.command, path.path, json.loads(self.read_body() or b"{}")
+                self.command,
+                path.path,
+                json.loads(self.read_body() or b"{}"),
+                dict(parse_qsl(path.query)),
             )
             body = json.dumps(found).encode()
             self.reply(status, body, Content_Type="application/vnd.schemaregistry.v1+json")

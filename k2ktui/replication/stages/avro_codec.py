@@ -10,6 +10,7 @@ from hashlib import sha256
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from k2ktui.engine.schema_ids import SchemaId, SchemaIdForm
 from k2ktui.engine.schemas import AVRO, Schema
 from k2ktui.registry.lookup_limit import LookupLimit
 from k2ktui.replication.stages.avro_schema import AvroSchema, find_conflict, parse_schema
@@ -163,8 +164,10 @@ class _WriterSchemas:
 
 
 def _read_writer_schema(settings: RegistrySettings, schema_id: int) -> AvroSchema | None:
+    from k2ktui.registry.id_lookup import read_schema  # not for workers without a registry
+
     client = _client(settings)
-    schema = client.schema(schema_id)
+    schema = read_schema(client, SchemaId(SchemaIdForm.PREFIX, schema_id))
     found = None if schema is None else read_avro_schema(client, schema)
     if found is not None:
         _known[_name(settings), schema_id] = found

@@ -14,6 +14,7 @@ from k2ktui.engine.schemas import AVRO, JSON, PROTOBUF, Schema, SchemaVersion, r
 from k2ktui.engine.transforms import WITH_SCHEMA, Format, SchemaSource, Transform
 from k2ktui.errors import ConfigError, NotInstalled, Refused
 from k2ktui.registry.client import RegistryClient
+from k2ktui.registry.id_lookup import id_of_version
 from k2ktui.registry.registrar import SchemaNotRegistered, SchemaRegistrar
 from k2ktui.registry.settings import RegistrySettings, Side, read_registry_settings
 from k2ktui.replication.stages.avro_codec import AvroDecoder, AvroEncoder, read_avro_schema
@@ -138,8 +139,7 @@ class TransformSchemas:
             return AvroEncoder(found.schema)
         key = (own, source)
         if key not in self._prefixes:
-            schema_id = self._id(own, source, found)
-            self._prefixes[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, schema_id))
+            self._prefixes[key] = self._encode_id(self._require(own, source, found))
         return AvroEncoder(found.schema, self._prefixes[key])
 
     def _message_encoder(
@@ -157,7 +157,7 @@ class TransformSchemas:
         key = kind, own
         if key not in self._target_ids:
             version = self._find_schema("target", own, kind, name)
-            self._target_ids[key] = encode_schema_id(SchemaId(SchemaIdForm.PREFIX, version.id))
+            self._target_ids[key] = self._encode_id(version)
         return self._target_ids[key]
 
     def _read_message(self, source: SchemaSource, name: str) -> MessageSchema:
@@ -193,8 +193,15 @@ class TransformSchemas:
             hint="Name a subject with the schema of the records.",
         )
 
-    def _id(self, own: SchemaSource | None, source: SchemaSource, found: _Found) -> int:
-        """Return a schema's id on the target."""
+    def _encode_id(self, version: SchemaVersion) -> bytes:
+        """Return the bytes of the id of a version in the target's registry."""
+        schema_id = id_of_version(self._client("target"), SchemaIdForm.PREFIX, version)
+        return encode_schema_id(SchemaId(SchemaIdForm.PREFIX, schema_id))
+
+    def _require(
+        self, own: SchemaSource | None, source: SchemaSource, found: _Found
+    ) -> SchemaVersion:
+        """Return a schema's version on the target."""
         registers = self._config.schema_mapping.auto_register
         if own is None:
             assert found.version is not None
@@ -202,7 +209,7 @@ class TransformSchemas:
                 self._client("source"), self._client("target"), self._rename, registers=registers
             )
             try:
-                return registrar.require(found.version, self._rename(found.version)).id
+                return registrar.require(found.version, self._rename(found.version))
             except SchemaNotRegistered as missing:
                 # ``schemas apply`` leaves out the parts of topics that a transform decodes.
                 raise SchemaNotRegistered(
@@ -211,11 +218,11 @@ class TransformSchemas:
                     hint="Register it there, or set schemaMapping.autoRegister: enabled.",
                 ) from missing
         if found.version is not None:
-            return found.version.id
+            return found.version
         target, schema = self._client("target"), Schema(AVRO, found.schema.text)
         there = target.find(source.subject, schema)
         if there is not None:
-            return there.id
+            return there
         if not registers:
             raise SchemaNotRegistered(
                 f"the schema in {safe_text(source.file)} is not registered as "
@@ -223,7 +230,10 @@ class TransformSchemas:
                 unchanged="Nothing was registered, and nothing was copied.",
                 hint="Register it, or set schemaMapping.autoRegister: enabled.",
             )
-        return target.register(source.subject, schema)
+        schema_id = target.register(source.subject, schema)
+        there = target.find(source.subject, schema)
+        # The answer to a registration has no version; no version has the number 0.
+        return there or SchemaVersion(source.subject, 0, schema_id, schema)
 
     def _rename(self, version: SchemaVersion) -> str:
         """Return the name on the target of a subject of the source."""
