@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig
 from k2ktui.config.key_aliases import KeyAliases
+from k2ktui.config.lost_ids import lost_schema_ids
 from k2ktui.config.mirror_files import PROPERTIES, is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
@@ -94,6 +95,7 @@ def load(
         _check_clients(tree, client_check, notes, problems)
     if config is not None:
         notes += map(str, unused_keys(tree, config))
+        notes += map(str, lost_schema_ids(tree, config))
         problems += weak_writes(tree, config)
         problems += unsafe_standby(tree, config)
         problems += dropped_headers(tree, config)
