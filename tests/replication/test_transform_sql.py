@@ -129,6 +129,34 @@ def test_json_is_written_again_from_the_schema(spark: SparkRuntime) -> None:
     assert failed == dict.fromkeys(range(3, 9), "decode.value")
 
 
+@pytest.mark.parametrize("schema", ["id BIGINT", "id BIGINT, unused DATE", "MAP<STRING, INT>"])
+def test_an_object_with_more_behind_it_fails(spark: SparkRuntime, schema: str) -> None:
+    """Spark alone would leave out what follows the first object."""
+    values, failed, _ = made(
+        spark,
+        {"decode": {"value": {"json": {"schema": schema}}}},
+        *valued(
+            b'{"id":1}',
+            b' {"id":2}\r\n\t ',
+            None,
+            b'{"id":3}{"id":4}',
+            b'{"id":3}\n{"id":4}',
+            b'{"id":3},{"id":4}',
+            b'{"id":3} x',
+            b'{"id":3}]',
+            b'{"id":3}}',
+            b'{"id":3},',
+            b'{"id":3}null',
+            b'{"id":3}\0',
+            b" ",
+            b"null",
+            b'[{"id":3}]',
+        ),
+    )
+    assert values == {0: b'{"id":1}', 1: b'{"id":2}', 2: None}
+    assert failed == dict.fromkeys(range(3, 15), "decode.value")
+
+
 @pytest.mark.parametrize("more", ["", ", unused DATE"])  # PyArrow parses, or Spark does
 def test_json_after_a_schema_id(spark: SparkRuntime, more: str) -> None:
     """Without an id, a value is not JSON; a null is null."""

@@ -221,14 +221,40 @@ class TransformPlan:
         if how.kind == "string":
             found, column = self._try(found, text)
         else:
-            parsed = f.from_json(text, how.schema, {"mode": "FAILFAST"})
-            if part == "value" and rows.PARSED in found.columns:
-                parsed = f.coalesce(rows.PARSED, parsed)
-            # Some texts, such as an empty one, are null instead of an error.
-            found, column = self._try(
-                found, parsed, also=lambda value: value.isNull() & f.col(raw).isNotNull()
-            )
+            found, column = self._decode_json(found, part, how, text)
         return found.withColumn(part, column)
+
+    def _decode_json(self, found: Any, part: str, how: Format, text: Any) -> tuple[Any, Any]:
+        """Decode JSON texts, unless they are parsed already.
+
+        Spark ignores what follows a value. An object is therefore parsed as the first of two
+        elements of an array, so that more behind it is an error, or makes another number of them.
+        """
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import ArrayType
+
+        given, mode = f.col(f"__k2k_raw_{part}").isNotNull(), {"mode": "FAILFAST"}
+        kind = _object_type(how.schema)
+        if kind is None:
+            # Some texts, such as an empty one, are null instead of an error.
+            return self._try(
+                found,
+                f.from_json(text, how.schema, mode),
+                also=lambda value: value.isNull() & given,
+            )
+        done = f.col(rows.PARSED) if part == "value" and rows.PARSED in found.columns else None
+        pair = f.from_json(f.concat(f.lit("["), text, f.lit(",{}]")), ArrayType(kind), mode)
+        if done is not None:
+            given, pair = given & done.isNull(), f.when(done.isNull(), pair)
+        found, pair = self._try(
+            found,
+            pair,
+            also=lambda pair: (
+                given & ((f.coalesce(f.size(pair), f.lit(0)) != 2) | f.get(pair, f.lit(0)).isNull())
+            ),
+        )
+        value = f.get(pair, f.lit(0))
+        return found, value if done is None else f.coalesce(done, value)
 
     def _route(self, found: Any, routing: Routing) -> tuple[Any, Any, Any]:
         """Add what expressions choose: the index of the target topic, and the target partition.
@@ -329,6 +355,18 @@ def _with_field(part: str, name: str, column: Any) -> Any:
     from pyspark.sql import functions as f
 
     return f.col(part).withField(_quote(name), column) if name else column
+
+
+def _object_type(schema: str) -> Any:
+    """Return the type of JSON objects; None for that of other values, or if Spark rejects it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import DataType, MapType, StructType
+
+    try:
+        kind = DataType.fromDDL(schema)
+    except PySparkException:
+        return None  # the plan reports it
+    return kind if isinstance(kind, (StructType, MapType)) else None
 
 
 def _quote(path: str) -> str:
