@@ -55,10 +55,10 @@ def test_whatever_happens_the_live_runs_own_all_slots(slots: int, happening: lis
     """Runs join, end, die and are suspended at any step; records are compacted; layouts change."""
     runs, register = make_runs(slots)
     runs.join(5)
-    for action in happening:
-        kind, one, other = action
+    for number, action in enumerate(happening):
+        kind, _, other = action
         if kind == "layout":
-            register.change_layout(SharedLayout(f"layout {register.takeovers}+{one}", other))
+            register.change_layout(SharedLayout(f"layout {number}", other))
         else:
             runs.act(action)
     runs.settle()
