@@ -157,7 +157,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what would begin too late, before its fixtures are set up."""
+    """Skip what would begin too late, before its fixtures are set up; no gate does without some."""
     until = item.config.getoption("until")
-    if until is not None and time.time() > until:
-        pytest.skip("not reached in the time that --until leaves")
+    if until is None or time.time() <= until:
+        return
+    if item.nodeid.startswith(EVERY_TIME) and not item.get_closest_marker("slow"):
+        pytest.fail("part of every gate, and not reached in the time that --until leaves")
+    pytest.skip("not reached in the time that --until leaves")
