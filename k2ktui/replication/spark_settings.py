@@ -23,8 +23,8 @@ _FIXED = {
 }
 # Every user of this machine can connect to loopback, and without authentication Spark's ports
 # serve tasks, including their Kafka passwords, to any client. Spark generates the secret and keeps
-# it in the memory of its Java process (SecurityManager.initializeAuth). Nothing connects from
-# outside, so this costs no time.
+# it in the memory of its Java process (SecurityManager.initializeAuth). Verbatim copies do not
+# pass through Spark; what it costs a transform is in docs/decisions.md.
 LOCAL_PROTECTION: Mapping[str, str] = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",

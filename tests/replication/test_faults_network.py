@@ -6,6 +6,7 @@ import random
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,23 @@ def proxied(make_pipeline: MakePipeline, shaky: ProxiedNode, topics: dict[str, i
 
 @pytest.mark.seeds(1)
 def test_requests_and_answers_lost(
+    proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
+) -> None:
+    _lose_requests_and_answers(proxied, shaky, topics, seed)
+
+
+@pytest.mark.seeds(1)
+def test_requests_and_answers_lost_without_transaction_version_2(
+    make_pipeline: MakePipeline, topics: dict[str, int], tmp_path: Path, seed: int
+) -> None:
+    """The coordinator raises the epoch of a transaction that it aborts, and forgets the last."""
+    with proxied_node("old", tmp_path / "old", "4-tv0") as old:
+        where = {"bootstrap.servers": old.proxy.address}
+        pipeline = make_pipeline(list(topics), {"target.kafka.common": where}, old)
+        _lose_requests_and_answers(pipeline, old, topics, seed)
+
+
+def _lose_requests_and_answers(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
 ) -> None:
     dice = random.Random(seed)

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from pathlib import Path
+from typing import Any
 
 from k2ktui.runtime.node import KafkaNode
+from tests.support.brokers import KINDS, KRaftNode
 from tests.support.kafka import START_S, TIMEOUT
 
 LISTENER = "PROXIED"
@@ -219,8 +221,9 @@ def _cut(connection: socket.socket) -> None:
 class ProxiedNode(KafkaNode):
     """A node with a second listener, at which clients get the address of a proxy."""
 
-    def __init__(self, name: str, data_dir: Path) -> None:
-        super().__init__(name, data_dir, listeners={LISTENER: "PLAINTEXT"})
+    def __init__(self, name: str, data_dir: Path, **more: Any) -> None:
+        super().__init__(name, data_dir, **more)
+        self._protocols[LISTENER] = "PLAINTEXT"
         self.proxy = Proxy()
 
     def _settings(self) -> dict[str, str]:
@@ -232,10 +235,15 @@ class ProxiedNode(KafkaNode):
         return settings
 
 
+class ProxiedKind(ProxiedNode, KRaftNode):
+    """The same of a node of another kind."""
+
+
 @contextlib.contextmanager
-def proxied_node(name: str, data_dir: Path) -> Iterator[ProxiedNode]:
-    """Run a node behind a proxy."""
-    node = ProxiedNode(name, data_dir)
+def proxied_node(name: str, data_dir: Path, kind: str = "") -> Iterator[ProxiedNode]:
+    """Run a node behind a proxy; ``kind`` is one of ``brokers.KINDS``, "" for the newest."""
+    more = {"kind": KINDS[kind]} if kind else {}
+    node = (ProxiedKind if kind else ProxiedNode)(name, data_dir, **more)
     try:
         yield node.start(START_S)
     finally:
