@@ -134,7 +134,9 @@ def _keep_part(part: Part, config: pytest.Config, items: list[pytest.Item]) -> N
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run first what must not be missing where time is limited: the matrix, then the proofs.
+    """Run first what must not be missing where time is limited.
+
+    That is what every gate runs, then the matrix, then the other proofs.
 
     Among these, and among the slow tests, what takes longest begins first where there are several
     processes: a long test that begins last would run alone.
@@ -144,10 +146,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep_part(part, config, items)
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
-    def rank(item: pytest.Item) -> int:
-        return min(
-            (order[mark.name] for mark in item.iter_markers() if mark.name in order), default=-1
-        )
+    def rank(item: pytest.Item) -> tuple[bool, int]:
+        found = (order[mark.name] for mark in item.iter_markers() if mark.name in order)
+        number = min(found, default=-1)
+        return number >= 0 and not item.nodeid.startswith(EVERY_TIME), number
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         durations = group_durations(filter(is_long, items))
