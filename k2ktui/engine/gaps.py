@@ -31,3 +31,8 @@ def with_gap(gaps: tuple[Gap, ...], new: Gap) -> tuple[Gap, ...]:
         above = replace(gap, first=max(gap.first, new.end))
         found += [part for part in (below, above) if part.first < part.end]
     return tuple(sorted(found, key=lambda gap: gap.first)[-MAX_GAPS:])
+
+
+def gaps_before(gaps: tuple[Gap, ...], end: int) -> tuple[Gap, ...]:
+    """Return the parts of the gaps before an offset, for a position that moves back to it."""
+    return tuple(replace(gap, end=min(gap.end, end)) for gap in gaps if gap.first < end)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.gaps import with_gap
+from k2ktui.engine.gaps import gaps_before, with_gap
 from k2ktui.engine.state import Gap, Position, SourcePartition
 
 SKIPPED = "skipped by operator"
@@ -221,9 +221,7 @@ def _begin(offset: int, log: SourceLog, landing: TargetTopicState) -> Position:
 
 
 def _back(before: Position, offset: int) -> Position:
-    kept = tuple(
-        replace(gap, end=min(gap.end, offset)) for gap in before.gaps if gap.first < offset
-    )
+    kept = gaps_before(before.gaps, offset)
     if offset == before.offset:
         return _move_position(before, offset, kept)
     if offset <= before.start:

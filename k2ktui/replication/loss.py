@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 
+from k2ktui.engine.gaps import gaps_before
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.replication.events import Event, Note
@@ -101,9 +102,7 @@ class LossRecorder:
     def _move_position(self, position: Position, fault: Fault) -> Position:
         """Return the position moved back, by the rules of ``engine/moves.py``."""
         term, offset = self._fencer.run.term, fault.offset
-        gaps = tuple(
-            replace(gap, end=min(gap.end, offset)) for gap in position.gaps if gap.first < offset
-        )
+        gaps = gaps_before(position.gaps, offset)
         moved = replace(position, offset=offset, leader_epoch=-1, term=term, gaps=gaps)
         if offset <= position.start:  # the mapping starts over
             return replace(moved, start=offset, since=term, gaps=())

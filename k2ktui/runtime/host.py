@@ -18,8 +18,6 @@ _LENGTH = 16
 _LINUX = sys.platform == "linux"
 _STATE, _STARTED = 0, 19  # fields of /proc/PID/stat after the name, see proc(5)
 _DEAD = ("Z", "X")
-
-
 _DESCRIPTORS = 65_536
 
 
