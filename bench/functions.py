@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event as Flag
 from typing import Any
 
 from bench.clusters import Clusters, delete_topics, running
@@ -34,7 +33,6 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.control import ensure_control_topics
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.copying.worker import run_slot
-from k2ktui.replication.events import Event
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.slot_task import SlotResult, SlotTask
 from k2ktui.runtime.stop_flag import StopFlag
@@ -183,16 +181,10 @@ def _copy(
 
 def _run(config: PipelineConfig, laps: OneThread) -> None:
     """Copy everything, as ``k2ktui start --until-caught-up`` does, with these laps."""
-    source, target, notes = source_cluster(config), target_cluster(config), Flag()
+    source, target = source_cluster(config), target_cluster(config)
     control = ensure_control_topics(config, target, {})
-    heartbeat = Heartbeat(
-        config, time.time(), lambda note: notes.set(), beat_s=beat_interval_s(config)
-    )
+    heartbeat = Heartbeat(config, time.time(), lambda note: None, beat_s=beat_interval_s(config))
     heartbeat.stand_by(waiting=True)
-
-    def take(event: Event) -> None:
-        heartbeat.observe(event)
-
     with heartbeat:
         parts = SharedRunParts(
             source,
@@ -206,7 +198,7 @@ def _run(config: PipelineConfig, laps: OneThread) -> None:
             take_over=False,
             until_caught_up=True,
         )
-        finished = SharedRun(config, parts, take).run(StopFlag())
+        finished = SharedRun(config, parts, heartbeat.observe).run(StopFlag())
     if finished.faults:
         raise RuntimeError(f"not everything was copied: {finished.faults[0].message}")
 
