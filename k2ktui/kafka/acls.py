@@ -23,7 +23,8 @@ from kafka.protocol.admin.acl import DescribeAclsRequest
 
 from k2ktui.engine.drill_acls import Acl
 from k2ktui.errors import K2kError, Refused, TimedOut
-from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster, reason
+from k2ktui.kafka.client_errors import reason
+from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster
 from k2ktui.kafka.probe import Probe
 from k2ktui.kafka.properties import wire
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown

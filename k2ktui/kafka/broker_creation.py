@@ -23,12 +23,10 @@ def creates_topics(cluster: Cluster) -> bool | None:
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
-    what = "reading broker settings"
-    nodes = cluster.ask(
-        what, lambda: cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-    )
-    broker = cluster.ask(what, lambda: cluster.wait(nodes)).nodes[0].id
-    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    brokers = cluster.broker_ids("reading broker settings")
+    if not brokers:
+        return None  # none has registered with the controller
+    resource = ConfigResource(ResourceType.BROKER, str(brokers[0]))
     asked = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
     try:
         found = cluster.wait(asked[resource])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from time import monotonic
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from k2ktui.text import safe_text
 
@@ -78,3 +78,10 @@ class _Quiet:
 
 
 QUIET = _Quiet()
+
+
+def reason(error: KafkaException) -> str:
+    """Return the first line of a library error, safe to print."""
+    inner = error.args[0] if error.args else error
+    text = inner.str() if hasattr(inner, "str") else str(inner)
+    return safe_text((text or "no reason given").splitlines()[0])

@@ -5,7 +5,7 @@ Every method translates library errors into ``k2ktui.errors`` that name the clus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
@@ -36,6 +36,7 @@ from k2ktui.kafka.client_errors import (
     RecentErrors,
     clean_message,
     keeps_out,
+    reason,
 )
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.oauth import check_token
@@ -82,6 +83,7 @@ class Cluster:
         self.label = label
         self._errors = RecentErrors()
         self._brokers: frozenset[Address] = frozenset()
+        self._topic = ""
         self._lock = Lock()
         self._admin: AdminClient | None = None
 
@@ -90,7 +92,10 @@ class Cluster:
         """The admin client, created on first use."""
         with self._lock:
             if self._admin is None:
-                self._admin = self._make(AdminClient, librdkafka(self.config, "admin"))
+                settings = librdkafka(self.config, "admin")
+                # By default, the library asks for topics as a producer does.
+                settings["allow.auto.create.topics"] = False
+                self._admin = self._make(AdminClient, settings)
             return self._admin
 
     def consumer(self, **overrides: Any) -> Consumer:
@@ -272,23 +277,6 @@ class Cluster:
             return None
         raise self._translate(f"describing topic {safe_text(name)}", KafkaException(found))
 
-    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, ConfigEntry]]:
-        """Return the settings of topics."""
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        if not resources:
-            return {}
-        found = self.results(
-            "reading topic settings",
-            self.admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S),
-        )
-        return {
-            resource.name: {
-                name: ConfigEntry(entry.value or "", entry.is_default or entry.source != 1)
-                for name, entry in entries.items()
-            }
-            for resource, entries in found.items()
-        }
-
     def offsets(
         self,
         partitions: Collection[Partition],
@@ -356,14 +344,26 @@ class Cluster:
         return moving
 
     def cluster_id(self) -> str:
-        """Return the cluster id, which a cluster that has answered before gives without topics."""
-        if self._brokers:
+        """Return the cluster id; after the first time, without asking for all topics.
+
+        DescribeCluster is not used anywhere: librdkafka 2.16 aborts the process (an assertion in
+        ``rd_kafka_admin_response_parse``) if a broker answers that the cluster has no brokers. A
+        KRaft broker that was suspended for longer than its session does so.
+        """
+        if self._topic:
             # An error is explained by asking as for the first time.
-            with suppress(KafkaException, TimeoutError):
-                future = self.admin.describe_cluster(request_timeout=_METADATA_S[0])
-                if found := future.result(2 * _METADATA_S[0]).cluster_id:
+            with suppress(KafkaException):
+                if found := self._list_topics(_METADATA_S[0], self._topic).cluster_id:
                     return str(found)
         return str(self._metadata("reaching a broker").cluster_id)
+
+    def broker_ids(self, what: str) -> list[int]:
+        """Return the ids of the brokers that the cluster has now; ``what`` is for messages.
+
+        Raises:
+            ConnectionFailed, TimedOut: the cluster did not answer.
+        """
+        return sorted(self._metadata(what).brokers)
 
     def _metadata(self, what: str) -> Any:
         *short, last = _METADATA_S
@@ -376,9 +376,12 @@ class Cluster:
                 self._look()
         return self.ask(what, lambda: self._list_topics(last))
 
-    def _list_topics(self, seconds: float) -> Any:
-        found = self.admin.list_topics(timeout=seconds)
+    def _list_topics(self, seconds: float, *only: str) -> Any:
+        found = self.admin.list_topics(*only, timeout=seconds)
         self._brokers = frozenset((each.host, each.port) for each in found.brokers.values())
+        if not only:
+            existing = (name for name, topic in found.topics.items() if topic.error is None)
+            self._topic = min(existing, default="")
         return found
 
 
@@ -390,10 +393,3 @@ def source_cluster(config: PipelineConfig) -> Cluster:
 def target_cluster(config: PipelineConfig) -> Cluster:
     """Return the target cluster of a pipeline."""
     return Cluster(config.target, "target")
-
-
-def reason(error: KafkaException) -> str:
-    """Return the first line of a library error, safe to print."""
-    inner = error.args[0] if error.args else error
-    text = inner.str() if hasattr(inner, "str") else str(inner)
-    return safe_text((text or "no reason given").splitlines()[0])

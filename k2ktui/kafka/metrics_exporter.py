@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.clients import reason
+from k2ktui.kafka.client_errors import reason
 from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
 from k2ktui.text import safe_text

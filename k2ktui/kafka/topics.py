@@ -18,12 +18,12 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, Resou
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.client_errors import reason
 from k2ktui.kafka.clients import (
     REQUEST_TIMEOUT_S,
     Cluster,
     ConfigEntry,
     TopicDescription,
-    reason,
 )
 from k2ktui.text import counted, safe_text
 
@@ -163,11 +163,7 @@ def broker_count(cluster: Cluster) -> int:
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
-    what = "counting brokers"
-    future = cluster.ask(
-        what, lambda: cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-    )
-    return len(cluster.ask(what, lambda: cluster.wait(future)).nodes)
+    return len(cluster.broker_ids("counting brokers"))
 
 
 def topic_settings(
@@ -317,3 +313,19 @@ def _raise_if_silent(cluster: Cluster, what: str, error: KafkaException) -> None
         raise
     except K2kError:
         return
+
+
+def require_topic_settings(
+    cluster: Cluster, names: Collection[str]
+) -> dict[str, dict[str, ConfigEntry]]:
+    """Read the settings of topics.
+
+    Raises:
+        K2kError: the first error, of the cluster or of a topic.
+    """
+    found: dict[str, dict[str, ConfigEntry]] = {}
+    for name, settings in topic_settings(cluster, names).items():
+        if isinstance(settings, K2kError):
+            raise settings
+        found[name] = settings
+    return found

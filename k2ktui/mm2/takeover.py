@@ -19,6 +19,7 @@ from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import MappingRange, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.topics import require_topic_settings
 from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import FlowProperties
@@ -230,7 +231,7 @@ class TakeoverPlanner:
     def _append_time_topics(self, topics: Collection[str]) -> set[str]:
         """Return the target topics with LogAppendTime, whose timestamps cannot be compared."""
         try:
-            found = self._target.topic_configs(sorted(topics))
+            found = require_topic_settings(self._target, topics)
         except Refused:
             return set()  # without DescribeConfigs, replaced timestamps count as differences
         return {

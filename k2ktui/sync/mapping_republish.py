@@ -23,6 +23,7 @@ from k2ktui.engine.state import (
 )
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
+from k2ktui.kafka.topics import require_topic_settings
 
 # The same limit as in the replication engine: a record must stay far below max.message.bytes.
 _RANGES_A_RECORD = 8_000
@@ -41,7 +42,7 @@ def old_before(target: Cluster, topic: str, ends: Mapping[int, int]) -> dict[int
     Raises:
         Refused: the principal may not read the topic's configuration.
     """
-    entry = target.topic_configs([topic])[topic].get("retention.ms")
+    entry = require_topic_settings(target, [topic])[topic].get("retention.ms")
     retention = int(entry.value) if entry and entry.value else -1
     if retention < 0:
         return {}

@@ -10,7 +10,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics, ensure_state_topic
-from k2ktui.kafka.topics import TopicSpec, create_topics, grow_topics
+from k2ktui.kafka.topics import TopicSpec, create_topics, grow_topics, require_topic_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, unique_name
 
@@ -51,7 +51,7 @@ def ensure(config: PipelineConfig, env: dict[str, str] = NO_METRICS) -> ControlT
 
 
 def settings(config: PipelineConfig, name: str) -> dict[str, str]:
-    found = Cluster(config.target, "target").topic_configs([name])[name]
+    found = require_topic_settings(Cluster(config.target, "target"), [name])[name]
     return {key: entry.value for key, entry in found.items() if not entry.is_default}
 
 

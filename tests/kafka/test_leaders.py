@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.clusters import ClusterConfig
+from k2ktui.errors import K2kError
+from k2ktui.kafka.broker_creation import creates_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topics import TopicSpec, broker_count, create_topics
 from k2ktui.runtime.node import KafkaNode
 from tests.support.brokers import Brokers
 from tests.support.kafka import TIMEOUT, create_topic, eventually, produce
@@ -75,3 +82,32 @@ def test_a_request_for_the_controller_goes_to_the_next_one(brokers: Brokers) -> 
         assert isinstance(cluster.describe([topic])[topic], TopicDescription)
     finally:
         two.start()
+
+
+@pytest.mark.slow
+def test_a_broker_that_its_controller_has_fenced(tmp_path: Path) -> None:
+    """It answers that the cluster has no brokers, and DescribeCluster would abort this process.
+
+    One that was suspended does so until its next heartbeat; this one, 7 of 8 seconds.
+    """
+    late = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "8000"}
+    with KafkaNode("fenced", tmp_path / "node", late) as node:
+        cluster = cluster_at(node.bootstrap)
+
+        def answer(ask: Callable[[], object]) -> object:
+            with suppress(K2kError):
+                return ask()
+            return None
+
+        def topic_exists() -> bool:
+            answer(lambda: create_topics(cluster, [TopicSpec("t", 1, 1)]))
+            return bool(answer(lambda: cluster.find("t")))
+
+        eventually(topic_exists, "a topic, created between two sessions")
+        eventually(lambda: not cluster.broker_ids("counting"), "it is fenced")
+        for _ in range(20):
+            assert answer(cluster.cluster_id) in (node.cluster_id, None)
+            answer(lambda: broker_count(cluster))
+            answer(lambda: creates_topics(cluster))
+        eventually(lambda: cluster.broker_ids("counting"), "it is back")
+        assert cluster.cluster_id() == node.cluster_id

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewPartitions
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.topics import require_topic_settings
 from k2ktui.replication.targets import TargetTopic, ensure_targets
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import TIMEOUT, admin, create_topic, eventually, unique_name
@@ -55,7 +56,7 @@ class Pair:
         return found.partitions if isinstance(found, TopicDescription) else 0
 
     def settings(self, name: str) -> dict[str, str]:
-        found = Cluster(self.config().target, "target").topic_configs([name])[name]
+        found = require_topic_settings(Cluster(self.config().target, "target"), [name])[name]
         return {key: entry.value for key, entry in found.items() if not entry.is_default}
 
     def grow_source(self, name: str, count: int) -> None:

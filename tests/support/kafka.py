@@ -149,8 +149,7 @@ def produce(
     **settings: object,
 ) -> list[int]:
     """Produce in order and return the offsets, in the order of ``records``."""
-    producer = Producer(client(node, **settings))
-    return _send(producer, topic, records)
+    return [offset for _, offset in _send(Producer(client(node, **settings)), topic, records)]
 
 
 def produce_transaction(
@@ -162,17 +161,21 @@ def produce_transaction(
     transactional_id: str | None = None,
     **settings: object,
 ) -> list[int]:
-    """Produce in one transaction, committed or aborted; return the offsets as :func:`produce`."""
+    """Produce in one transaction and wait until it has ended; return as :func:`produce` does."""
     identity = {"transactional.id": transactional_id or unique_name("tx")}
     producer = Producer(client(node, **settings) | identity)
     producer.init_transactions(TIMEOUT)
     producer.begin_transaction()
-    offsets = _send(producer, topic, records)
-    if commit:
-        producer.commit_transaction(TIMEOUT)
-    else:
-        producer.abort_transaction(TIMEOUT)
-    return offsets
+    landed = _send(producer, topic, records)
+    end = producer.commit_transaction if commit else producer.abort_transaction
+    end(TIMEOUT)
+
+    def has_markers() -> bool:
+        ends = end_offsets(node, topic)
+        return all(ends[partition] > offset + 1 for partition, offset in landed)
+
+    eventually(has_markers, f"{topic} has the markers")
+    return [offset for _, offset in landed]
 
 
 def open_transaction(
@@ -186,8 +189,8 @@ def open_transaction(
     return producer
 
 
-def _send(producer: Producer, topic: str, records: Iterable[Out | bytes]) -> list[int]:
-    offsets: dict[int, int] = {}
+def _send(producer: Producer, topic: str, records: Iterable[Out | bytes]) -> list[tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
     errors: list[KafkaError] = []
 
     def landed(index: int) -> Callable[[KafkaError | None, Message], None]:
@@ -195,7 +198,7 @@ def _send(producer: Producer, topic: str, records: Iterable[Out | bytes]) -> lis
             if error:
                 errors.append(error)
             else:
-                offsets[index] = message.offset() or 0
+                found[index] = message.partition() or 0, message.offset() or 0
 
         return report
 
@@ -204,7 +207,7 @@ def _send(producer: Producer, topic: str, records: Iterable[Out | bytes]) -> lis
         _send_one(producer, topic, out, landed(index))
     assert producer.flush(TIMEOUT) == 0, "records were not acknowledged in time"
     assert not errors, errors[0]
-    return [offsets[index] for index in sorted(offsets)]
+    return [found[index] for index in sorted(found)]
 
 
 def _send_one(producer: Producer, topic: str, out: Out, report: Callable[..., None]) -> None:
