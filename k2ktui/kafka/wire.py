@@ -15,7 +15,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, Protocol
 
-from kafka.errors import KafkaError, NodeNotReadyError
+from kafka.errors import KafkaError, NodeNotReadyError, UnknownBrokerIdError
 from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -237,7 +237,7 @@ class Wire:
         """Send a request and return its response.
 
         Raises:
-            NotSent: there is no connection to the broker yet.
+            NotSent: there is no connection to the broker yet, or its address is not known yet.
             OutcomeUnknown: the connection was lost, or no response came within ``timeout`` seconds
                 (default: ``request.timeout.ms``).
         """
@@ -248,6 +248,10 @@ class Wire:
         timeout = self.request_timeout_s if timeout is None else timeout
         try:
             return self._manager.send(request, node, timeout * 1000)
+        except UnknownBrokerIdError:
+            # It joined after the brokers were asked for, which the library repeats after 5 minutes.
+            self._manager.cluster.request_update()
+            return Future().failure(NodeNotReadyError(node))
         except KafkaError as error:
             return Future().failure(error)
 

@@ -14,10 +14,14 @@ from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.broker_creation import creates_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.topics import TopicSpec, broker_count, create_topics
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.kafka.properties import wire
+from k2ktui.kafka.topics import broker_count
+from k2ktui.kafka.transactions import init_producer
+from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.runtime.node import KafkaNode
 from tests.support.brokers import Brokers
-from tests.support.kafka import TIMEOUT, create_topic, eventually, produce
+from tests.support.kafka import TIMEOUT, create_topic, eventually, produce, unique_name
 
 
 def cluster_at(servers: str) -> Cluster:
@@ -91,7 +95,9 @@ def test_a_broker_that_its_controller_has_fenced(tmp_path: Path) -> None:
     One that was suspended does so until its next heartbeat; this one, 7 of 8 seconds.
     """
     late = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "8000"}
-    with KafkaNode("fenced", tmp_path / "node", late) as node:
+    with KafkaNode("before", tmp_path) as node:
+        create_topic(node)
+    with KafkaNode("fenced", tmp_path, late) as node:
         cluster = cluster_at(node.bootstrap)
 
         def answer(ask: Callable[[], object]) -> object:
@@ -99,11 +105,6 @@ def test_a_broker_that_its_controller_has_fenced(tmp_path: Path) -> None:
                 return ask()
             return None
 
-        def topic_exists() -> bool:
-            answer(lambda: create_topics(cluster, [TopicSpec("t", 1, 1)]))
-            return bool(answer(lambda: cluster.find("t")))
-
-        eventually(topic_exists, "a topic, created between two sessions")
         eventually(lambda: not cluster.broker_ids("counting"), "it is fenced")
         for _ in range(20):
             assert answer(cluster.cluster_id) in (node.cluster_id, None)
@@ -111,3 +112,35 @@ def test_a_broker_that_its_controller_has_fenced(tmp_path: Path) -> None:
             answer(lambda: creates_topics(cluster))
         eventually(lambda: cluster.broker_ids("counting"), "it is back")
         assert cluster.cluster_id() == node.cluster_id
+        node.kill()  # an orderly end waits for heartbeats
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_has_joined_is_reached(brokers: Brokers) -> None:
+    """It was away when the brokers were asked for, which are asked for again after 5 minutes."""
+    two = brokers.two
+    name = unique_name("tx")
+    while not two.coordinates(name, 2):
+        name = unique_name("tx")
+    loop = Loop()
+    connection = Wire(loop, wire(cluster_at(two.bootstrap).config, "admin"), "target")
+    current = Producer(name)
+
+    async def init() -> Producer:
+        return await init_producer(connection, current, 60_000, 10.0)
+
+    async def known() -> list[int]:
+        return await connection.brokers()
+
+    try:
+        loop.run(lambda: connection.open(TIMEOUT))
+        two.stop_second()
+        current = loop.run(init)
+        eventually(lambda: loop.run(known) == [1], "the second is not known")
+        two.start()
+        assert two.coordinates(name, 2)
+        assert loop.run(init).epoch == current.epoch + 1
+    finally:
+        two.start()
+        connection.close()
+        loop.close()

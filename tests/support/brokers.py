@@ -264,6 +264,10 @@ class TwoBrokers:
 
     def coordinates_first(self, transactional_id: str) -> bool:
         """Whether the first broker coordinates transactions of an id, now and later."""
+        return self.coordinates(transactional_id, 1)
+
+    def coordinates(self, transactional_id: str, broker: int) -> bool:
+        """Whether a broker is preferred as the coordinator of a transactional id; wait for it."""
         Producer(client(self, transactional_id="any")).init_transactions(TIMEOUT)  # makes the topic
         topic, asking = "__transaction_state", admin(self)
 
@@ -275,7 +279,7 @@ class TwoBrokers:
         for letter in transactional_id:  # Java's String.hashCode
             signed = (31 * signed + ord(letter)) & 0xFFFFFFFF
         number = abs(signed - (1 << 32) if signed >> 31 else signed) % len(partitions())
-        if partitions()[number].replicas[0].id != 1:
+        if partitions()[number].replicas[0].id != broker:
             return False
 
         def leads() -> bool:
@@ -283,9 +287,9 @@ class TwoBrokers:
             at = [TopicPartition(topic, number)]
             asking.elect_leaders(ElectionType.PREFERRED, at).result(TIMEOUT)
             leader = partitions()[number].leader
-            return leader is not None and leader.id == 1
+            return leader is not None and leader.id == broker
 
-        eventually(leads, f"{self.name}-1 leads {topic}-{number}")
+        eventually(leads, f"{self.name}-{broker} leads {topic}-{number}")
         return True
 
     def stop_second(self) -> None:
