@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Lock
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -41,6 +40,7 @@ from k2ktui.kafka.client_errors import (
 from k2ktui.kafka.codes import LEADER_MOVED
 from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.renewable_admin import RenewableAdmin
 from k2ktui.kafka.topic_description import ConfigEntry as ConfigEntry
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
 from k2ktui.kafka.topic_description import read_description
@@ -84,19 +84,17 @@ class Cluster:
         self._errors = RecentErrors()
         self._brokers: frozenset[Address] = frozenset()
         self._topic = ""
-        self._lock = Lock()
-        self._admin: AdminClient | None = None
+        self._admin = RenewableAdmin(self._make_admin)
 
     @property
     def admin(self) -> AdminClient:
         """The admin client, created on first use."""
-        with self._lock:
-            if self._admin is None:
-                settings = librdkafka(self.config, "admin")
-                # By default, the library asks for topics as a producer does.
-                settings["allow.auto.create.topics"] = False
-                self._admin = self._make(AdminClient, settings)
-            return self._admin
+        return self._admin.get()
+
+    def _make_admin(self) -> AdminClient:
+        settings = librdkafka(self.config, "admin")
+        # By default, the library asks for topics as a producer does.
+        return self._make(AdminClient, {**settings, "allow.auto.create.topics": False})
 
     def consumer(self, **overrides: Any) -> Consumer:
         """Create a consumer that never commits and joins no group.
@@ -164,6 +162,7 @@ class Cluster:
         if heard is not None:
             explain = login_refused if heard.code() == LOGIN else not_trusted
             return explain(self.label, clean_message(heard))
+        self._admin.replace()
         last = self._errors.last()
         text += f" ({clean_message(last)})" if last else ""
         if code in UNREACHABLE:

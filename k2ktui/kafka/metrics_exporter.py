@@ -129,6 +129,7 @@ class KafkaMetrics:
         except ConnectionFailed as error:
             raise ExportFailed(self._failure(error.message)) from None
         if left:
+            self.close()  # it may have lost all brokers (see k2ktui.kafka.renewable_admin)
             raise ExportFailed(
                 self._failure(self._trouble or f"no response within {timeout_s:g} s")
             )

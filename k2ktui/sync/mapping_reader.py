@@ -17,6 +17,7 @@ from k2ktui.text import safe_text
 
 # Limits per consume call: large enough to amortize the conversion, small enough for memory.
 _MESSAGES, _BYTES = 10_000, 4 << 20
+_SILENT_S = 5.0
 _WAIT_S = 0.1
 _SETTINGS: Mapping[str, Any] = {
     "isolation.level": "read_committed",
@@ -110,6 +111,7 @@ class TopicReader:
     def _read(
         self, left: set[int], ends: Mapping[int, int], until: float
     ) -> Iterator[dict[int, list[Message]]]:
+        received_at = monotonic()
         while left and monotonic() < until:
             found: dict[int, list[Message]] = {}
             for message in self._consume():
@@ -125,7 +127,10 @@ class TopicReader:
             self._pace(found)
             if found:
                 yield found
+                received_at = monotonic()
             left -= {p for p in left if self.next[p] >= ends[p]}
+        if left and monotonic() - received_at > _SILENT_S:
+            self.close()  # it may have lost all brokers (see k2ktui.kafka.renewable_admin)
 
     def close(self) -> None:
         """Close the consumer."""

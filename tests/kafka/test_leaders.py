@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +23,11 @@ from k2ktui.kafka.topics import broker_count
 from k2ktui.kafka.transactions import init_producer
 from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.runtime.node import KafkaNode
-from tests.support.brokers import Brokers
-from tests.support.kafka import TIMEOUT, create_topic, eventually, produce, unique_name
+from tests.support.brokers import Brokers, TwoBrokers
+from tests.support.kafka import START_S, TIMEOUT, create_topic, eventually, produce, unique_name
+
+# Brokers are fenced for 7 of 8 seconds, as one is that was suspended until its next heartbeat.
+LATE = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "8000"}
 
 
 def cluster_at(servers: str) -> Cluster:
@@ -90,14 +96,10 @@ def test_a_request_for_the_controller_goes_to_the_next_one(brokers: Brokers) -> 
 
 @pytest.mark.slow
 def test_a_broker_that_its_controller_has_fenced(tmp_path: Path) -> None:
-    """It answers that the cluster has no brokers, and DescribeCluster would abort this process.
-
-    One that was suspended does so until its next heartbeat; this one, 7 of 8 seconds.
-    """
-    late = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "8000"}
+    """It answers that the cluster has no brokers, and DescribeCluster would abort this process."""
     with KafkaNode("before", tmp_path) as node:
         create_topic(node)
-    with KafkaNode("fenced", tmp_path, late) as node:
+    with KafkaNode("fenced", tmp_path, LATE) as node:
         cluster = cluster_at(node.bootstrap)
 
         def answer(ask: Callable[[], object]) -> object:
@@ -113,6 +115,37 @@ def test_a_broker_that_its_controller_has_fenced(tmp_path: Path) -> None:
         eventually(lambda: cluster.broker_ids("counting"), "it is back")
         assert cluster.cluster_id() == node.cluster_id
         node.kill()  # an orderly end waits for heartbeats
+
+
+@pytest.mark.slow
+def test_clients_reach_brokers_that_were_fenced(tmp_path: Path) -> None:
+    """librdkafka drops all brokers while they are fenced, and does not always find them again."""
+    with closing(TwoBrokers("two", tmp_path)) as two:
+        topic = create_topic(two.start(), replicas=[[1, 2]])
+        two.kill()
+        late = TwoBrokers("two", tmp_path, LATE)  # of the same data, on the same ports
+        for node in late.nodes:
+            node.start(START_S)
+        clusters = [cluster_at(two.bootstrap) for _ in range(10)]
+        with ThreadPoolExecutor(len(clusters)) as pool:
+            until = time.monotonic() + 20
+            list(pool.map(lambda each: ask_often(each, until), clusters))
+        late.kill()
+        two.start()
+        with ThreadPoolExecutor(len(clusters)) as pool:
+            list(pool.map(lambda each: eventually(partial(finds, each, topic), "found"), clusters))
+
+
+def ask_often(cluster: Cluster, until: float) -> None:
+    while time.monotonic() < until:
+        with suppress(K2kError):
+            cluster.cluster_id()
+
+
+def finds(cluster: Cluster, topic: str) -> bool:
+    with suppress(K2kError):
+        return isinstance(cluster.find(topic), TopicDescription)
+    return False
 
 
 @pytest.mark.slow
