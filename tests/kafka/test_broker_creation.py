@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ensure_state_topic
@@ -19,7 +20,7 @@ from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.topics import _control
 from k2ktui.runtime.node import KafkaNode
 from tests.kafka.test_control import ensure, exists, pipeline
-from tests.support.kafka import START_S, admin, eventually, unique_name
+from tests.support.kafka import START_S, TIMEOUT, admin, create_topic, eventually, unique_name
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,18 @@ def test_brokers_that_do_not_create_topics(target: KafkaNode, names: dict[str, s
     with pytest.raises(Refused, match=r"features\.autoCreateControlTopics is disabled"):
         ensure(config)
     assert not exists(config, names["commit"])
+
+
+def test_asking_for_the_cluster_creates_no_topic(creating: KafkaNode) -> None:
+    """It is asked for with one topic, which may have been deleted since."""
+    config = {"kafka": {"common": {"bootstrap.servers": creating.bootstrap}}}
+    cluster = Cluster(ClusterConfig.model_validate(config), "target")
+    topic = create_topic(creating, "-" + unique_name("first"))
+    assert topic == min(cluster.topic_names())
+    client = admin(creating)
+    client.delete_topics([topic])[topic].result(TIMEOUT)
+    eventually(lambda: topic not in client.list_topics(timeout=TIMEOUT).topics, "it is deleted")
+    for _ in range(3):
+        assert cluster.cluster_id() == creating.cluster_id
+    create_topic(creating)  # after what would have been created before
+    assert topic not in cluster.topic_names()

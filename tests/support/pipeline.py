@@ -141,7 +141,10 @@ class Pipeline:
                 return ends != before
             return False
 
-        eventually(grown, f"{topic} grows on the target", timeout)
+        def what() -> str:
+            return "\n".join((f"{topic} grows on the target", *(run.tail(8) for run in self.runs)))
+
+        eventually(grown, what, timeout)
 
     def await_more(self, outs: Sequence[Out], timeout: float = START_TIMEOUT) -> None:
         """Write records to the first topic, and wait until some are visible on the target."""
