@@ -77,7 +77,7 @@ def test_a_commit_that_arrives_late(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
 ) -> None:
     """It must not commit a later transaction half-written."""
-    with Traffic(proxied.source, topics, seed, pause=0.01, prefixes=proxied.prefixes):
+    with Traffic(proxied.source, topics, seed, pause=0.05, prefixes=proxied.prefixes):
         run = proxied.start()
         run.expect("firstrecord")
         for number in range(2):
