@@ -47,7 +47,7 @@ def pipeline(source: KafkaNode, two: TwoBrokers, tmp_path: Path) -> Iterator[Pip
 
 def test_a_dead_letter_topic_without_a_leader(pipeline: Pipeline, two: TwoBrokers) -> None:
     waiting, healthy = list(pipeline.topics)
-    with Traffic(pipeline.source, {waiting: 1, healthy: 1}, 1, pause=0.01):
+    with Traffic(pipeline.source, {waiting: 1, healthy: 1}, 1, pause=0.05):
         run = pipeline.start()
         run.expect("firstrecord")
         await_growth(two, f"{waiting}.dead-letter")
