@@ -162,14 +162,11 @@ def test_a_coordinator_that_has_joined_is_reached(brokers: Brokers) -> None:
     async def init() -> Producer:
         return await init_producer(connection, current, 60_000, 10.0)
 
-    async def known() -> list[int]:
-        return await connection.brokers()
-
     try:
         loop.run(lambda: connection.open(TIMEOUT))
         two.stop_second()
         current = loop.run(init)
-        eventually(lambda: loop.run(known) == [1], "the second is not known")
+        eventually(lambda: loop.run(connection.brokers) == [1], "the second is not known")
         two.start()
         assert two.coordinates(name, 2)
         assert loop.run(init).epoch == current.epoch + 1

@@ -13,7 +13,15 @@ from k2ktui.mm2 import formats
 from k2ktui.mm2.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.group_offsets import commit_offsets
-from tests.support.kafka import admin, create_topic, eventually, produce, read_all, unique_name
+from tests.support.kafka import (
+    TIMEOUT,
+    admin,
+    create_topic,
+    eventually,
+    produce,
+    read_all,
+    unique_name,
+)
 from tests.support.mirrormaker import ConnectWorker, MirrorMaker
 
 T = TypeVar("T")
@@ -97,14 +105,10 @@ def test_on_a_connect_worker(clusters: tuple[KafkaNode, KafkaNode], tmp_path: Pa
             mine = [each for each in found if each[2] is not None and each[2][0] == at]
             return mine[-1] if mine else None
 
-        def await_position(expected: object) -> Any:
-            return eventually(lambda: (p := position())[2] == expected and p, "it is set")
+        def await_position(expected: object, patience: float = TIMEOUT) -> Any:
+            return eventually(lambda: (p := position()) and p[2] == expected and p, "set", patience)
 
-        def all_copied() -> bool:
-            found = position()
-            return found is not None and found[2] == (at, 9)
-
-        eventually(all_copied, "the position after all", PATIENCE)  # the worker may flush before
+        await_position((at, 9), PATIENCE)  # the worker may flush before it has copied all
         worker.ask("PUT", f"/connectors/{name}/stop")
         eventually(
             lambda: (

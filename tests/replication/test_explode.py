@@ -103,7 +103,10 @@ def test_the_expressions_of_a_select_see_the_record_as_it_was(spark: SparkRuntim
         ({"explode": {"value": "key"}}, "explode value needs an ARRAY, and is BINARY"),
         ({"explode": {"value": "collect_list(key)"}}, "the operator Aggregate"),
         ({"explode": {"value": "array(explode(array(key)))"}}, "the operator Generate"),
-        ({"sql": "SELECT key, CAST(uuid() AS BINARY) AS value FROM records"}, "uuid() may have"),
+        (
+            {"sql": "SELECT key, CAST(uuid() AS BINARY) AS value FROM records"},
+            "uuid() may have another",
+        ),
         ({"sql": "SELECT key, sum(offset) AS value FROM records"}, "the operator Aggregate"),
         (
             {"sql": "SELECT key, value FROM records WHERE key IN (SELECT X'00')"},
