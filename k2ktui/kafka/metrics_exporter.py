@@ -116,9 +116,6 @@ class KafkaMetrics:
             for at, value in values(data):
                 producer.produce(self._topic, value, self._key, timestamp=at, on_delivery=delivered)
             left = producer.flush(max(0.0, until - monotonic()))
-            if left:
-                producer.purge()
-                producer.flush(0.1)
         except BufferError:
             self.close()  # otherwise the buffer would stay full, and every later write would fail
             full = "the producer's buffer is full (buffer.memory)"

@@ -197,6 +197,22 @@ def topic_settings(
     return found
 
 
+def require_topic_settings(
+    cluster: Cluster, names: Collection[str]
+) -> dict[str, dict[str, ConfigEntry]]:
+    """Read the settings of topics.
+
+    Raises:
+        K2kError: the first error, of the cluster or of a topic.
+    """
+    found: dict[str, dict[str, ConfigEntry]] = {}
+    for name, settings in topic_settings(cluster, names).items():
+        if isinstance(settings, K2kError):
+            raise settings
+        found[name] = settings
+    return found
+
+
 def create_command(config: ClusterConfig, spec: TopicSpec) -> str:
     """Return the kafka-topics.sh command that creates a topic on a cluster."""
     words = [*_topics_command(config), "--create", "--topic", spec.name]
@@ -313,19 +329,3 @@ def _raise_if_silent(cluster: Cluster, what: str, error: KafkaException) -> None
         raise
     except K2kError:
         return
-
-
-def require_topic_settings(
-    cluster: Cluster, names: Collection[str]
-) -> dict[str, dict[str, ConfigEntry]]:
-    """Read the settings of topics.
-
-    Raises:
-        K2kError: the first error, of the cluster or of a topic.
-    """
-    found: dict[str, dict[str, ConfigEntry]] = {}
-    for name, settings in topic_settings(cluster, names).items():
-        if isinstance(settings, K2kError):
-            raise settings
-        found[name] = settings
-    return found
