@@ -29,6 +29,7 @@ _LARGEST_BYTES = 1 << 20
 ASSIGNMENT_KINDS = ("owners", "member")
 SLOT_RUN = "slotRun"
 RUN_MARK = b'"run":true'
+_SLOT_RUN_MARK = b'"slotRun"'
 # A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
 # A shared slot is fenced as a pipeline is, with a connection of its own and a look at the topic.
@@ -136,6 +137,14 @@ def _parse_layout(value: object) -> SharedLayout | None:
         integer(field(found, "slots"), 1, LARGEST_SHARED_SLOTS),
         flag(field(found, "ready")),
     )
+
+
+def may_be_run(key: bytes | None) -> bool:
+    """Return whether a key may be of a run record, of a pipeline or a slot; quick, for any key.
+
+    Without a backslash, JSON has a member's name as it is.
+    """
+    return key is not None and (b'"run"' in key or _SLOT_RUN_MARK in key or b"\\" in key)
 
 
 def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:

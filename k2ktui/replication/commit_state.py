@@ -9,6 +9,7 @@ from time import monotonic
 from zlib import crc32
 
 from k2ktui.engine.producer_registration import ProducerRegistration
+from k2ktui.engine.run_record import may_be_run
 from k2ktui.engine.state import (
     MalformedRecord,
     Position,
@@ -187,6 +188,8 @@ def read_written_runs(target: Cluster, topic: CommitTopic, timeout: float) -> It
         ConnectionFailed, TimedOut: as ``read_commit_state``.
     """
     for entry in read_written(target, topic.name, topic.partitions, timeout):
+        if not may_be_run(entry.key):  # nearly all are positions, and it is read many times
+            continue
         with suppress(MalformedRecord):
             group, _, state = read_commit_record(entry.key, entry.value, topic.group)
             if group != topic.group or not isinstance(state, Run):
