@@ -180,6 +180,7 @@ def constants(results: str) -> Constants:
     growth = tuple(
         Growing(int(c[0].replace(",", "")), float(c[6]), float(c[7]), float(c[11]))
         for c in _rows(results, "growth")
+        if c[12] == "shared"
     )
     return Constants(
         {key: float(line[4]) for key, line in copies.items()},

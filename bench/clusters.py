@@ -38,7 +38,7 @@ _PROPERTIES = {
     "log.segment.delete.delay.ms": "1000",
 }
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-_TIMEOUT = 30.0
+_TIMEOUT = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +114,18 @@ def end_offsets(bootstrap: str | AdminClient, topic: str, partitions: int) -> tu
     return tuple(int(future.result(_TIMEOUT).offset) for future in futures.values())
 
 
-def delete_topics(bootstrap: str, *, but: tuple[str, ...] = ()) -> None:
-    """Delete every topic except Kafka's internal ones and ``but``, and wait until they are gone."""
+def delete_topics(bootstrap: str, *, but: tuple[str, ...] = (), prefix: str = "") -> None:
+    """Delete every topic with a prefix, and wait until they are gone.
+
+    Kafka's internal ones and ``but`` are kept.
+    """
     client = admin(bootstrap)
 
     def others() -> list[str]:
         return [
             name
             for name in client.list_topics(timeout=_TIMEOUT).topics
-            if name not in _INTERNAL and name not in but
+            if name.startswith(prefix) and name not in _INTERNAL and name not in but
         ]
 
     names = others()

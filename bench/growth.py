@@ -1,13 +1,15 @@
 """A pipeline of thousands of partitions: start, idle CPU and the delay of a single record.
 
 ``python -m bench.growth --partitions 1000 --partitions 5000`` prints a JSON object per step. Three
-starts of each: with target topics that exist, with none (the run creates them), and again after a
-stop. What a broker takes to create the same topics for a plain client is measured by itself.
+starts of each, in each ``--mode``: with target topics that exist, with none (the run creates them),
+and again after a stop. What a broker takes to create the same topics for a plain client is measured
+by itself.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import shutil
@@ -25,10 +27,18 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, 
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from bench.child import Child
-from bench.clusters import Clusters, admin, delete_topics, make_class_archives, running
+from bench.clusters import (
+    Clusters,
+    admin,
+    delete_topics,
+    make_class_archives,
+    running,
+    wait_for,
+)
 from bench.growth_report import Growth, report
 from bench.model import Launch
 from bench.sections import put_section
+from k2ktui.runtime.node import KafkaNode
 
 PER_TOPIC = 10
 _WATCHED = 20
@@ -39,6 +49,9 @@ _AT_ONCE = 100
 _SETTLE_S = 12.0
 _APART_S = 0.2
 _CLIENT_S = 2.0
+
+# Partitions of which a broker with 20,000 open files at most has two copies.
+_TWICE = 7_000
 
 _Partition = tuple[str, int]
 
@@ -57,20 +70,20 @@ class Measurement:
         self._source = clusters.source.bootstrap
         self._target = clusters.target.bootstrap
 
-    def measure(self, partitions: int) -> Growth:
-        """Return the figures of one size."""
+    def measure(self, partitions: int, mode: str) -> Growth:
+        """Return the figures of one size in one ``coordination.mode``."""
         for node in self._clusters.both:
-            delete_topics(node.bootstrap)
+            _delete(node)
         topics = [f"growth-{number:05}" for number in range(partitions // PER_TOPIC)]
         dice = random.Random(partitions)
         watched = [(dice.choice(topics), dice.randrange(PER_TOPIC)) for _ in range(_WATCHED)]
         create(self._source, topics)
         self._fill(topics)
         create_s = create(self._target, [f"there.{name}" for name in topics])
-        _say(event="created", partitions=partitions, create_s=create_s)
+        _say(event="created", partitions=partitions, mode=mode, create_s=create_s)
         first_s, all_s, again_s = 0.0, 0.0, 0.0
         idle: dict[str, float] = {}
-        with self._run(f"there-{partitions}", "there.") as child:
+        with self._run(f"there-{mode}-{partitions}", "there.", mode) as child:
             first_s, all_s = self._await_records(child, "there.", watched)
             cpu_s = child.meter.cpu_at(child.started + first_s)
             _say(event="first", first_s=first_s, all_s=all_s, cpu_s=cpu_s)
@@ -82,10 +95,12 @@ class Measurement:
             rss_mb = psutil_rss(child)
         before = self._ends("there.", watched)
         self._produce(watched[0])
-        with self._run(f"there-{partitions}", "there.") as child:
+        with self._run(f"there-{mode}-{partitions}", "there.", mode) as child:
             again_s, _ = self._await_records(child, "there.", watched[:1], before)
             _say(event="first again", first_s=again_s)
-        with self._run(f"new-{partitions}", "new.") as child:
+        if partitions > _TWICE:
+            _delete(self._clusters.target, "there.")
+        with self._run(f"new-{mode}-{partitions}", "new.", mode) as child:
             created_s, _ = self._await_records(child, "new.", watched)
             _say(event="first with creation", first_s=created_s)
         return Growth(
@@ -100,20 +115,22 @@ class Measurement:
             brokers,
             delays,
             rss_mb,
+            mode,
         )
 
-    def _run(self, name: str, prefix: str) -> Child:
+    def _run(self, name: str, prefix: str, mode: str) -> Child:
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
         file = directory / "pipeline.yaml"
-        text = yaml.safe_dump(self._pipeline(name, prefix), sort_keys=False)
+        text = yaml.safe_dump(self._pipeline(name, prefix, mode), sort_keys=False)
         file.write_text(text)
         command = (sys.executable, "-m", "k2ktui", "start", "-f", str(file), "--log-format", "json")
         return Child(Launch(command, prefix, text, ends=False), directory)
 
-    def _pipeline(self, name: str, prefix: str) -> dict[str, object]:
+    def _pipeline(self, name: str, prefix: str, mode: str) -> dict[str, object]:
         return {
             "name": name,
+            "coordination": {"mode": mode},
             "features": {"autoCreateControlTopics": "enabled"},
             "topicCreation": {"control": {"common": {"replication": 1}}},
             "source": {"kafka": {"common": {"bootstrap.servers": self._source}}},
@@ -224,6 +241,13 @@ def single_delays(
     return statistics.median(ordered), ordered[int(0.99 * len(ordered))], ordered[-1]
 
 
+def _delete(node: KafkaNode, prefix: str = "") -> None:
+    """Delete topics of a broker, and wait until their files are gone: it is idle then."""
+    delete_topics(node.bootstrap, prefix=prefix)
+    what = "the files of deleted topics are gone"
+    wait_for(lambda: not any(node.data_dir.rglob("*-delete")), what, _CREATE_S)
+
+
 def create(bootstrap: str, topics: Sequence[str]) -> float:
     """Create topics and wait for their leaders; return the seconds that it took."""
     client, began = admin(bootstrap), time.monotonic()
@@ -313,6 +337,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     add = parser.add_argument
     add("--partitions", type=int, action="append", help="a size, a multiple of 10; can be repeated")
+    add(
+        "--mode",
+        choices=("shared", "standby", "exclusive"),
+        action="append",
+        help="coordination.mode, shared unless given; can be repeated",
+    )
     add("--idle", type=float, default=60.0, metavar="SECONDS", help="how long idle CPU is measured")
     add(
         "--delay-seconds",
@@ -332,8 +362,9 @@ def main(arguments: list[str] | None = None) -> int:
             measurement = Measurement(clusters, directory / "runs", options)
             (directory / "runs").mkdir()
             found = []
-            for partitions in options.partitions or [1_000, 5_000]:
-                found.append(measurement.measure(partitions))
+            modes = options.mode or ["shared"]
+            for partitions, mode in itertools.product(options.partitions or [1_000, 5_000], modes):
+                found.append(measurement.measure(partitions, mode))
                 _say(event="measured", **asdict(found[-1]))
     finally:
         shutil.rmtree(directory, ignore_errors=True)

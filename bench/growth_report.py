@@ -28,6 +28,7 @@ class Growth:
         broker_idle: percent of a core of both brokers beside it.
         delays_ms: median, 99 % and largest delay of a single record.
         rss_mb: resident memory of the run.
+        mode: ``coordination.mode`` of the run.
     """
 
     partitions: int
@@ -41,6 +42,7 @@ class Growth:
     broker_idle: float
     delays_ms: tuple[float, float, float]
     rss_mb: float
+    mode: str = "shared"
 
     @property
     def idle_all(self) -> float:
@@ -60,8 +62,8 @@ def report(found: Sequence[Growth]) -> str:
         "| partitions | first records, s | all, s | again, s | with creation, s "
         "| creation by itself, s "
         "| CPU to first records, s | idle, % of a core | driver / Java / workers | brokers, % "
-        "| delay p50 / p99 / max, ms | memory, MB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| delay p50 / p99 / max, ms | memory, MB | mode |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_row(each) for each in found),
         "",
         f"Targets at 5,000 partitions: first records ≤ {FIRST_TARGET_S:.0f} s, idle ≤ "
@@ -72,6 +74,7 @@ def report(found: Sequence[Growth]) -> str:
         "has a visible record, where the target's topics exist; again: a new record after a stop;",
         "with creation: the run creates the target's topics. Creation by itself: what a plain",
         "client waits for the broker. Delay: a single record every 0.2 s in an idle pipeline.",
+        "Mode: of coordination; shared is the default.",
         "",
     ]
     return "\n".join(lines)
@@ -83,5 +86,6 @@ def _row(each: Growth) -> str:
     return (
         f"| {each.partitions:,} | {each.first_s:.1f} | {each.all_s:.1f} | {each.first_again_s:.1f} "
         f"| {each.first_created_s:.1f} | {each.create_s:.1f} | {each.start_cpu_s:.1f} "
-        f"| {each.idle_all:.1f} | {kinds} | {each.broker_idle:.1f} | {delays} | {each.rss_mb:.0f} |"
+        f"| {each.idle_all:.1f} | {kinds} | {each.broker_idle:.1f} | {delays} | {each.rss_mb:.0f} "
+        f"| {each.mode} |"
     )

@@ -39,6 +39,8 @@ _LONGEST_OFFSETS_S = 60.0
 # every 5 s, so that one reading of many partitions serves all of them.
 _SHARED_S, _SHARED_MANY_S = 2.5, 6.0
 _CHANGED = (FaultKind.RECREATED, FaultKind.TARGET_GONE)
+# The topic id and the target topics of each partition.
+_Topics = dict[SourcePartition, tuple[str, tuple[TargetTopic, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class TopicDiscovery:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         last, now, began = self._last, monotonic(), thread_time()
-        counts = self._topics.counts(now if last is None else self._since(_SHARED_S))
+        counts = self._topics.counts(self._since(_SHARED_S if last else _SHARED_MANY_S))
         has_changed = last is None or last[1] != counts.by_topic
         if last is not None and not has_changed:
             is_well = is_well and not last[0].held_back
@@ -171,7 +173,7 @@ class TopicDiscovery:
                     return last[0]
         self._last, self._settled = None, -1
         many = sum(counts.by_topic.values()) > _MANY
-        since = now if last is None else self._since(_SHARED_MANY_S if many else _SHARED_S)
+        since = self._since(_SHARED_MANY_S if many or last is None else _SHARED_S)
         if has_changed:
             # What has changed is in every reading that began after that of the numbers.
             since = max(since, counts.began)
@@ -188,6 +190,20 @@ class TopicDiscovery:
         self._next_full_unwell = found.began + min(pause_s, _LONGEST_UNWELL_S)
         self._next_offsets = monotonic() + _LONGEST_OFFSETS_S
         return snapshot
+
+    def start_positions(
+        self, positions: Mapping[SourcePartition, Position]
+    ) -> Mapping[SourcePartition, Position]:
+        """Return the start positions of partitions without one; none while a leader is moving.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster did not answer.
+        """
+        # The numbers first, as in ``discover``: slots that start now share both readings.
+        began = self._topics.counts(monotonic()).began
+        routes, ids = self._routes(self._topics.read({each.topic for each in positions}, began))
+        new = [source for source in routes if source not in positions]
+        return self._begin(new, routes, ids, first_start=not positions)
 
     def _with_offsets(
         self, last: TopicSnapshot, positions: Mapping[SourcePartition, Position]
@@ -228,16 +244,9 @@ class TopicDiscovery:
         by_name = {topic.name: topic for topic in topics}
         for name, error in refused.items():
             faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
-        routes: dict[SourcePartition, Route] = {}
-        ids: dict[SourcePartition, tuple[str, tuple[TargetTopic, ...]]] = {}
+        routes, ids = self._routes(pair)
         for topic in topics:
-            if topic.name in refused:
-                continue
-            found = tuple(targets[topic.name])
-            for number, route in enumerate(routes_for(self._config, topic, found)):
-                source = SourcePartition(topic.name, number)
-                if self._is_wanted(source):
-                    routes[source], ids[source] = route, (topic.topic_id, found)
+            found = () if topic.name in refused else targets[topic.name]
             short = next((each.short for each in found if each.short is not None), None)
             if short is not None:
                 faults += [_topic_fault(s, short) for s in _partitions(topic) if s not in routes]
@@ -273,6 +282,20 @@ class TopicDiscovery:
             lag_records=_sum_lags(committed, ends),
         )
 
+    def _routes(self, pair: PairTopics) -> tuple[dict[SourcePartition, Route], _Topics]:
+        """Return the route of each wanted partition, and its topic id and target topics."""
+        routes: dict[SourcePartition, Route] = {}
+        ids: _Topics = {}
+        for topic in pair.topics:
+            if topic.name in pair.refused:
+                continue
+            found = tuple(pair.targets[topic.name])
+            for number, route in enumerate(routes_for(self._config, topic, found)):
+                source = SourcePartition(topic.name, number)
+                if self._is_wanted(source):
+                    routes[source], ids[source] = route, (topic.topic_id, found)
+        return routes, ids
+
     def _ends(
         self, routes: Mapping[SourcePartition, Route]
     ) -> tuple[
@@ -293,7 +316,7 @@ class TopicDiscovery:
         self,
         new: list[SourcePartition],
         routes: Mapping[SourcePartition, Route],
-        ids: Mapping[SourcePartition, tuple[str, tuple[TargetTopic, ...]]],
+        ids: _Topics,
         *,
         first_start: bool,
     ) -> dict[SourcePartition, Position]:

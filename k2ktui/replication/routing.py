@@ -23,7 +23,7 @@ order of each source partition within the shared target partition.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
@@ -64,22 +64,26 @@ def routes_for(
     schemas = config.schema_rule_for(topic.name)
     codec = None if verbatim else compression_codec(config)
     reasons = _record_reasons(config, target.timestamp_type, topic.name)
+    of_topic = Route(
+        path=choice.path,
+        topic=target.name,
+        partition=None,
+        partitions=target.partitions,
+        headers=HeaderRules() if verbatim else header_rules(config, topic.name),
+        codec=codec,
+        transform=config.replication.transform_for(topic.name),
+        schemas=schemas,
+        keeps_batches=schemas is not None and len(reasons) == 1 and codec is None,
+        now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
+        choices=()
+        if sink.routing is None
+        else tuple(RoutedTopic(each.name, each.partitions, each.topic_id) for each in targets),
+    )
     return [
-        Route(
-            path=choice.path,
-            topic=target.name,
+        replace(
+            of_topic,
             partition=number if keeps else None,
-            partitions=target.partitions,
-            headers=HeaderRules() if verbatim else header_rules(config, topic.name),
-            codec=codec,
-            transform=config.replication.transform_for(topic.name),
             dead_letters=_dead_letters(target, number),
-            schemas=schemas,
-            keeps_batches=schemas is not None and len(reasons) == 1 and codec is None,
-            now_timestamps=not verbatim and not config.features.keep_record_creation_timestamp,
-            choices=()
-            if sink.routing is None
-            else tuple(RoutedTopic(each.name, each.partitions, each.topic_id) for each in targets),
         )
         for number in range(topic.partitions)
         if not keeps or number < partitions

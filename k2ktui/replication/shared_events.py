@@ -33,8 +33,9 @@ _SAME_NOTE_S = 10.0
 
 @dataclass(slots=True)
 class _SlotFigures:
-    """The newest events of the driver of a slot."""
+    """The newest events of the driver of a slot, and when it was asked to start (epoch seconds)."""
 
+    began_at: float = 0.0
     started: Started | None = None
     discovered: TopicsDiscovered | None = None
     progress: Progress | None = None
@@ -97,6 +98,7 @@ class SharedEvents:
             match event:
                 case Started():
                     found.started, found.has_reached = replace(event, term=term), False
+                    found.began_at = time() - event.seconds
                     self._report_started()
                 case TopicsDiscovered():
                     found.discovered = event
@@ -110,7 +112,9 @@ class SharedEvents:
                 case FirstRecord():
                     if not self._has_first_record:
                         self._has_first_record = True
-                        self._report(FirstRecord(time() - self._began_at))
+                        # It is reported when the lap ends, many seconds later.
+                        visible_at = found.began_at + event.seconds
+                        self._report(FirstRecord(visible_at - self._began_at))
                 case Finished():
                     found.faults = event.faults
                 case Note():

@@ -159,9 +159,8 @@ class LayoutFinder:
             self._choice.begin(self._fencer.run.layout)
 
     def _write_start_positions(self, state: CommitState) -> None:
-        found = self._make_discovery().discover(state.positions)
+        new = self._make_discovery().start_positions(state.positions)
         term = self._fencer.run.term
-        new = {s: p for s, p in found.begin.items() if s not in state.positions}
         if new:
             self._fencer.write_positions(
                 {source: replace(p, term=term, since=term) for source, p in new.items()}

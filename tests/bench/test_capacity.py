@@ -20,15 +20,18 @@ COPIES = """
 """
 
 
-def grown(partitions: int, idle: float) -> Growth:
+def grown(partitions: int, idle: float, mode: str = "shared") -> Growth:
     kinds = {"driver": idle / 2, "workers": idle / 2}
     delays = (10.0, 20.0, 30.0)
-    return Growth(partitions, 1.0, 2.0, 3.0, 4.0, 5.0, idle * 2, kinds, 1.0, delays, 700 + idle)
+    return Growth(
+        partitions, 1.0, 2.0, 3.0, 4.0, 5.0, idle * 2, kinds, 1.0, delays, 700 + idle, mode
+    )
 
 
 def results() -> str:
     brokers = {size: capacity.Broker(1.0, 2.0, 0.5, 0.25) for size in (100, 1000)}
-    growth = report([grown(1_000, 2.0), grown(5_000, 6.0)])
+    of_another_mode = grown(1_000, 1.0, "exclusive")
+    growth = report([of_another_mode, grown(1_000, 2.0), grown(5_000, 6.0)])
     return (
         f"{COPIES}<!-- growth -->\n{growth}<!-- /growth -->\n"
         f"<!-- capacity -->\n{capacity.section(brokers)}<!-- /capacity -->\n"

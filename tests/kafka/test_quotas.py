@@ -31,8 +31,9 @@ def test_quotas_are_lowered_and_restored(source: KafkaNode) -> None:
     at = cluster(source)
     own = Quota((("user", unique_name("ann")),), 5000.0)
     set_producer_quotas(at, [own])
-    before = eventually(lambda: producer_quotas(at), "the quota is there")
-    assert own in before
+    before = eventually(
+        lambda: own in (found := producer_quotas(at)) and found, "the quota is there"
+    )
     low = lowered(before, 1.0)
     assert {quota.entity for quota in low} == {EVERYONE, *(quota.entity for quota in before)}
     set_producer_quotas(at, low)
@@ -54,8 +55,10 @@ def test_writes_are_denied_and_allowed_again(secure: SecureNode) -> None:
     at = cluster(secure.node)
     topic, other = create_topic(secure.node), create_topic(secure.node)
     secure.allow("writer", [AclOperation.WRITE], topic)
-    before = eventually(lambda: list_acls(at), "the rule is there")
-    assert any(topic in rule for rule in before)
+    before = eventually(
+        lambda: (found := list_acls(at)) and any(topic in rule for rule in found) and found,
+        "the rule is there",
+    )
     for _ in range(2):
         deny_writes(at, [topic, other])
     eventually(lambda: denied_topics(at, [topic, other]) == {topic, other}, "both are denied")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import time
 
 import pytest
 
@@ -20,7 +21,7 @@ from k2ktui.replication.events import (
 from k2ktui.replication.shared_events import SharedEvents
 from k2ktui.replication.slot_task import Fault, FaultKind
 
-TERM = 5
+TERM, BEGAN_AT = 5, 1.0
 PROGRESS = Progress(
     lap=3,
     seconds=2.0,
@@ -45,7 +46,11 @@ class Merged:
         self.events: list[Event] = []
         self.shown: list[Started] = []
         self.merged = SharedEvents(
-            self.events.append, self.shown.append, 1.0, lambda: self.is_ending, lambda: self.now
+            self.events.append,
+            self.shown.append,
+            BEGAN_AT,
+            lambda: self.is_ending,
+            lambda: self.now,
         )
 
     def take(self, slot: int, *events: Event) -> list[Event]:
@@ -156,9 +161,14 @@ def test_the_last_progress_is_reported_when_its_last_slot_ends(merged: Merged) -
     assert merged.shown[-1].slots == 0
 
 
-def test_the_first_record_is_reported_once(merged: Merged) -> None:
-    (found,) = merged.take(0, FirstRecord(1.0), FirstRecord(2.0))
-    assert isinstance(found, FirstRecord) and found.seconds > 1000
+def test_the_first_record_is_reported_once_with_the_time_since_the_start_of_the_run(
+    merged: Merged,
+) -> None:
+    merged.take(0, replace(started(1), seconds=100.0))
+    slot_began_at = time() - 100.0
+    (found,) = merged.take(0, FirstRecord(102.0), FirstRecord(103.0))
+    assert isinstance(found, FirstRecord)
+    assert found.seconds == pytest.approx(slot_began_at + 102.0 - BEGAN_AT, abs=1.0)
     assert merged.take(1, FirstRecord(1.0)) == []
 
 
