@@ -118,38 +118,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         type=Part.parse,
         metavar="K/N",
-        help="of the long tests, run those of every gate and part K of N of the others",
+        help="run those long tests first that every gate runs, then part K of N of the others, "
+        "then the parts after it",
     )
 
 
-def _keep_part(part: Part, config: pytest.Config, items: list[pytest.Item]) -> None:
-    every_time = [item for item in items if item.nodeid.startswith(EVERY_TIME)]
-    groups = {group_of(item) for item in every_time}
-    dealt = [item for item in items if is_long(item) and group_of(item) not in groups]
-    others = group_durations(dealt)
-    left_out = others.keys() - part.groups(others)
-    config.hook.pytest_deselected(items=[item for item in items if group_of(item) in left_out])
-    items[:] = [item for item in items if group_of(item) not in left_out]
+def _turns(part: Part | None, items: list[pytest.Item]) -> dict[str, int]:
+    """Return how many parts run before the one of each group of long tests."""
+    if part is None:
+        return {}
+    every_time = {group_of(item) for item in items if item.nodeid.startswith(EVERY_TIME)}
+    dealt = [item for item in items if is_long(item) and group_of(item) not in every_time]
+    return part.turns(group_durations(dealt))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run first what must not be missing where time is limited.
 
-    That is what every gate runs, then the matrix, then the other proofs.
+    That is what every gate runs, then one part after the other; of each the matrix, then the other
+    proofs.
 
     Among these, and among the slow tests, what takes longest begins first where there are several
     processes: a long test that begins last would run alone.
     """
-    part = config.getoption("part")
-    if part is not None:
-        _keep_part(part, config, items)
+    turns = _turns(config.getoption("part"), items)
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
-    def rank(item: pytest.Item) -> tuple[bool, int]:
+    def rank(item: pytest.Item) -> tuple[bool, int, int]:
         found = (order[mark.name] for mark in item.iter_markers() if mark.name in order)
         number = min(found, default=-1)
-        return number >= 0 and not item.nodeid.startswith(EVERY_TIME), number
+        is_other = number >= 0 and not item.nodeid.startswith(EVERY_TIME)
+        return is_other, turns.get(group_of(item), 0), number
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         durations = group_durations(filter(is_long, items))

@@ -21,10 +21,15 @@ DURATIONS = st.dictionaries(st.text(), st.floats(1, 300), max_size=40)
 def test_each_group_is_in_one_part_and_parts_take_about_as_long(
     durations: dict[str, float], count: int
 ) -> None:
-    parts = [Part(number, count).groups(durations) for number in range(1, count + 1)]
+    turns = [Part(number, count).turns(durations) for number in range(1, count + 1)]
+    parts = [[group for group, turn in found.items() if turn == 0] for found in turns]
     assert sorted(group for part in parts for group in part) == sorted(durations)
     seconds = [sum(durations[group] for group in part) for part in parts]
     assert max(seconds) - min(seconds) <= max(durations.values(), default=0) + 1e-6
+    for group in durations:  # the parts after it follow in order
+        assert [found[group] for found in turns] == [
+            (turns[0][group] - number) % count for number in range(count)
+        ]
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "4", "a/b", ""])

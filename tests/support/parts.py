@@ -1,7 +1,8 @@
-"""A part of the long tests: all of them take longer than the gate may on two cores.
+"""The order of the long tests: all of them take longer than the gate may on two cores.
 
-The gate runs those of ``EVERY_TIME`` and one of several parts of the others, the next part each
-time; so each test has run after as many gates as there are parts.
+The gate runs those of ``EVERY_TIME``, then one of several parts of the others, then the parts after
+it while there is time. The next commit begins with the next part: where a gate has time for one
+part, each test has run after as many commits as there are parts.
 """
 
 from __future__ import annotations
@@ -33,16 +34,15 @@ class Part:
             raise ValueError(f"{text} is not a part")
         return cls(number, count)
 
-    def groups(self, durations: Mapping[str, float]) -> frozenset[str]:
-        """Return the groups of this part; all parts take about as long.
+    def turns(self, durations: Mapping[str, float]) -> dict[str, int]:
+        """Return how many parts run before the part of each group; all take about as long.
 
         The longest group goes first, each to the part that has least so far.
         """
         seconds = [0.0] * self.count
-        chosen = set()
+        found = {}
         for group in sorted(durations, key=lambda group: (-durations[group], group)):
             least = seconds.index(min(seconds))
             seconds[least] += durations[group]
-            if least == self.number - 1:
-                chosen.add(group)
-        return frozenset(chosen)
+            found[group] = (least - self.number + 1) % self.count
+        return found
