@@ -11,6 +11,7 @@ import pytest
 
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError, TimedOut
+from k2ktui.replication import discovery
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.shared_reading import SharedReading
@@ -48,6 +49,9 @@ class Slots:
             )
             for slot in range(SLOTS)
         ]
+        self.division = TopicDiscovery(
+            pipeline, self.source, self.target, topics, NothingCommitted()
+        )
         self._positions: list[dict[SourcePartition, Position]] = [{} for _ in self._each]
 
     def discover(self, slot: int) -> TopicSnapshot:
@@ -87,6 +91,25 @@ def test_slots_share_a_reading_and_see_what_is_new(source: KafkaNode, target: Ka
         at = SourcePartition(other, slot)
         eventually(partial(slots.copies, slot, at), "the new topic")
     assert slots.source.take(DESCRIBING) <= SLOTS
+
+
+def test_slots_that_start_share_what_the_division_has_read(
+    source: KafkaNode, target: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "_SHARED_MANY_S", 3600.0)  # however long this test takes
+    stem = unique_name("pairs")
+    topic = create_topic(source, f"{stem}-a", partitions=SLOTS)
+    slots = Slots(source, target, stem)
+    everything = {SourcePartition(topic, n): 0 for n in range(SLOTS)}
+    found = slots.division.start_positions({})
+    assert {at: position.offset for at, position in found.items()} == everything
+    slots.source.take(DESCRIBING)
+    first = slots.discover_all()
+    assert slots.source.take(DESCRIBING) == 0
+    assert {at for each in first for at in each.routes} == everything.keys()
+    # What is created in the meantime is found nevertheless.
+    other = create_topic(source, f"{stem}-b", partitions=SLOTS)
+    eventually(partial(slots.copies, 0, SourcePartition(other, 0)), "the new topic")
 
 
 def test_a_slot_reads_again_before_it_takes_a_topic_for_another_one(
