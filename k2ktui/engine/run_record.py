@@ -29,7 +29,8 @@ _LARGEST_BYTES = 1 << 20
 ASSIGNMENT_KINDS = ("owners", "member")
 SLOT_RUN = "slotRun"
 RUN_MARK = b'"run":true'
-_SLOT_RUN_MARK = b'"slotRun"'
+# Every key of a run record has one of these member names, of a pipeline's run or a slot's.
+_RUN_MEMBERS = (b'"run"', f'"{SLOT_RUN}"'.encode())
 # A driver that takes over fences the slots one by one.
 LARGEST_SLOTS = 10_000
 # A shared slot is fenced as a pipeline is, with a connection of its own and a look at the topic.
@@ -140,11 +141,11 @@ def _parse_layout(value: object) -> SharedLayout | None:
 
 
 def may_be_run(key: bytes | None) -> bool:
-    """Return whether a key may be of a run record, of a pipeline or a slot; quick, for any key.
+    """Return False only if a key is not that of a run record; this is quicker than decoding it.
 
-    Without a backslash, JSON has a member's name as it is.
+    A JSON text without a backslash has the names of its members as they are.
     """
-    return key is not None and (b'"run"' in key or _SLOT_RUN_MARK in key or b"\\" in key)
+    return key is not None and (b"\\" in key or any(name in key for name in _RUN_MEMBERS))
 
 
 def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
