@@ -35,8 +35,8 @@ _MANY, _SPARSE, _LONGEST_S = 500, 400.0, 300.0
 _LONGEST_UNWELL_S = 60.0
 # Offsets, which show what open transactions hold back, at least so often.
 _LONGEST_OFFSETS_S = 60.0
-# How old a reading of another slot of this run may be, and with many partitions. Each slot looks
-# every 5 s, so that one reading of many partitions serves all of them.
+# How old a reading of another slot of this run may be, and with many partitions or when a slot
+# starts. Each slot looks every 5 s, so that one reading of many partitions serves all of them.
 _SHARED_S, _SHARED_MANY_S = 2.5, 6.0
 _CHANGED = (FaultKind.RECREATED, FaultKind.TARGET_GONE)
 # The topic id and the target topics of each partition.
