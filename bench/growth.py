@@ -49,8 +49,7 @@ _AT_ONCE = 100
 _SETTLE_S = 12.0
 _APART_S = 0.2
 _CLIENT_S = 2.0
-
-# Partitions of which a broker with 20,000 open files at most has two copies.
+# Up to so many partitions, a broker with at most 20,000 open files has room for two copies.
 _TWICE = 7_000
 
 _Partition = tuple[str, int]
@@ -242,7 +241,7 @@ def single_delays(
 
 
 def _delete(node: KafkaNode, prefix: str = "") -> None:
-    """Delete topics of a broker, and wait until their files are gone: it is idle then."""
+    """Delete a broker's topics with a prefix, and wait until their files are gone: it is idle."""
     delete_topics(node.bootstrap, prefix=prefix)
     what = "the files of deleted topics are gone"
     wait_for(lambda: not any(node.data_dir.rglob("*-delete")), what, _CREATE_S)
