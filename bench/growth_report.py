@@ -42,7 +42,7 @@ class Growth:
     broker_idle: float
     delays_ms: tuple[float, float, float]
     rss_mb: float
-    mode: str = "shared"
+    mode: str
 
     @property
     def idle_all(self) -> float:
