@@ -15,6 +15,7 @@ coordinator.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from time import monotonic
 
@@ -29,6 +30,7 @@ STATE = -2
 _NAMES = {DRIVER: "driver", STATE: "state"}
 
 # Short.MaxValue - 1 in TransactionMetadata.isEpochExhausted: the next bump gets a new producer id.
+# No transaction is begun with it: Kafka 4.0.0 could not abort it, ever (KAFKA-19367).
 LAST_EPOCH = 32766
 # Seconds to wait for the end of a slot's last transaction before its state is asked for.
 _PATIENCE_S = 2.0
@@ -228,13 +230,21 @@ class ProducerEpochs:
         self._held[slot] = await self._raise(anyone, seconds)
 
     async def _raise(self, current: Producer, seconds: float) -> Producer:
+        """Bump an epoch; what has transactions gets none with the last epoch of a producer id."""
         own = current.transactional_id == transactional_id(self._group, DRIVER)
         state = current.transactional_id == transactional_id(self._group, STATE)
-        unknown = self._remember_unknown if own else lambda: None
-        patience = inf if own or state else self._patience
-        return await init_producer(
-            self._wire, current, self._timeout_ms, seconds, unknown, patience=patience
+        bump = partial(
+            init_producer,
+            self._wire,
+            transaction_timeout_ms=self._timeout_ms,
+            deadline=seconds,
+            on_unknown=self._remember_unknown if own else lambda: None,
+            patience=inf if own or state else self._patience,
         )
+        raised = await bump(current)
+        if raised.epoch >= LAST_EPOCH and not own:
+            return await bump(raised)
+        return raised
 
     def _remember_unknown(self) -> None:
         # Never reset: such a request may still arrive and look like a competing driver.

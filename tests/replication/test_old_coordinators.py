@@ -9,27 +9,41 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from k2ktui.kafka.codes import Code
+from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transactions import add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, Wire
-from k2ktui.replication.epochs import Contested, NotOwner, ProducerEpochs
+from k2ktui.replication.epochs import (
+    LAST_EPOCH,
+    Contested,
+    NotOwner,
+    ProducerEpochs,
+    transactional_id,
+)
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.brokers import Brokers
-from tests.support.kafka import create_topic, eventually, produce, unique_name
+from tests.support.kafka import await_stable, create_topic, eventually, produce, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
 
 _S = 20.0
 SUPERSEDED = 5
+# Version 4.0.0 has transaction version 2, and forgets epochs too (KAFKA-19367).
+KINDS = TV0, TV1, FIRST_TV2 = [
+    pytest.param(kind, marks=pytest.mark.xdist_group(f"old-{kind}"))
+    for kind in ("4-tv0", "4-tv1", "4.0.0")
+]
+copies = pytest.mark.parametrize("old", [TV0, FIRST_TV2], indirect=True)
 
 
-@pytest.fixture
-def old(brokers: Brokers) -> KafkaNode:
-    (node,) = brokers("4-tv0")
+@pytest.fixture(params=KINDS)
+def old(request: pytest.FixtureRequest, brokers: Brokers) -> KafkaNode:
+    (node,) = brokers(request.param)
     return node
 
 
@@ -75,23 +89,46 @@ def test_epochs(wire: Wire, old: KafkaNode) -> None:
 
 
 @pytest.mark.slow
-def test_the_last_epoch_with_a_transaction_open(wire: Wire, old: KafkaNode) -> None:
+def test_no_transaction_is_begun_with_the_last_epoch(wire: Wire, old: KafkaNode) -> None:
+    """Version 4.0.0 cannot abort one: it stays open, and its id is refused forever."""
+    topic, group = create_topic(old), unique_name("group")
+    epochs = ProducerEpochs(wire, group, 60_000)
+
+    async def run() -> None:
+        await epochs.take_ownership(_S)
+        last = await bump_until(wire, transactional_id(group, 0), LAST_EPOCH - 3)
+        token = await epochs.reclaim(0, _S)
+        assert token == replace(last, epoch=LAST_EPOCH - 1)
+        with pytest.raises(Contested):
+            await epochs.renew(0, _S)
+        for number in range(2):  # the last one is aborted
+            token = await epochs.reclaim(0, _S)
+            assert token.producer_id != last.producer_id and token.epoch < 10
+            assert await add_partitions(wire, token, [(topic, 0)]) == {}
+            if number == 0:
+                await end_transaction(wire, token, commit=True)
+        await epochs.fence(0, _S)
+
+    wire.loop.run(run)
+    await_stable(old, topic)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", [TV0, TV1], indirect=True)
+def test_an_earlier_k2ktui_left_a_transaction_with_the_last_epoch(
+    wire: Wire, old: KafkaNode
+) -> None:
     """Only an unconditional raise gets past it, to a new producer id."""
     topic, group = create_topic(old), unique_name("group")
     epochs = ProducerEpochs(wire, group, 60_000)
 
     async def run() -> None:
         await epochs.take_ownership(_S)
-        await epochs.fence(0, _S)
-        token = await epochs.renew(0, _S)
-        while token.epoch < 32766:
-            token = await epochs.renew(0, _S)
+        token = await bump_until(wire, transactional_id(group, 0), LAST_EPOCH)
         assert await add_partitions(wire, token, [(topic, 0)]) == {}
         with pytest.raises(CoordinatorError) as caught:
             await init_producer(wire, token, 60_000)
         assert caught.value.code == Code.UNKNOWN_SERVER_ERROR
-        with pytest.raises(Contested):
-            await epochs.renew(0, _S)
         fresh = await epochs.reclaim(0, _S)
         assert fresh.producer_id != token.producer_id and fresh.epoch < 10
         assert await add_partitions(wire, fresh, [(topic, 0)]) == {}
@@ -100,7 +137,16 @@ def test_the_last_epoch_with_a_transaction_open(wire: Wire, old: KafkaNode) -> N
     wire.loop.run(run)
 
 
+async def bump_until(wire: Wire, name: str, epoch: int) -> Producer:
+    """Bump a transactional id up to an epoch, as an earlier k2ktui did."""
+    token = await init_producer(wire, Producer(name), 60_000)
+    while token.epoch < epoch:
+        token = await init_producer(wire, token, 60_000)
+    return token
+
+
 @pytest.mark.slow
+@copies
 def test_a_refused_batch_is_no_competitor(
     make_pipeline: MakePipeline, source: KafkaNode, old: KafkaNode
 ) -> None:
@@ -114,6 +160,7 @@ def test_a_refused_batch_is_no_competitor(
 
 
 @pytest.mark.slow
+@copies
 def test_workers_killed_and_suspended(copying: Pipeline, topics: dict[str, int]) -> None:
     """A task that is killed with its transaction open, and one that outlives its time-out."""
     copying.settings = {"target.kafka.producer": {"transaction.timeout.ms": 3000}}
@@ -136,6 +183,7 @@ def test_workers_killed_and_suspended(copying: Pipeline, topics: dict[str, int])
 
 
 @pytest.mark.proof
+@copies
 def test_two_drivers_on_an_old_target(copying: Pipeline, topics: dict[str, int]) -> None:
     with Traffic(copying.source, topics, 2):
         first = copying.start()

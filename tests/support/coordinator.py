@@ -34,7 +34,7 @@ class Version(Enum):
     """How the coordinator raises the epoch of a transaction that it aborts by itself."""
 
     TV1 = "before transaction version 2: by one, and forgets the last epoch"
-    TV2_400 = "version 2 as in 4.0.0: by two (KAFKA-19367)"
+    TV2_400 = "version 2 as in 4.0.0: by two (KAFKA-19367); from the last epoch never"
     TV2 = "version 2: by one, and remembers the last epoch"
 
 
@@ -209,7 +209,8 @@ class Coordinator:
             return Code.CONCURRENT_TRANSACTIONS
         if found.state is State.ONGOING:  # whatever epoch was expected
             self._fence(found)
-            return Code.CONCURRENT_TRANSACTIONS
+            unfinished = found.state is State.ONGOING
+            return Code.UNKNOWN_SERVER_ERROR if unfinished else Code.CONCURRENT_TRANSACTIONS
         if found.epoch >= _LAST_EPOCH and (not conditional or expected == found.epoch):
             found.last_epoch = found.epoch if conditional else _NONE
             found.previous_id, found.producer_id, found.epoch = found.producer_id, self._new_id(), 0
@@ -225,11 +226,14 @@ class Coordinator:
         return Code.NONE
 
     def _fence(self, found: Transaction) -> None:
+        if self.version is Version.TV2_400 and found.epoch >= _LAST_EPOCH:
+            found.epoch = _LAST_EPOCH + 1  # the second bump fails, now and whenever it is repeated
+            return
         last, found.epoch = found.epoch, found.epoch + 1
         found.last_epoch = _NONE
         if self.version is Version.TV2:
             found.last_epoch = last
-        elif self.version is Version.TV2_400 and found.epoch <= _LAST_EPOCH:
+        elif self.version is Version.TV2_400:
             found.last_epoch, found.epoch = found.epoch, found.epoch + 1
         found.state, found.committing = State.PREPARED, False
         found.changes.clear()
