@@ -53,6 +53,20 @@ def test_the_gate_runs_the_next_part_after_each_commit() -> None:
     assert '--part "${part}/${parts}"' in script and "|| say" not in script
 
 
+@pytest.mark.parametrize(
+    ("commits", "shown"),
+    [(1034, "5 one/python"), (1035, "1 other/bin/python"), (1040, "1 one/python")],
+)
+def test_the_gate_changes_python_after_each_part(commits: int, shown: str) -> None:
+    script = (ROOT / ".ci/run").read_text()
+    chosen = re.search(r"^parts=.*?^(?=cores=)", script, re.M | re.S)
+    assert chosen
+    before = f"set -eu; git() {{ echo {commits}; }}; bin=one; other=other\n"
+    text = f'{before}{chosen[0]}echo "${{part}} ${{python}}"'
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == shown
+
+
 def test_no_gate_is_green_without_its_proofs() -> None:
     """What begins too late is skipped, but for the proofs and the matrix: those fail."""
     for file, code in (("matrix/test_faults.py", 1), ("replication/test_standby.py", 0)):
