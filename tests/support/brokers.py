@@ -55,7 +55,7 @@ KINDS: Mapping[str, Kind] = {
     "2.5": Kind("2.5.1", zookeeper=True),
     "2.8": Kind("2.8.2", zookeeper=True),
     "3.9": Kind("3.9.1"),
-    "4.0.0": Kind("4.0.0", consumer_protocol=True),
+    "4.0.0": Kind("4.0.0", features={"transaction.version": 2}, consumer_protocol=True),
     "4-tv0": Kind(KAFKA_VERSION, features={"transaction.version": 0}, consumer_protocol=True),
     "4-tv1": Kind(KAFKA_VERSION, features={"transaction.version": 1}, consumer_protocol=True),
     "4-tv2": Kind(KAFKA_VERSION, features={"transaction.version": 2}, consumer_protocol=True),
