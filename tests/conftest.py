@@ -97,6 +97,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds", type=int, default=1, help="run proofs with this many times as many seeds"
     )
+    parser.addoption(
+        "--brokers",
+        action="append",
+        default=[],
+        metavar="SOURCE,TARGET",
+        help="run the matrix with these versions of Kafka, for example 3.6.2,4.1.1; repeatable",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.brokers import KINDS, Brokers, Kind
+from tests.support.brokers import Brokers, Kind, kind_of
 from tests.support.pipeline import Pipeline
 
 # From old to new, from new to old, and between neighbors.
@@ -42,16 +42,19 @@ class Pair:
         return made
 
 
-def _params() -> list[Any]:
-    """The pairs. All tests of a pair run in one process, see tests.parallel."""
-    names = ["-to-".join(pair) for pair in PAIRS]
-    return [
-        pytest.param(pair, id=name, marks=pytest.mark.xdist_group(name))
-        for pair, name in zip(PAIRS, names, strict=True)
-    ]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each pair, or those of ``--brokers``. Tests of a pair share a process, see tests.parallel."""
+    if "pair" in metafunc.fixturenames:
+        chosen = [tuple(each.split(",")) for each in metafunc.config.getoption("brokers")]
+        names = {"-to-".join(pair): pair for pair in chosen or PAIRS}
+        params = [
+            pytest.param(pair, id=name, marks=pytest.mark.xdist_group(name))
+            for name, pair in names.items()
+        ]
+        metafunc.parametrize("pair", params, indirect=True, scope="module")
 
 
-@pytest.fixture(scope="module", params=_params())
+@pytest.fixture(scope="module")
 def pair(
     request: pytest.FixtureRequest, brokers: Brokers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
@@ -59,7 +62,7 @@ def pair(
     source, target = request.param
     first, second = brokers(source, target)
     pipelines: list[Pipeline] = []
-    kinds, directory = (KINDS[source], KINDS[target]), tmp_path_factory.mktemp("pair")
+    kinds, directory = (kind_of(source), kind_of(target)), tmp_path_factory.mktemp("pair")
     yield Pair(first, second, *kinds, directory, pipelines)
     for pipeline in pipelines:
         pipeline.close()

@@ -62,11 +62,16 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+def kind_of(name: str) -> Kind:
+    """Return one of :data:`KINDS`, or that of a version in KRaft mode, from 3.3 on."""
+    return KINDS.get(name) or Kind(name, consumer_protocol=int(name.partition(".")[0]) >= 4)
+
+
 def make_node(
     kind: str, name: str, data_dir: Path, properties: Mapping[str, str] | None = None
 ) -> KafkaNode:
-    """Return a node of one of :data:`KINDS`; it is not started yet."""
-    chosen = KINDS[kind]
+    """Return a node of a kind; it is not started yet."""
+    chosen = kind_of(kind)
     make = ZooKeeperNode if chosen.zookeeper else KRaftNode
     return make(name, data_dir, {**chosen.properties, **(properties or {})}, kind=chosen)
 
@@ -347,7 +352,7 @@ class Brokers:
         self._last: tuple[str, ...] = ()
 
     def __call__(self, *kinds: str) -> list[KafkaNode]:
-        """Return one node of each of the :data:`KINDS`, running."""
+        """Return one node of each of the kinds, running."""
         self._stop_others(kinds)
         for kind in kinds:
             if kind not in self._nodes:
