@@ -76,7 +76,23 @@ def _lose_requests_and_answers(
 def test_a_commit_that_arrives_late(
     proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
 ) -> None:
-    """It must not commit a later transaction half-written."""
+    _delay_commits(proxied, shaky, topics, seed)
+
+
+@pytest.mark.parametrize("kind", ["3.9", "4-tv0", "4.0.0"])
+def test_a_commit_that_arrives_late_at_an_old_coordinator(
+    make_pipeline: MakePipeline, topics: dict[str, int], tmp_path: Path, kind: str
+) -> None:
+    with proxied_node("old", tmp_path / "old", kind) as old:
+        where = {"bootstrap.servers": old.proxy.address}
+        pipeline = make_pipeline(list(topics), {"target.kafka.common": where}, old)
+        _delay_commits(pipeline, old, topics, 0)
+
+
+def _delay_commits(
+    proxied: Pipeline, shaky: ProxiedNode, topics: dict[str, int], seed: int
+) -> None:
+    """A late commit must not commit a later transaction half-written."""
     with Traffic(proxied.source, topics, seed, pause=0.05, prefixes=proxied.prefixes):
         run = proxied.start()
         run.expect("firstrecord")
