@@ -16,10 +16,11 @@ import pytest
 from k2ktui.replication.epochs import LAST_EPOCH
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.test_exactly_once import kill
-from tests.replication.test_registration import bump, registered
+from tests.replication.test_registration import registered
 from tests.support.batches import writers
 from tests.support.both_ways import BothWays, header, identity
 from tests.support.cli import k2ktui_json
+from tests.support.epochs import bump
 from tests.support.kafka import (
     Out,
     admin,

@@ -14,7 +14,6 @@ from dataclasses import replace
 import pytest
 
 from k2ktui.kafka.codes import Code
-from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transactions import add_partitions, end_transaction, init_producer
 from k2ktui.kafka.wire import CoordinatorError, Loop, Wire
 from k2ktui.replication.epochs import (
@@ -27,6 +26,7 @@ from k2ktui.replication.epochs import (
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.brokers import Brokers
+from tests.support.epochs import bump_until
 from tests.support.kafka import await_stable, create_topic, eventually, produce, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
@@ -135,14 +135,6 @@ def test_an_earlier_k2ktui_left_a_transaction_with_the_last_epoch(
         await end_transaction(wire, fresh, commit=True)
 
     wire.loop.run(run)
-
-
-async def bump_until(wire: Wire, name: str, epoch: int) -> Producer:
-    """Bump a transactional id up to an epoch, as an earlier k2ktui did."""
-    token = await init_producer(wire, Producer(name), 60_000)
-    while token.epoch < epoch:
-        token = await init_producer(wire, token, 60_000)
-    return token
 
 
 @pytest.mark.slow

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.cluster_pair import ClusterPair
-from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.transactions import init_producer
-from k2ktui.kafka.wire import Loop, Wire
 from k2ktui.replication.epochs import LAST_EPOCH
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.pipeline_fencing import commit_topic, make_fencer
@@ -21,6 +18,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.batches import writers
 from tests.support.copied import Copied
+from tests.support.epochs import bump
 from tests.support.kafka import create_topic, produce, read_all
 from tests.support.oracle import COMMIT_TOPIC
 
@@ -51,26 +49,6 @@ def driver(copied: Copied, pair: ClusterPair | None = OURS) -> Iterator[Transact
         yield fencer
     finally:
         fencer.close(fence=False)
-
-
-def bump(node: KafkaNode, transactional_id: str, epoch: int) -> int:
-    """Bump a transactional id up to an epoch; return its producer id."""
-    loop = Loop()
-    target = Wire(loop, {"bootstrap_servers": [node.bootstrap]}, "target")
-
-    async def run() -> int:
-        await target.open(20)
-        token = await init_producer(target, Producer(transactional_id), 60_000)
-        while token.epoch < epoch:
-            token = await init_producer(target, token, 60_000)
-        return token.producer_id
-
-    try:
-        found: int = loop.run(run)
-        return found
-    finally:
-        target.close()
-        loop.close()
 
 
 def test_a_driver_registers_the_ids_of_its_slots_with_its_run(copied: Copied) -> None:
