@@ -88,9 +88,7 @@ def _open_transaction(pipeline: Pipeline, run: Run) -> Iterator[psutil.Process]:
 
     The block is for what happens then; afterwards the worker wakes up, if it still exists.
     """
-    pipeline.arm("before-commit", signal.SIGSTOP)
-    pipeline.await_hit("before-commit")
-    (worker,) = eventually(run.suspended, "a worker is suspended")
+    worker = pipeline.suspend_at("before-commit", run)
     stable = end_offsets(pipeline.target, COMMIT_TOPIC, "read_committed")
     assert stable != end_offsets(pipeline.target, COMMIT_TOPIC), "no transaction is open"
     yield worker

@@ -30,9 +30,7 @@ def test_task_suspended_past_the_transaction_timeout(
     with Traffic(pipeline.source, topics, number, prefixes=prefixes):
         run = pipeline.start()
         run.expect("firstrecord")
-        pipeline.arm(step, signal.SIGSTOP)
-        pipeline.await_hit(step)
-        (task,) = eventually(run.suspended, "suspended")
+        task = pipeline.suspend_at(step, run)
         time.sleep(2 * _TIMEOUT_S)  # the coordinator looks now and then
         task.resume()
         if step != "after-commit":  # then it had none open

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import psutil
 import pytest
 
@@ -25,9 +23,7 @@ def test_a_suspended_process_is_done_without(
         run.expect("firstrecord")
         reported = run.reported
         if hangs == "worker":
-            pipeline.arm("sent", signal.SIGSTOP)
-            pipeline.await_hit("sent")
-            (stopped,) = eventually(run.suspended, "suspended")
+            stopped = pipeline.suspend_at("sent", run)
         else:
             stopped = run.java()
             stopped.suspend()

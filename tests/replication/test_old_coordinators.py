@@ -6,7 +6,6 @@ conditional raise is refused, as if there were another driver.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,21 +26,21 @@ from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
 from tests.support.brokers import Brokers
 from tests.support.epochs import bump_until
-from tests.support.kafka import await_stable, create_topic, eventually, produce, unique_name
+from tests.support.kafka import await_stable, create_topic, produce, unique_name
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
 
 _S = 20.0
 SUPERSEDED = 5
 # Version 4.0.0 has transaction version 2, and forgets epochs too (KAFKA-19367).
-KINDS = TV0, TV1, FIRST_TV2 = [
+TV0, TV1, FIRST_TV2 = (
     pytest.param(kind, marks=pytest.mark.xdist_group(f"old-{kind}"))
     for kind in ("4-tv0", "4-tv1", "4.0.0")
-]
+)
 copies = pytest.mark.parametrize("old", [TV0, FIRST_TV2], indirect=True)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[TV0, TV1, FIRST_TV2])
 def old(request: pytest.FixtureRequest, brokers: Brokers) -> KafkaNode:
     (node,) = brokers(request.param)
     return node
@@ -163,9 +162,7 @@ def test_workers_killed_and_suspended(copying: Pipeline, topics: dict[str, int])
             copying.arm(step)
             copying.await_hit(step)
         copying.await_copying()
-        copying.arm("sent", signal.SIGSTOP)
-        copying.await_hit("sent")
-        (task,) = eventually(run.suspended, "suspended")
+        task = copying.suspend_at("sent", run)
         time.sleep(6)
         task.resume()
         copying.await_copying()

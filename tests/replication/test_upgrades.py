@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.brokers import KINDS, KRaftNode
-from tests.support.kafka import create_topic, eventually
+from tests.support.kafka import create_topic
 from tests.support.pipeline import Pipeline
 from tests.support.traffic import Traffic
 
@@ -52,10 +51,7 @@ def test_clusters_are_upgraded_while_a_run_copies(nodes: list[KRaftNode], tmp_pa
                     pipeline.arm(step)
                     pipeline.await_hit(step)
                 pipeline.await_copying()
-            pipeline.arm("sent", signal.SIGSTOP)
-            pipeline.await_hit("sent")
-            (task,) = eventually(run.suspended, "suspended")
-            task.resume()
+            pipeline.suspend_at("sent", run).resume()
             pipeline.await_copying()
         assert run.stop() == 0
         pipeline.catch_up()

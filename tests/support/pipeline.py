@@ -111,6 +111,14 @@ class Pipeline:
         file = self._steps / step
         eventually(lambda: not file.exists(), f"hit at {step}", timeout)
 
+    def suspend_at(self, step: str, run: Run) -> psutil.Process:
+        """Suspend the process of a run that gets to a step, and return it."""
+        self.arm(step, signal.SIGSTOP)
+        self.await_hit(step)
+        found: list[psutil.Process] = eventually(run.suspended, f"suspended at {step}")
+        (process,) = found
+        return process
+
     @property
     def steps_on_executors(self) -> dict[str, str]:
         """What ``spark.config`` needs for :meth:`arm` to reach executors on this machine."""
