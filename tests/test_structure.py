@@ -1,4 +1,4 @@
-"""The modules form no import cycle, deferred and type-checking imports included; none is long."""
+"""The modules form no import cycle, deferred and type-checking imports included."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -146,14 +146,3 @@ def test_modules_in_layers_form_no_cycle(tmp_path: Path) -> None:
     for name, text in texts.items():
         (package / f"{name}.py").write_text(text, "utf-8")
     assert find_cycles(read_graph(tmp_path, "app")) == []
-
-
-LONGEST = 400
-
-
-@pytest.mark.parametrize("folder", [PACKAGE, "tests"])
-def test_no_file_is_too_long_to_read_at_once(folder: str) -> None:
-    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / folder).rglob("*.py")}
-    assert len(lengths) > 100
-    found = {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > LONGEST}
-    assert found == {}, f"split by idea what has more than {LONGEST} lines"
