@@ -19,12 +19,12 @@ import pytest
 from tests.support.durations import (
     function_of,
     group_durations,
-    group_of,
+    known_durations,
     longer_functions,
     longest_first,
 )
 from tests.support.long import LONG, is_long
-from tests.support.parts import EVERY_TIME, Part
+from tests.support.parts import Part, is_dealt
 
 # Of the fast suite: one process with the clusters, two for the rest.
 _WORKERS = 3
@@ -112,44 +112,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--until",
         type=float,
         metavar="TIME",
-        help="skip tests that would begin after this time (seconds since 1970) as not reached",
+        help="skip tests that would not end until this time (seconds since 1970) as not reached",
     )
     parser.addoption(
         "--part",
         type=Part.parse,
         metavar="K/N",
-        help="run those long tests first that every gate runs, then part K of N of the others, "
-        "then the parts after it",
+        help="of the long tests run those of every gate, one pair of the matrix, and part K of N "
+        "of the others",
     )
-
-
-def _turns(part: Part | None, items: list[pytest.Item]) -> dict[str, int]:
-    """Return how many parts run before the one of each group of long tests."""
-    if part is None:
-        return {}
-    every_time = {group_of(item) for item in items if item.nodeid.startswith(EVERY_TIME)}
-    dealt = [item for item in items if is_long(item) and group_of(item) not in every_time]
-    return part.turns(group_durations(dealt))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run first what must not be missing where time is limited.
+    """Choose a part of the long tests, and run first what must not be missing in a gate.
 
-    That is what every gate runs, then one part after the other; of each the matrix, then the other
-    proofs.
-
-    Among these, and among the slow tests, what takes longest begins first where there are several
-    processes: a long test that begins last would run alone.
+    What takes longest begins first where there are several processes: a long test that begins last
+    would run alone.
     """
-    turns = _turns(config.getoption("part"), items)
+    part = config.getoption("part")
+    if part is not None:
+        chosen = part.choose(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = [item for item in items if item in chosen]
     order = {name: number for number, name in enumerate(reversed(LONG))}
 
-    def rank(item: pytest.Item) -> tuple[bool, int, int]:
-        found = (order[mark.name] for mark in item.iter_markers() if mark.name in order)
-        number = min(found, default=-1)
-        is_other = number >= 0 and not item.nodeid.startswith(EVERY_TIME)
-        return is_other, turns.get(group_of(item), 0), number
+    def rank(item: pytest.Item) -> tuple[bool, int]:
+        numbers = (order[mark.name] for mark in item.iter_markers() if mark.name in order)
+        number = min(numbers, default=-1)
+        return number >= 0 and is_dealt(item), number
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         durations = group_durations(filter(is_long, items))
@@ -157,12 +148,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
 
 
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Name the part, and say how much it is."""
+    part = config.getoption("part")
+    if part is None:
+        return None
+    minutes = sum(group_durations(items).values()) / 60
+    return f"part {part.number} of {part.count}: {minutes:.0f} minutes of long tests, all processes"
+
+
+# What a test may take longer than its mean.
+_MARGIN = 1.5
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what would begin too late, before its fixtures are set up; no gate does without some."""
+    """Skip what would end too late, before its fixtures are set up; no gate does without some."""
     until = item.config.getoption("until")
-    if until is None or time.time() <= until:
+    if until is None:
         return
-    if item.nodeid.startswith(EVERY_TIME) and not item.get_closest_marker("slow"):
-        pytest.fail("part of every gate, and not reached in the time that --until leaves")
-    pytest.skip("not reached in the time that --until leaves")
+    if not is_dealt(item):
+        if time.time() > until:
+            pytest.fail("part of every gate, and not reached in the time that --until leaves")
+        return
+    if time.time() + _MARGIN * known_durations().get(function_of(item.nodeid), 0) > until:
+        pytest.skip("not reached in the time that --until leaves")

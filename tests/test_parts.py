@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from tests.support.parts import EVERY_TIME, Part
 
 ROOT = Path(__file__).parents[1]
+# As .ci/run has it.
+PARTS = 16
 DURATIONS = st.dictionaries(st.text(), st.floats(1, 300), max_size=40)
 
 
@@ -21,15 +24,10 @@ DURATIONS = st.dictionaries(st.text(), st.floats(1, 300), max_size=40)
 def test_each_group_is_in_one_part_and_parts_take_about_as_long(
     durations: dict[str, float], count: int
 ) -> None:
-    turns = [Part(number, count).turns(durations) for number in range(1, count + 1)]
-    parts = [[group for group, turn in found.items() if turn == 0] for found in turns]
+    parts = [Part(number, count).groups(durations) for number in range(1, count + 1)]
     assert sorted(group for part in parts for group in part) == sorted(durations)
     seconds = [sum(durations[group] for group in part) for part in parts]
     assert max(seconds) - min(seconds) <= max(durations.values(), default=0) + 1e-6
-    for group in durations:  # the parts after it follow in order
-        assert [found[group] for found in turns] == [
-            (turns[0][group] - number) % count for number in range(count)
-        ]
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "4", "a/b", ""])
@@ -42,20 +40,64 @@ def test_tests_of_every_gate_exist() -> None:
     assert all((ROOT / path).exists() for path in EVERY_TIME)
 
 
-def test_the_gate_runs_the_next_part_after_each_commit() -> None:
+# Prints the long tests of each part, a line of JSON.
+PRINT = """
+import json, pytest
+from tests.support.parts import Part, is_long
+
+class Parts:
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        parts = [Part(number, COUNT).choose(items) for number in range(1, COUNT + 1)]
+        names = [sorted(item.nodeid for item in part) for part in parts]
+        print()
+        print(json.dumps([sorted(item.nodeid for item in items if is_long(item)), *names]))
+
+pytest.main(["-q", "--collect-only", "-m", ""], plugins=[Parts()])
+"""
+
+
+@pytest.fixture(scope="module")
+def all_and_parts() -> list[set[str]]:
+    """Return all long tests, then those of each part."""
+    code = PRINT.replace("COUNT", str(PARTS))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (line,) = (line for line in ran.stdout.splitlines() if line.startswith("["))
+    return [set(names) for names in json.loads(line)]
+
+
+def test_all_parts_together_are_all_long_tests(all_and_parts: list[set[str]]) -> None:
+    everything, *parts = all_and_parts
+    assert len(everything) > 900 and set.union(*parts) == everything
+
+
+def test_every_part_has_the_proofs_of_the_copy_and_the_fuzzing(
+    all_and_parts: list[set[str]],
+) -> None:
+    everything, *parts = all_and_parts
+    common = set.intersection(*parts)
+    proofs = {name for name in everything if name.startswith(EVERY_TIME)}
+    assert common == {name for name in proofs if not re.search(r"(at_any_time|step)\[\w+-1", name)}
+    assert {name for name in proofs if name.startswith(EVERY_TIME[0])} & common
+
+
+def test_every_part_has_one_pair_of_brokers(all_and_parts: list[set[str]]) -> None:
+    for part in all_and_parts[1:]:
+        copies = "tests/matrix/test_copies.py::test_every_kind_of_topic_on_both_paths"
+        assert len([name for name in part if name.startswith(copies)]) == 1
+
+
+def test_the_gate_runs_a_part() -> None:
     script = (ROOT / ".ci/run").read_text()
-    count = re.search(r"^parts=(\d+)$", script, re.M)
-    assert count and int(count[1]) == 5
-    for page in ("docs/exactly-once.md", "CONTRIBUTING.md"):
-        assert "another fifth of them for each commit" in " ".join(
-            (ROOT / page).read_text().split()
-        )
+    assert f"\nparts={PARTS}\n" in script
     assert '--part "${part}/${parts}"' in script and "|| say" not in script
 
 
 @pytest.mark.parametrize(
     ("commits", "shown"),
-    [(1034, "5 one/python"), (1035, "1 other/bin/python"), (1040, "1 one/python")],
+    [(31, "16 other/bin/python"), (32, "1 one/python"), (48, "1 other/bin/python")],
 )
 def test_the_gate_changes_python_after_each_part(commits: int, shown: str) -> None:
     script = (ROOT / ".ci/run").read_text()

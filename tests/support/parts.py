@@ -1,18 +1,23 @@
-"""The order of the long tests: all of them take longer than the gate may on two cores.
+"""Which long tests a gate runs: all of them take three hours on two slow cores.
 
-The gate runs those of ``EVERY_TIME``, then one of several parts of the others, then the parts after
-it while there is time. The next commit begins with the next part: where a gate has time for one
-part, each test has run after as many commits as there are parts.
+Each gate runs what ``runs_every_time`` names, and one part of the others; the gate after the next
+commit runs the next part. ``bash .ci/run all`` runs everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# What k2ktui promises first: exactly once when processes are killed at every step, on every broker;
-# and all parsers of hostile input.
-EVERY_TIME = ("tests/replication/test_exactly_once.py", "tests/matrix/", "tests/fuzz/")
+import pytest
+
+from tests.support.durations import group_durations, group_of
+from tests.support.long import is_long
+
+# What k2ktui promises first: exactly once when processes are killed at every step, and parsers
+# that no input breaks.
+EVERY_TIME = ("tests/replication/test_exactly_once.py", "tests/fuzz/")
+MATRIX = "tests/matrix/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +39,51 @@ class Part:
             raise ValueError(f"{text} is not a part")
         return cls(number, count)
 
-    def turns(self, durations: Mapping[str, float]) -> dict[str, int]:
-        """Return how many parts run before the part of each group; all take about as long.
+    def groups(self, durations: Mapping[str, float]) -> frozenset[str]:
+        """Return the groups of this part, of groups with their seconds; all parts take as long.
 
         The longest group goes first, each to the part that has least so far.
         """
         seconds = [0.0] * self.count
-        found = {}
+        chosen = set()
         for group in sorted(durations, key=lambda group: (-durations[group], group)):
             least = seconds.index(min(seconds))
             seconds[least] += durations[group]
-            found[group] = (least - self.number + 1) % self.count
-        return found
+            if least == self.number - 1:
+                chosen.add(group)
+        return frozenset(chosen)
+
+    def choose(self, items: Sequence[pytest.Item]) -> frozenset[pytest.Item]:
+        """Return the tests of a gate with this part."""
+        long = [item for item in items if is_long(item)]
+        groups = self.groups(group_durations(filter(is_dealt, long)))
+        pairs = sorted({pair for item in long if (pair := broker_pair(item)) is not None}, key=str)
+        pair = pairs[(self.number - 1) % len(pairs)] if pairs else None
+        return frozenset(
+            item
+            for item in long
+            if (group_of(item) in groups if is_dealt(item) else broker_pair(item) in (None, pair))
+        )
+
+
+def runs_every_time(item: pytest.Item) -> bool:
+    """Return whether a long test belongs to each gate: of proofs the first seed only."""
+    if not item.nodeid.startswith(EVERY_TIME):
+        return False
+    return not isinstance(item, pytest.Function) or _parameter(item, "seed") in (None, 0)
+
+
+def _parameter(item: pytest.Function, name: str) -> object:
+    return item.callspec.params.get(name) if hasattr(item, "callspec") else None
+
+
+def broker_pair(item: pytest.Item) -> object:
+    """Return the versions of brokers that a test of the matrix takes, None for other tests."""
+    if not item.nodeid.startswith(MATRIX) or not isinstance(item, pytest.Function):
+        return None
+    return _parameter(item, "pair")
+
+
+def is_dealt(item: pytest.Item) -> bool:
+    """Return whether a long test belongs to one of the parts, and not to gates otherwise."""
+    return not runs_every_time(item) and broker_pair(item) is None
