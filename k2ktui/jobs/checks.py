@@ -11,7 +11,13 @@ from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job, read_job
 from k2ktui.jobs.runners import alive_elsewhere, describe_runner, read_runners
-from k2ktui.replication.preflight.checks import Check, failed_check, passed_check, unknown_check
+from k2ktui.replication.preflight.checks import (
+    Check,
+    before_start,
+    failed_check,
+    passed_check,
+    unknown_check,
+)
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
 
 NAME = "other runners"
@@ -23,6 +29,8 @@ def start_checks(
 ) -> Iterator[Check]:
     """Yield the checks of ``k2ktui check``, and whether the pipeline runs elsewhere.
 
+    A shortage of retention headroom is a warning here: the start is its remedy.
+
     Args:
         config: the pipeline.
         restart: the job on this host is about to be stopped, so it does not fail the check.
@@ -31,7 +39,7 @@ def start_checks(
     reached = True
     for check in each_check(config) if kind is RunKind.COPY else each_cluster_check(config):
         reached = reached and not check.unreachable
-        yield check
+        yield before_start(check)
     yield (
         _others(config, read_job(job_directory(config, kind)), restart, kind)
         if reached

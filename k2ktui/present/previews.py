@@ -76,6 +76,8 @@ def _reason(row: PreviewRow) -> str:
 
 
 def _time(at_ms: int) -> str:
+    if at_ms < 0:
+        return NOT_AVAILABLE  # a record without a timestamp has -1
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):  # a timestamp is whatever its producer wrote

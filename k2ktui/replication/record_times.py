@@ -39,11 +39,13 @@ class RecordTimeReader:
     Attributes:
         exhausted: the partitions of the last call without a committed record from their offset to
             the last stable offset, such as those that end with the marker of a transaction.
+        untimed: the partitions of the last call whose first committed record has no timestamp.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.exhausted: frozenset[Partition] = frozenset()
+        self.untimed: frozenset[Partition] = frozenset()
         self._open: tuple[Loop, Wire] | None = None
 
     def times(self, where: Mapping[Partition, int], timeout: float) -> dict[Partition, float]:
@@ -54,9 +56,9 @@ class RecordTimeReader:
             timeout: in seconds; partitions not read by then are left out.
 
         Returns:
-            Timestamps in epoch seconds.
+            Timestamps in epoch seconds; none for a record without one (``untimed``).
         """
-        self.exhausted = frozenset()
+        self.exhausted = self.untimed = frozenset()
         if not where:
             return {}
         search = _Search(where, monotonic() + timeout)
@@ -67,6 +69,7 @@ class RecordTimeReader:
         else:
             loop.run(lambda: search.run(connection))
         self.exhausted = frozenset(search.exhausted)
+        self.untimed = frozenset(search.untimed)
         return search.found
 
     def close(self) -> None:
@@ -93,6 +96,7 @@ class _Search:
     def __init__(self, where: Mapping[Partition, int], until: float) -> None:
         self.found: dict[Partition, float] = {}
         self.exhausted: set[Partition] = set()
+        self.untimed: set[Partition] = set()
         self._offsets = dict(where)
         self._until = until
 
@@ -161,7 +165,10 @@ class _Search:
                     continue
                 stamps = decode_records(batch, offset).timestamps
                 if len(stamps):
-                    self.found[at] = int(stamps[0]) / 1000
+                    if stamps[0] >= 0:
+                        self.found[at] = int(stamps[0]) / 1000
+                    else:
+                        self.untimed.add(at)
                     del self._offsets[at]
                     return
                 self._offsets[at] = batch.last_offset + 1

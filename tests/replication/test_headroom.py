@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from k2ktui.cli.jobs_checks import run_checks as start_checks_of_jobs
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import RunKind
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import Out, admin, create_topic, produce, start_offsets
 from tests.support.preflight import named, pipeline
+from tests.support.sent_batches import make_batch, send_batches
 
 
 def with_position(
@@ -72,6 +75,34 @@ def test_headroom(
 
     assert (check.outcome, says in check.detail) == (outcome, True), check.detail
     assert "at most 3 records not copied in 1 partition" in check.detail
+
+
+def test_the_age_of_records_without_a_timestamp_is_not_known(
+    source: KafkaNode, target: KafkaNode
+) -> None:
+    """Brokers then delete by the age of the segment's file, which is not 57 years."""
+    topic = create_topic(source, config={"retention.ms": "86400000"})
+    send_batches(source, topic, [make_batch([b"v"] * 5, timestamp=-1)])
+
+    check = headroom(with_position(source, target, topic, 2))
+
+    assert check.outcome is CheckOutcome.UNKNOWN
+    assert f"the age of their log segment, which is unknown: {topic}-0" in check.detail
+
+
+def test_a_shortage_does_not_prevent_the_start_that_removes_it(
+    source: KafkaNode, target: KafkaNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = create_topic(source, config={"retention.ms": "86400000"})
+    stamp = int(time.time() - 86000) * 1000
+    produce(source, topic, [Out(b"v", timestamp=stamp) for _ in range(5)])
+    config = with_position(source, target, topic, 2)
+    assert headroom(config).outcome is CheckOutcome.FAIL
+
+    checks = start_checks_of_jobs(config, RunKind.COPY, force=False, take_over=False)
+
+    assert named(checks, "retention headroom").outcome is CheckOutcome.WARN
+    assert "warning" in capsys.readouterr().err
 
 
 def test_headroom_when_all_is_copied(source: KafkaNode, target: KafkaNode) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
@@ -115,3 +116,17 @@ def test_a_dropped_batch_is_fetched_again_from_its_first_record() -> None:
         one.receive(make(0, 10), [])
         one.jump(7, "truncated")
         assert (one.ready_bytes, one.fetched, one.handed, one.gaps) == (0, 0, 0, ())
+
+
+def test_the_time_of_the_next_record_is_not_a_delete_horizon() -> None:
+    """In a compacted batch with tombstones, the base timestamp may lie days ahead (KIP-534)."""
+    one = feed()
+    data = bytearray(batch(0, 3))
+    one.receive(bytes(data), [])
+    assert one.next_timestamp == 1000
+    data[22] |= 0x40
+    data[27:35] = (10**15).to_bytes(8, "big")
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    other = feed()
+    other.receive(bytes(data), [])
+    assert other.next_timestamp == 1000

@@ -20,6 +20,7 @@ from tests.support.kafka import (
     produce_transaction,
     unique_name,
 )
+from tests.support.sent_batches import make_batch, send_batches
 
 NOW = int(time.time()) * 1000
 PATIENCE = 20.0
@@ -90,6 +91,17 @@ def test_partitions_without_a_further_record_are_known(
     assert reader.exhausted == {(topic, 0)}
     assert time.monotonic() - began < PATIENCE / 2, "it does not wait for a record"
     assert reader.times({(topic, 0): 0}, PATIENCE) and not reader.exhausted
+
+
+def test_no_time_is_no_time(source: KafkaNode, reader: RecordTimeReader) -> None:
+    """Their timestamp is -1, which is not the last millisecond of 1969."""
+    topic = create_topic(source, partitions=2)
+    send_batches(source, topic, [make_batch([b"v"] * 3, timestamp=-1)])
+    produce(source, topic, stamped(1, partition=1))
+    assert reader.times({(topic, 0): 1, (topic, 1): 0}, PATIENCE) == {(topic, 1): NOW / 1000}
+    assert reader.untimed == {(topic, 0)}
+    assert not reader.exhausted
+    assert reader.times({(topic, 1): 0}, PATIENCE) and not reader.untimed
 
 
 def test_no_broker_answers() -> None:

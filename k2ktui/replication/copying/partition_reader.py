@@ -12,6 +12,7 @@ from k2ktui.engine.gaps import with_gap
 from k2ktui.engine.state import Covers, Gap, MappingRecord, Position, SourcePartition
 from k2ktui.log.batch import (
     APPEND_TIME,
+    DELETE_HORIZON,
     AbortedTransactions,
     Batch,
     CorruptBatch,
@@ -243,7 +244,9 @@ class PartitionReader:
         if not self.ready:
             return -1
         batch = self.ready[0]
-        return batch.max_timestamp if batch.attributes & APPEND_TIME else batch.base_timestamp
+        # With a delete horizon (KIP-534), the base timestamp is that horizon, which lies ahead.
+        latest = batch.attributes & (APPEND_TIME | DELETE_HORIZON)
+        return batch.max_timestamp if latest else batch.base_timestamp
 
     @property
     def can_be_routed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, TimedOut
@@ -33,6 +33,7 @@ class Check:
         hint: how to fix it; empty for a pass.
         unreachable: a cluster did not answer.
         fatal: the pipeline could copy nothing at all; other failures affect only some topics.
+        cured_by_start: a failure that a start removes, so that it must not prevent one.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Check:
     hint: str = ""
     unreachable: bool = False
     fatal: bool = False
+    cured_by_start: bool = False
 
 
 def passed_check(name: str, detail: str) -> Check:
@@ -56,6 +58,13 @@ def failed_check(name: str, detail: str, hint: str, *, fatal: bool = False) -> C
 def warning_check(name: str, detail: str, hint: str) -> Check:
     """Return a warning: it works but should be changed."""
     return Check(name, CheckOutcome.WARN, detail, hint)
+
+
+def before_start(check: Check) -> Check:
+    """Return a check as it counts for a start: a failure that the start removes is a warning."""
+    if check.cured_by_start and check.outcome is CheckOutcome.FAIL:
+        return replace(check, outcome=CheckOutcome.WARN)
+    return check
 
 
 def unknown_check(name: str, detail: str, hint: str = "") -> Check:

@@ -9,7 +9,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.events import Event
-from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, before_start
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.runtime.stop_flag import StopFlag
@@ -57,7 +57,7 @@ def require_startable(config: PipelineConfig, show_check: Callable[[Check], None
         Refused: another fatal check failed.
     """
     fatal = []
-    for check in run_checks(config):
+    for check in map(before_start, run_checks(config)):
         if check.outcome is not CheckOutcome.PASS:
             show_check(check)
         if check.fatal and check.outcome is CheckOutcome.FAIL:

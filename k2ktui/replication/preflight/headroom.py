@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
@@ -122,12 +122,18 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
             unbounded += retention < 0
             if retention >= 0:
                 timed.append((each, retention / 1000))
-    stamps, copied = _timestamps(source, [each for each, _ in timed])
+    stamps, untimed, copied = _timestamps(source, [each for each, _ in timed])
     waiting = [each for each in waiting if each.source not in copied]
     timed = [(each, retention) for each, retention in timed if each.source not in copied]
     if not waiting:
         return passed_check(NAME, "every record is copied: nothing can be lost")
-    if any(each.source not in stamps for each, _ in timed):
+    if untimed:
+        # Kafka then takes the time at which the segment file was last written (LogSegment.java).
+        reasons.add(
+            "records without a timestamp are deleted by the age of their log segment, which is "
+            f"unknown: {first_names(untimed)}"
+        )
+    if any(each.source not in stamps and each.source not in untimed for each, _ in timed):
         reasons.add("the age of the oldest of them could not be read")
     left = [
         (stamps[each.source] + retention - time.time(), retention, each)
@@ -152,7 +158,8 @@ def _verdict(
     when += f"in {format_duration(seconds)}" if seconds > 0 else "now"
     short = [each.source for s, keep, each in left if s < min(_SHORT_S, _SHARE * keep)]
     if short:
-        return failed_check(NAME, f"{behind}; {when}; too soon: {first_names(short)}{why}", _HINT)
+        text = f"{behind}; {when}; too soon: {first_names(short)}{why}"
+        return replace(failed_check(NAME, text, _HINT), cured_by_start=True)
     return (
         unknown_check(NAME, f"{behind}; {when}{why}", _UNKNOWN_HINT)
         if reasons
@@ -162,11 +169,12 @@ def _verdict(
 
 def _timestamps(
     source: Cluster, waiting: list[_Waiting]
-) -> tuple[dict[SourcePartition, float], set[SourcePartition]]:
+) -> tuple[dict[SourcePartition, float], set[SourcePartition], set[SourcePartition]]:
     """Return the time, in epoch seconds, of each partition's first record to copy.
 
     Returns:
-        The times, and the partitions that have no record to copy, only markers of transactions.
+        The times, the partitions whose first record has none, and those that have no record to
+        copy, only markers of transactions.
     """
     peek = RecordTimeReader(source)
     try:
@@ -175,7 +183,8 @@ def _timestamps(
     finally:
         peek.close()
     found = {SourcePartition(*at): at_s for at, at_s in times.items()}
-    return found, {SourcePartition(*at) for at in peek.exhausted}
+    untimed = {SourcePartition(*at) for at in peek.untimed}
+    return found, untimed, {SourcePartition(*at) for at in peek.exhausted}
 
 
 def format_duration(seconds: float) -> str:
