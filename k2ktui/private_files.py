@@ -7,7 +7,9 @@ host. The permissions of existing files and directories are tightened.
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
 import stat
 import tempfile
 from pathlib import Path
@@ -56,6 +58,49 @@ def write_private(path: Path, content: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def why_others_may_write(path: Path) -> str:
+    """Return why somebody other than this user and root may decide what a file contains, or "".
+
+    The file must be a regular one of this user or root. Neither it nor its folder may be writable
+    by others, or by a group that is not the owner's private one. On a read-only mount nothing is
+    writable. Of a symbolic link, both folders count.
+    """
+    try:
+        real = path.resolve(strict=True)
+        if not stat.S_ISREG(real.stat().st_mode):
+            return "it is not a regular file"
+        for part in (real, real.parent, path.absolute().parent):
+            reason = _why_writable(part)
+            if reason:
+                return f"{'the file' if part == real else 'its folder'} {reason}"
+    except OSError as error:
+        return f"it cannot be looked at ({error.strerror})"
+    return ""
+
+
+def _why_writable(path: Path) -> str:
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user"
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return ""
+    if found.st_mode & stat.S_IWOTH:
+        return "can be written by everybody"
+    if found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid, found.st_uid):
+        return "can be written by a group"
+    return ""
+
+
+def _is_private_group(gid: int, uid: int) -> bool:
+    """Return whether only its owner is in a group: it has the owner's name, and no other member."""
+    try:
+        owner = pwd.getpwuid(uid)
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == owner.pw_name and set(group.gr_mem) <= {owner.pw_name}
 
 
 def _write_in_place(path: Path, content: bytes) -> None:

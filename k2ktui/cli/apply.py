@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from k2ktui.cli.options import (
 )
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Plan, UnusablePlan, load_plan
 from k2ktui.errors import ConfigError, Refused
@@ -35,7 +37,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     from k2ktui.sync.operations import apply_plan
 
     plan = read_plan(Path(plan_file), time.time())
-    flow = load_flow(files or plan.files)
+    flow = load_flow(files or _files_of(plan))
     may = access_to(flow.config, unlock=unlock)
     require(may, "applying a plan")
     if not as_json:
@@ -43,6 +45,8 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     if not plan.changes:
         click.echo("Nothing to apply.", err=True)
         return 0
+    if not files:
+        show_connections(plan.files, flow.config)
     confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes)
     applied = apply_plan(flow.config, plan, files or plan.files, may)
     if as_json:
@@ -51,6 +55,22 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
         show_results(applied)
         click.echo(f"To undo: k2ktui undo {applied.id}", err=True)
     return exit_code(applied)
+
+
+def _files_of(plan: Plan) -> tuple[str, ...]:
+    """Return the pipeline files that a plan names, if nobody else chose their contents."""
+    from k2ktui.sync.plan_files import require_trusted_files
+
+    require_trusted_files(plan)
+    return plan.files
+
+
+def show_connections(files: Sequence[str], config: PipelineConfig) -> None:
+    """Print which files a plan has chosen, and the addresses that get their logins."""
+    names = ", ".join(map(safe_text, files))
+    click.echo(f"note: pipeline file (from the plan): {names}", err=True)
+    for side, cluster in (("source", config.source), ("target", config.target)):
+        click.echo(f"note: {side}: {safe_text(cluster.bootstrap_servers)}", err=True)
 
 
 def effect_text(plan: Plan, now: float) -> str:

@@ -122,7 +122,8 @@ class PlanRow:
 class Plan:
     """Rows to apply, and the state that they depend on. Times are epoch seconds.
 
-    ``files`` are the pipeline's configuration files, for the command that applies the plan.
+    ``files`` are the pipeline's configuration files, for the command that applies the plan;
+    ``files_digest`` proves that their contents are the same (``sync.plan_files``), "" if unknown.
     ``logs`` are the target partitions as they were; the plan is refused if they no longer match.
     ``commits_at`` is when the source's committed offsets were kept, if the source did not answer.
     ``is_stopped_by_conflict`` says that nothing is committed because several pipelines map a
@@ -138,6 +139,7 @@ class Plan:
     rewind: Rewind
     rows: Annotated[tuple[PlanRow, ...], FailFast()]
     files: Annotated[tuple[Text, ...], FailFast()] = ()
+    files_digest: Text = ""
     logs: Annotated[tuple[PinnedLog, ...], FailFast()] = ()
     commits_at: Seconds | None = None
     is_stopped_by_conflict: bool = False
@@ -303,8 +305,9 @@ def _head(plan: Plan) -> dict[str, Any]:
     fields = {name: getattr(plan, name) for name in Plan.__slots__ if name not in ("rows", "logs")}
     if plan.commits_at is None:
         del fields["commits_at"]
-    if not plan.is_stopped_by_conflict:
-        del fields["is_stopped_by_conflict"]
+    for name in ("is_stopped_by_conflict", "files_digest"):
+        if not fields[name]:
+            del fields[name]
     logs = [[log.topic, log.partition, log.topic_id, log.start, log.end] for log in plan.logs]
     return {"v": VERSION, **fields, "logs": logs}
 

@@ -21,6 +21,7 @@ from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.engine.planning import PlanOptions, make_plan
 from k2ktui.private_files import private_directory, write_private
+from k2ktui.sync.plan_files import digest_files
 
 _KEPT = 50
 
@@ -60,7 +61,8 @@ def plan_options(
 def make_pipeline_plan(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:
     """Make a plan that carries its pipeline's files, so that applying it needs no other input."""
     paths = tuple(os.path.abspath(part) for each in files for part in each.split(",") if part)
-    return replace(make_plan(snapshot, options), files=paths)
+    plan = make_plan(snapshot, options)
+    return replace(plan, files=paths, files_digest=digest_files(paths) if paths else "")
 
 
 def kept_plans() -> Path:
