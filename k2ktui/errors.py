@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from k2ktui.secret_values import hide_secrets
+
 
 class ExitCode(IntEnum):
     """Exit codes, the same for every command and stable for scripts."""
@@ -34,10 +36,11 @@ class K2kError(Exception):
     exit_code: ExitCode = ExitCode.FINDINGS
 
     def __init__(self, message: str, *, unchanged: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        # A library's error may quote a password.
+        self.message = hide_secrets(message)
+        super().__init__(self.message)
         self.unchanged = unchanged
-        self.hint = hint
+        self.hint = hide_secrets(hint)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors travel between processes by pickle; keyword arguments must survive.

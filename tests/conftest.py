@@ -19,6 +19,7 @@ from k2ktui.replication.spark_archive import TRANSFORM_ARCHIVE_MAKER
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
+from k2ktui.secret_values import forget_secrets
 from tests.support.brokers import Brokers
 from tests.support.examples import examples
 from tests.support.kafka import START_S
@@ -117,6 +118,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def started(node: KafkaNode) -> KafkaNode:
     """Start a cluster; on a machine that is busy with other things too."""
     return node.start(START_S)
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests() -> None:
+    """A password of one test may be an ordinary word of another one's messages."""
+    forget_secrets()
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import click
 
+from k2ktui.secret_values import hide_secrets
 from k2ktui.text import safe_message
 
 
 def print_note(note: object) -> None:
     """Print a note; names in it cannot control the terminal."""
-    text = "\n".join(safe_message(line) for line in str(note).split("\n"))
+    text = "\n".join(safe_message(line) for line in hide_secrets(str(note)).split("\n"))
     click.echo(f"note: {text}", err=True)
 
 

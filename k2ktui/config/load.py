@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path as FilePath
@@ -14,6 +14,7 @@ from k2ktui.config.lost_ids import lost_schema_ids
 from k2ktui.config.mirror_files import PROPERTIES, is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
+from k2ktui.config.scalars import Text
 from k2ktui.config.templates import Templates
 from k2ktui.config.transform_formats import place_schema_files
 from k2ktui.config.tree import Node, merge, read_tree
@@ -26,6 +27,7 @@ from k2ktui.config.unused import (
 )
 from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
+from k2ktui.secret_values import remember_secrets
 from k2ktui.text import safe_text
 
 ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
@@ -88,6 +90,7 @@ def load(
     if templates:
         tree = Templates(os.environ if env is None else env, problems).fill(tree)
         tree = place_schema_files(tree)
+    remember_secrets(_values(tree))
     if tree.at(("replication", "source", "topic")) is None:
         _replication_missing(tree, need_replication, notes, problems)
     config = validate(tree, problems)
@@ -122,6 +125,14 @@ def read_layers(paths: Iterable[str | FilePath]) -> Node:
     if problems:
         raise refuse(problems)
     return tree
+
+
+def _values(tree: Node) -> Iterator[tuple[str, str]]:
+    """Yield the text values with the names of their keys; a list's items have the list's name."""
+    for path, node in tree.walk():
+        name = next((step for step in reversed(path) if isinstance(step, str)), "")
+        if isinstance(node.value, Text):
+            yield name, node.value
 
 
 def _is_value(path: Path, node: Node) -> bool:

@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from k2ktui.errors import ConfigError
+from k2ktui.secret_values import REDACTED, hide_secrets, is_secret_key
 from k2ktui.text import counted, safe_text
 
 Path = tuple[str | int, ...]
-
-REDACTED = "<redacted>"
-_SECRET = re.compile(
-    r"passw|secret|token|jaas|credential|private|authorization|cookie|user\.info|api[._-]?key"
-    r"|[._-]key$|[._-]key\.(?!password)",
-    re.IGNORECASE,
-)
-_PUBLIC = re.compile(r"\.(url|urls|location|type|class|algorithm|factory\.class|ms|seconds)$", re.I)
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 @dataclass(frozen=True, order=True)
@@ -68,18 +60,8 @@ def format_path(path: Path) -> str:
     return spoken
 
 
-def is_secret_key(key: str) -> bool:
-    """Return whether a property of this name holds a secret."""
-    return bool(_SECRET.search(key)) and not _PUBLIC.search(key)
-
-
-def without_userinfo(text: str) -> str:
-    """Return ``text`` with the credentials of URLs redacted."""
-    return _USERINFO.sub(f"{REDACTED}@", text)
-
-
 def shown_value(key: str, value: str, *, secret: bool = False) -> str:
     """Return a value for display in an error: escaped, truncated, redacted if it may be secret."""
     if secret or is_secret_key(key):
         return REDACTED
-    return f'"{safe_text(without_userinfo(value), limit=80)}"'
+    return f'"{safe_text(hide_secrets(value), limit=80)}"'

@@ -10,12 +10,13 @@ from typing import Any
 
 from k2ktui.config.load import load, read_layers
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import format_path, is_secret_key, without_userinfo
+from k2ktui.config.problems import format_path
 from k2ktui.config.show import PROPERTY_TABLES, dump_yaml
 from k2ktui.config.tree import Node
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.schema_ids import SchemaPart
 from k2ktui.errors import Refused
+from k2ktui.secret_values import is_secret_key, without_userinfo
 from k2ktui.text import safe_text
 
 _SUFFIX = "-reverse"

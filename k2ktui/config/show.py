@@ -12,8 +12,9 @@ import yaml
 
 from k2ktui.config.load import Loaded
 from k2ktui.config.model import PipelineConfig
-from k2ktui.config.problems import REDACTED, Path, is_secret_key, without_userinfo
+from k2ktui.config.problems import Path
 from k2ktui.config.scalars import Text
+from k2ktui.secret_values import REDACTED, hide_secrets, is_secret_key
 
 _PLAIN = re.compile(r"([A-Za-z_][A-Za-z0-9_.*/-]*|[0-9]+ [a-z]+)")
 _RESERVED = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -60,7 +61,10 @@ def dump_yaml(tree: dict[str, Any]) -> str:
 
 def to_json(loaded: Loaded, *, with_sources: bool = False) -> str:
     """Return ``{"config": …, "notes": […]}`` as JSON, optionally with ``"sources"``."""
-    shown: dict[str, Any] = {"config": effective(loaded), "notes": list(loaded.notes)}
+    shown: dict[str, Any] = {
+        "config": effective(loaded),
+        "notes": list(map(hide_secrets, loaded.notes)),
+    }
     if with_sources:
         shown["sources"] = sources(loaded)
     return json.dumps(shown, indent=2)
@@ -101,9 +105,7 @@ def _redact(value: Any, path: Path, secrets: frozenset[Path]) -> Any:
         return [_redact(item, (*path, index), secrets) for index, item in enumerate(value)]
     if isinstance(value, str):
         in_properties = len(path) > 1 and path[-2] in PROPERTY_TABLES
-        return (
-            REDACTED if in_properties and is_secret_key(str(path[-1])) else without_userinfo(value)
-        )
+        return REDACTED if in_properties and is_secret_key(str(path[-1])) else hide_secrets(value)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -12,6 +13,7 @@ import yaml
 from k2ktui.config.bounded_yaml import BYTE_LIMIT, BoundedLoader
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path
 from k2ktui.config.scalars import Text
+from k2ktui.secret_values import REDACTED
 
 _YAML = "tag:yaml.org,2002:"
 _BOOLEANS = yaml.SafeLoader.bool_values
@@ -146,8 +148,23 @@ def _yaml_problem(file: str, error: yaml.YAMLError | UnicodeDecodeError) -> Prob
     if isinstance(error, yaml.MarkedYAMLError):
         # The error's own text quotes the line, which may contain a password.
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return Problem(FilePosition(file, line), "", f"not valid YAML: {error.problem}")
+        return Problem(FilePosition(file, line), "", f"not valid YAML: {_explain(error)}")
     return Problem(FilePosition(file, 1), "", "not valid YAML: not UTF-8 text")
+
+
+# A name in a message of PyYAML: of an alias, an anchor or a tag, which may be an unquoted password.
+_NAME = re.compile(r"""(['"])(?!<).{2,}\1""")
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    """Return a parser's message without values of the file."""
+    problem = str(error.problem)
+    text = _NAME.sub(REDACTED, problem)
+    if "undefined alias" in problem or "alias" in str(error.context):
+        return f"{text}; put a value that begins with * into quotes"
+    if "duplicate anchor" in problem or "anchor" in str(error.context):
+        return f"{text}; put a value that begins with & into quotes"
+    return text
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, PropertyRule
 from k2ktui.kafka.security import for_librdkafka, for_wire, resolve
 from k2ktui.kafka.unusable_property import UnusableProperty
+from k2ktui.secret_values import remember_secrets
 
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 _BOOTSTRAP = "bootstrap.servers"
@@ -114,6 +115,7 @@ def _usable(cluster: ClusterConfig, role: Role) -> tuple[dict[str, str], Any]:
     if refused:
         raise _error(f"the {role}'s client properties cannot be used", refused)
     properties = cluster.properties(role)
+    remember_secrets(properties.items())
     return properties, resolve(properties, [])
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig, KafkaClients
-from k2ktui.config.problems import is_secret_key
 from k2ktui.config.providers import PROVIDERS_KEY
 from k2ktui.kafka.properties import findings
 from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
+from k2ktui.secret_values import is_secret_key
 from k2ktui.text import safe_text
 
 SIDES: tuple[Side, ...] = ("source", "target")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -7,9 +8,10 @@ import pytest
 import yaml
 
 from k2ktui.config import load
-from k2ktui.config.problems import is_secret_key
 from k2ktui.config.show import effective, json_schema, sources, to_json, to_yaml
 from k2ktui.config.validate import known_paths
+from k2ktui.errors import ConfigError, K2kError
+from k2ktui.secret_values import is_secret_key
 from tests.config.files import MINIMAL, Files
 
 # standby needs features.exactlyOnce, which the file disables: tests/config/test_unused.py
@@ -105,6 +107,14 @@ def test_json_of_it(files: Files) -> None:
         ("sasl.jaas.config", True),
         ("sasl.oauthbearer.client.credentials.client.secret", True),
         ("x-api-key", True),
+        ("PGPASS", True),
+        ("db.pwd", True),
+        ("sas", True),
+        ("X-Auth", True),
+        ("ssl.passphrase", True),
+        ("SharedAccessSignature", True),
+        ("sasl.mechanism", False),
+        ("bypass.rules", False),
         ("ssl.keystore.location", False),
         ("key.deserializer", False),
         ("sasl.oauthbearer.token.endpoint.url", False),
@@ -120,3 +130,50 @@ def test_json_schema_names_every_section() -> None:
     assert set(yaml.safe_load(MINIMAL)) <= set(schema["properties"])
     assert set(schema["required"]) == {"name", "source", "target"}
     json.dumps(schema)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://u:p@host", "http://<redacted>@host"),
+        ("http://u:p@ss@host/x", "http://<redacted>@host/x"),
+        ("http://u:p/s@host", "http://<redacted>@host"),
+        ("http://u:my pass@host", "http://<redacted>@host"),
+        (
+            "http://u:one@a:1,https://u:tw@o@b:2/c",
+            "http://<redacted>@a:1,https://<redacted>@b:2/c",
+        ),
+        ("http://a:1,https://b:2", "http://a:1,https://b:2"),
+    ],
+)
+def test_credentials_of_urls_are_redacted(url: str, shown: str, files: Files) -> None:
+    loaded = files.over_minimal(f"source: {{registry: {{config: {{x.url: {json.dumps(url)}}}}}}}")
+    assert effective(loaded)["source"]["registry"]["config"]["x.url"] == shown
+
+
+def test_a_secret_is_hidden_wherever_its_value_stands(files: Files) -> None:
+    jaas = 'a.PlainLoginModule required username="ann" password="hunt er/1";'
+    loaded = files.over_minimal(f"""\
+source: {{kafka: {{common: {{sasl.jaas.config: '{jaas}'}}}}}}
+spark: {{config: {{spark.executorEnv.A: "x hunt er/1 y", spark.executorEnv.B: hunt%20er%2F1}}}}
+""")
+    basic = base64.b64encode(b"ann:hunt er/1").decode()
+    assert "hunt" not in to_yaml(loaded)
+    error = K2kError(f"got hunt er/1, hunt%20er%2F1, Basic {basic} and ann", hint="not hunt er/1")
+    assert error.message == "got <redacted>, <redacted>, Basic <redacted> and ann"
+    assert str(error) == f"{error.message}\nFix: not <redacted>"
+
+
+@pytest.mark.parametrize("value", ["*hunter2", "&hunter2 &hunter2", "!hunter2!x y", "*hun%ter2"])
+def test_an_unquoted_value_is_not_quoted_by_the_error(value: str, files: Files) -> None:
+    with pytest.raises(ConfigError) as refused:
+        files.over_minimal(f"source:\n  kafka:\n    common:\n      ssl.key.password: {value}\n")
+    assert "hunter2" not in str(refused.value) and "hun" not in str(refused.value)
+
+
+def test_a_value_that_begins_like_an_alias_has_its_fix(files: Files) -> None:
+    with pytest.raises(ConfigError) as refused:
+        files.over_minimal("source: {kafka: {common: {ssl.key.password: *hunter2}}}")
+    assert "found undefined alias <redacted>; put a value that begins with * into quotes" in str(
+        refused.value
+    )

@@ -1,0 +1,112 @@
+"""Hides the values of secrets in whatever an operator sees, wherever they turn up.
+
+A key's name shows that its value is a secret; a library's error or a URL shows the value without
+the name. So the values themselves are remembered in this process, and replaced by ``<redacted>``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus
+
+REDACTED = "<redacted>"
+# Shorter ones are parts of ordinary words: hiding them would make messages unreadable.
+SHORTEST = 6
+
+_SECRET_NAME = re.compile(
+    r"passw|passphrase|passcode|pass$|pwd|secret|token|jaas|credential|private|authorization|cookie"
+    r"|user\.info|signature|api[._-]?key|[._-]key$|[._-]key\.(?!password)"
+    r"|(?:^|[._-])(?:sas|auth|sig)$|^sas[._-]",
+    re.IGNORECASE,
+)
+_PUBLIC_NAME = re.compile(
+    r"\.(url|urls|location|type|class|algorithm|factory\.class|ms|seconds)$", re.I
+)
+# The credentials of a URL end at its last @: a password may hold @, / and spaces.
+_URL = re.compile(r"(?<=://)(?:(?![a-z][a-z0-9+.-]*://).)*@", re.IGNORECASE | re.DOTALL)
+# An option of a login line: its value in quotes, or one word.
+_OPTION = re.compile(r"""([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_PEM_EDGE = "-----"
+
+_values: frozenset[str] = frozenset()
+_pattern: re.Pattern[str] | None = None
+
+
+def is_secret_key(key: str) -> bool:
+    """Return whether a property of this name holds a secret."""
+    return bool(_SECRET_NAME.search(key)) and not _PUBLIC_NAME.search(key)
+
+
+def without_userinfo(text: str) -> str:
+    """Return ``text`` with the credentials of URLs redacted."""
+    return _URL.sub(f"{REDACTED}@", text) if "@" in text else text
+
+
+def remember_secrets(properties: Iterable[tuple[str, str]]) -> None:
+    """Remember the secrets among keys with their values, to hide them from now on."""
+    global _values, _pattern
+    values = _values.union(
+        form
+        for key, value in properties
+        for secret in _secrets_in(key, value)
+        if len(secret) >= SHORTEST
+        for form in _forms(secret)
+    )
+    if values != _values:
+        longest_first = sorted(values, key=len, reverse=True)
+        _values, _pattern = values, re.compile("|".join(map(re.escape, longest_first)))
+
+
+def forget_secrets() -> None:
+    """Forget all values; for tests, which have many pipelines in one process."""
+    global _values, _pattern
+    _values, _pattern = frozenset(), None
+
+
+def hide_secrets(text: str) -> str:
+    """Return the text without the values that are remembered, and without credentials in URLs."""
+    text = _pattern.sub(REDACTED, text) if _pattern else text
+    return without_userinfo(text) if "://" in text else text
+
+
+def _secrets_in(key: str, value: str) -> Iterator[str]:
+    """Yield the secret parts of a property: of a login line its options, of a URL its password."""
+    for found in _URL.finditer(value):
+        user, _, password = found[0][:-1].partition(":")
+        yield password or user
+        yield found[0][:-1]
+    if not is_secret_key(key):
+        return
+    if "jaas" in key.lower():
+        yield from _secrets_in_login(value)
+        return
+    yield value
+    user, colon, password = value.partition(":")
+    if colon and "user.info" in key:
+        yield password
+    yield from (line for line in value.splitlines() if _PEM_EDGE not in line)
+
+
+def _secrets_in_login(line: str) -> Iterator[str]:
+    """Yield the secrets of a login line, and user and password as a Basic login has them."""
+    options = {name: next(filter(None, texts), "") for name, *texts in _OPTION.findall(line)}
+    if not options:
+        yield line
+    for name, text in options.items():
+        if is_secret_key(name):
+            yield text
+            yield f"{options.get('username', '')}:{text}"
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret as programs write it: itself, in a URL, in base64, in JSON."""
+    yield secret
+    yield quote(secret, safe="")
+    yield quote_plus(secret)
+    encoded = base64.b64encode(secret.encode(errors="surrogateescape")).decode()
+    yield from (encoded, encoded.rstrip("="))
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
