@@ -13,6 +13,9 @@ partition to its end in one pass. With ``optimizeOffsetCommitPartition: disabled
 writes to its own partition, so that a transaction left open by one slot does not delay the
 positions of the others. Only ``coordination.mode: shared`` uses the assignment topic. The first
 writer creates the state topic (:func:`ensure_state_topic`): copying does not need it.
+
+``topicCreation.control.common`` counts when a topic is created; one that exists with another number
+of partitions is used, with a note. Programs with different files share these topics.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.broker_creation import let_brokers_create
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_findings import ControlFinding, inspect_topics, missing_control_topic
-from k2ktui.kafka.control_specs import control_spec, control_specs
+from k2ktui.kafka.control_specs import control_specs, state_spec
 from k2ktui.kafka.topics import TopicSpec, await_topics, create_topics, not_ready
 
 
@@ -63,6 +66,7 @@ def ensure_control_topics(
     """
     specs = control_specs(config, env)
     allowed = config.features.auto_create_control_topics
+    state = _inspect_state(config, target)
     findings, by_brokers = _inspect_or_let_create(config, target, specs)
     problems = [
         found.problem or missing_control_topic(config, found)
@@ -82,7 +86,7 @@ def ensure_control_topics(
         mapping_partitions=counts.get("offset_mapping", 0),
         metrics_partitions=counts.get("metrics", 0),
         created=(*by_brokers, *(spec.name for spec in missing)),
-        notes=tuple(found.note for found in findings if found.note),
+        notes=tuple(found.note for found in (*findings, state) if found.note),
     )
 
 
@@ -95,7 +99,7 @@ def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
         ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
     """
     control_specs(config, {})  # raises ConfigError for a duplicate name
-    spec = control_spec(config, "state", config.coordination.state.topic)
+    spec = state_spec(config)
     ((found,), _) = _inspect_or_let_create(config, target, {"state": spec})
     if found.problem:
         raise found.problem
@@ -108,26 +112,36 @@ def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
 
 def create_mapping_application_topics(
     config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
-) -> tuple[str, ...]:
-    """Create the missing topics of the mapping application, if allowed; return their names.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Create the missing topics of the mapping application, if allowed.
 
     Existing ones stay as they are: they may belong to a pipeline with other settings.
+
+    Returns:
+        The names of the topics that were created, and how existing ones differ from the file.
 
     Raises:
         Refused, ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
     """
-    if not config.features.auto_create_control_topics:
-        return ()
     specs = control_specs(config, env)
     del specs["commit"]
     specs.pop("assignment", None)
-    specs["state"] = control_spec(config, "state", config.coordination.state.topic)
-    missing = [found for found in inspect_topics(config, target, specs) if not found.partitions]
+    specs["state"] = state_spec(config)
+    findings = inspect_topics(config, target, specs)
+    notes = tuple(found.note for found in findings if found.note)
+    if not config.features.auto_create_control_topics:
+        return (), notes
+    missing = [found for found in findings if not found.partitions]
     problems = [found.problem for found in missing if found.problem]
     if problems:
         raise _all_in_one(problems)
     _create(config, target, [found.spec for found in missing])
-    return tuple(found.spec.name for found in missing)
+    return tuple(found.spec.name for found in missing), notes
+
+
+def _inspect_state(config: PipelineConfig, target: Cluster) -> ControlFinding:
+    (found,) = inspect_topics(config, target, {"state": state_spec(config)})
+    return found
 
 
 def _inspect_or_let_create(

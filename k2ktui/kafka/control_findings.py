@@ -32,7 +32,7 @@ class ControlFinding:
         spec: settings to create it with.
         partitions: partition count; 0 while the topic is missing.
         problem: what is wrong with it and how to fix it; None also for a missing topic.
-        note: how it differs from the configuration, if its settings are not validated.
+        note: how an existing topic that is used differs from the configuration.
     """
 
     role: ControlTopic
@@ -95,15 +95,19 @@ def _inspect(
                 config, role, spec, spec.config.get(CLEANUP_POLICY, ""), made=False
             )
         return ControlFinding(role, spec, 0, problem)
+    other = _wrong_count(config, role, topic)
+    note = f"{other.message}: it is used as it is" if other else ""
     if not _is_validated(config):
-        other = _wrong_count(config, role, topic)
-        note = other.message if other else ""
         return ControlFinding(role, spec, topic.partitions, note=note)
     if isinstance(settings, K2kError):
         return ControlFinding(role, spec, topic.partitions, _unread(role, spec, settings))
     entry = settings.get(CLEANUP_POLICY)
     wrong = _wrong_policy(config, role, spec, entry.value if entry else "", made=True)
-    return ControlFinding(role, spec, topic.partitions, wrong or _wrong_count(config, role, topic))
+    # ``common`` is for creating topics. It differs between the files of a replicator and a mapping
+    # application: whichever runs first creates the topics that both use.
+    if _own_count(config, role) is not None:
+        return ControlFinding(role, spec, topic.partitions, wrong or other)
+    return ControlFinding(role, spec, topic.partitions, wrong, note)
 
 
 def _wrong_policy(
@@ -130,8 +134,8 @@ def _wrong_count(
     config: PipelineConfig, role: ControlTopic, topic: TopicDescription
 ) -> K2kError | None:
     wanted = config.topic_creation.control_for(role).partitions
-    own = getattr(config.topic_creation.control, role).partitions is not None
-    section = SECTIONS[role] if own else "topicCreation.control.common"
+    own = _own_count(config, role)
+    section = "topicCreation.control.common" if own is None else SECTIONS[role]
     if wanted is None or wanted == topic.partitions:
         return None
     return Refused(
@@ -141,6 +145,12 @@ def _wrong_count(
         hint=f"Set {SECTIONS[role]}.partitions: {topic.partitions}, name another topic, or set "
         "features.validateControlTopicSettings: disabled.",
     )
+
+
+def _own_count(config: PipelineConfig, role: ControlTopic) -> int | None:
+    """Return the partition count in the section of this topic, not that of all of them."""
+    found: int | None = getattr(config.topic_creation.control, role).partitions
+    return found
 
 
 def _describe_error(role: ControlTopic, spec: TopicSpec, error: KafkaError) -> K2kError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topic_creation import ControlTopic, TopicSettings
@@ -88,6 +89,18 @@ def _require_different(config: PipelineConfig, names: list[str]) -> None:
         unchanged="Nothing was created.",
         hint="Give each its own name; only commit and assignment may share one.",
     )
+
+
+def state_spec(config: PipelineConfig) -> TopicSpec:
+    """Return the settings to create the state topic with.
+
+    Lenses does not know this topic: a ``cleanup.policy`` that a file has for all control topics was
+    not written for it.
+    """
+    spec = control_spec(config, "state", config.coordination.state.topic)
+    own = config.topic_creation.control.state.config.get(CLEANUP_POLICY)
+    policy = own or DEFAULTS["state"].config[CLEANUP_POLICY]
+    return replace(spec, config={**spec.config, CLEANUP_POLICY: policy})
 
 
 def control_spec(config: PipelineConfig, role: ControlTopic, name: str) -> TopicSpec:

@@ -75,8 +75,11 @@ class SyncRun:
         # Before the heartbeat, whose own attempts would take seconds.
         await_open("target", config.target.bootstrap_servers)
         if not (self._flow.is_mirror or config.replicates):
-            for name in create_mapping_application_topics(config, target_cluster(config)):
+            created, notes = create_mapping_application_topics(config, target_cluster(config))
+            for name in created:
                 note(f"topic {safe_text(name)} was created on the target cluster")
+            for text in notes:
+                note(text)
         loop = SyncLoop(self._flow, self._rewind)
         with ExitStack() as stack:
             stack.callback(loop.close)

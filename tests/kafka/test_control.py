@@ -9,7 +9,12 @@ import pytest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control import ControlTopics, ensure_control_topics, ensure_state_topic
+from k2ktui.kafka.control import (
+    ControlTopics,
+    create_mapping_application_topics,
+    ensure_control_topics,
+    ensure_state_topic,
+)
 from k2ktui.kafka.topics import TopicSpec, create_topics, grow_topics, require_topic_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, unique_name
@@ -213,6 +218,39 @@ def test_other_partition_counts_are_only_noted_without_validation(
     (note,) = made.notes
     assert "has 2 partitions; topicCreation.control.common.partitions is 5" in note
     assert made.mapping_partitions == 2
+
+
+@pytest.mark.parametrize("role", ["commit", "mapping", "assignment", "state"])
+def test_settings_of_all_topics_are_for_their_creation(
+    target: KafkaNode, names: dict[str, str], role: str
+) -> None:
+    """The files of two programs that share them differ; whichever runs first creates them."""
+    policy = {} if role == "mapping" else {"cleanup.policy": "compact"}
+    create_topic(target, names[role], 2, policy)
+    control = {"common": {"partitions": 3}}
+    config = pipeline(target, names, topicCreation={"control": control})
+
+    made = ensure(config)
+
+    (note,) = made.notes
+    assert f"topic {names[role]} for " in note
+    assert "2 partitions; topicCreation.control.common.partitions is 3: it is used as it" in note
+    assert names[role] not in made.created
+    assert ensure_state_topic(config, Cluster(config.target, "target")) == (
+        2 if role == "state" else 3
+    )
+
+
+def test_the_state_topic_is_compacted_whatever_the_file_says_of_all_topics(
+    target: KafkaNode, names: dict[str, str]
+) -> None:
+    """Lenses' mapping application has only topics that expire, and says so for all of them."""
+    control = {"common": {"config": {"cleanup.policy": "delete", "retention.ms": "60000"}}}
+    config = pipeline(target, names, topicCreation={"control": control})
+    cluster = Cluster(config.target, "target")
+    created, _ = create_mapping_application_topics(config, cluster, NO_METRICS)
+    assert set(created) == {names["mapping"], names["state"]}
+    assert settings(config, names["state"])["cleanup.policy"] == "compact"
 
 
 @pytest.mark.parametrize("role", ["mapping", "state"])

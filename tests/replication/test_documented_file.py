@@ -10,7 +10,10 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui
+from tests.support.copied import committed
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import Out, create_topic, end_offsets, produce, read_all
+from tests.support.lenses import OFFSET_MAPPING_APPLICATION
 
 # All values are the documented defaults or examples, except addresses, the names of topics, and the
 # replication factor (the clusters have one broker). Keys of schema ids are refused until they have
@@ -144,3 +147,45 @@ def test_a_file_with_every_documented_key(
     }
     status = json.loads(k2ktui("status", "-f", str(file), "--json", env=env).stdout)
     assert [row["lag_records"] for row in status["partitions"]] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["replicator", "mapper"])
+@pytest.mark.parametrize("common", ["", "common: {partitions: 3, replication: 1, config: {}}"])
+def test_both_published_files_in_either_order(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, first: str, common: str
+) -> None:
+    """Their ``common`` sections differ, and they share the state, mapping and metrics topics."""
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"%d" % n) for n in range(40)])
+    commit_offsets(source, "my-app-1", {(topic, 0): 20})
+    text = FILE.replace("common: {partitions: 3, replication: 1, config: {}}", common or "{}")
+    replicator, mapper = tmp_path / "replicator.yaml", tmp_path / "mapper.yaml"
+    texts = {replicator: text.replace("TOPIC", topic), mapper: OFFSET_MAPPING_APPLICATION}
+    for path, written in texts.items():
+        for documented, ours in {
+            "SOURCE": source.bootstrap,
+            "TARGET": target.bootstrap,
+            "source-kafka:9092": source.bootstrap,
+            "target-kafka:9093": target.bootstrap,
+            "replication: 3": "replication: 1",  # the clusters have one broker
+            '"min.insync.replicas": "2"': '"min.insync.replicas": "1"',
+        }.items():
+            written = written.replace(documented, ours)
+        path.write_text(written)
+    env = {"LENSES_TOKEN": "t0ken"}
+    notes = ""
+    if first == "mapper":
+        # There is no mapping yet, which is an error; the topics are created all the same.
+        assert "no pipeline" in k2ktui("sync", "-f", str(mapper), "--once", code=1).stderr
+        notes = k2ktui("start", "-f", str(replicator), "--until-caught-up", env=env).stderr
+    else:
+        k2ktui("start", "-f", str(replicator), "--until-caught-up", env=env)
+    synced = k2ktui("sync", "-f", str(mapper), "--once")
+    assert "1 committed" in synced.stdout
+    assert committed(target, "my-app-1", [(f"{topic}.copy", 0)]) == {(f"{topic}.copy", 0): 20}
+    if (first, common) == ("replicator", ""):
+        assert "__k2k_state for heartbeats" in synced.stderr
+        assert "has 1 partition; topicCreation.control.common.partitions is 3" in synced.stderr
+    if first == "mapper" and common:
+        assert "__k2k_offset_mappings for offset mappings has 6 partitions" in notes
