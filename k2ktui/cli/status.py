@@ -11,11 +11,13 @@ import click
 from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow
+from k2ktui.cli.pair_line import print_pair
 from k2ktui.cli.tables import print_table
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
+from k2ktui.present.pair_state import final_loss
 from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 
@@ -32,11 +34,13 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
     """Read both clusters once and print; if the source is down, the target's data alone."""
     from k2ktui.watch.once import read_once
 
-    reading = read_once(load_flow(files), groups=with_groups)
+    flow = load_flow(files)
+    reading = read_once(flow, groups=with_groups, drills=True)
     view, error = reading.view, reading.source_error or reading.groups_error
     if as_json:
         click.echo(json.dumps(status_object(reading, with_groups=with_groups)))
     else:
+        print_pair(flow.config, view.pair_state)
         print_notes(view.notes)
         title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
         print_table(title, columns(reading), view.partitions)
@@ -47,7 +51,7 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)
         if with_groups:
-            for line in failover_lines(view.failover, view.taken_at):
+            for line in failover_lines(view.failover, view.taken_at, final_loss(view)):
                 click.echo(line)
     if error is not None:
         raise error
@@ -59,6 +63,7 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
     return {
         "pipeline": view.pair.pipeline,
         "taken_at": view.taken_at,
+        "pair_state": view.pair_state.as_json(),
         "source_down": error.message if error else "",
         "partitions": [asdict(row.status) for row in view.partitions],
         **(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k2ktui.console.session import Session
+from k2ktui.engine.pair_state import PairPhase
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, duration, message
+from k2ktui.present.pair_state import is_plain, pair_text, short_pair_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity
 
@@ -34,6 +36,10 @@ def banner(
     if view is None:
         return found
     now = session.feed.now()
+    if view.pair_state.phase is not PairPhase.UNKNOWN and not is_plain(view.pair_state):
+        sign = glyphs.status[Severity.INFO]
+        line = (Cell(f"{sign} {message(short_pair_text(view))}", Tone.INFO),)
+        found.append(BannerItem(line, pair_text(view)))
     for part in PartName:
         state = view.part(part)
         if state.error:

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from k2ktui.console.session import Session, who
 from k2ktui.console.widgets.styled_text import fit
 from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name, utc_time
+from k2ktui.present.pair_state import pair_tone, pair_word
 from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.player import Player
@@ -20,12 +21,12 @@ _LONGEST_CLUSTER = 40
 def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> Line:
     """Return the header: the pipeline pair, the user, the access mode and the age of the data."""
     may = session.access
-    word = "READ-WRITE" if may.writable else "READ-ONLY"
+    mode = "READ-WRITE" if may.writable else "READ-ONLY"
     recording = session.recorder is not None and not session.recorder.error
     # The widths count after the replacement of signs: in ASCII, an ellipsis takes two cells.
     right = [
         Cell(who() if width >= 70 else who().split("@")[0], Tone.MUTED),
-        Cell(f" {word} ", Tone.WARN if may.writable else Tone.OK),
+        Cell(f" {mode} ", Tone.WARN if may.writable else Tone.OK),
         *([Cell("REC ", Tone.BAD)] if recording else []),
         *(
             Cell(glyphs.text(cell.text), cell.tone)
@@ -37,10 +38,16 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
     pair = glyphs.text(f"{name(session.pair.pipeline, 40)}{environment}")
     source, target = cluster_names(session, view)
     clusters = glyphs.text(f"  {source} {glyphs.arrow} {target}")
+    word = pair_word(view.pair_state) if view is not None else ""
+    state = Cell(f"  {word}" if word else "", pair_tone(view.pair_state) if view else Tone.MUTED)
     ellipsis = glyphs.text("…")
     pair = fit(pair, min(cell_len(pair), max(4, space)), ellipsis=ellipsis)
-    clusters = fit(clusters, max(0, space - cell_len(pair)), ellipsis=ellipsis)
-    return (Cell(pair, Tone.HEADING), Cell(clusters), Cell("  "), *right)
+    room = space - cell_len(pair)
+    if room < cell_len(state.text):
+        state = Cell("")  # the banner says it, too
+    room -= cell_len(state.text)
+    clusters = fit(clusters, max(0, room), ellipsis=ellipsis)
+    return (Cell(pair, Tone.HEADING), Cell(clusters), state, Cell("  "), *right)
 
 
 def cluster_names(session: Session, view: View | None) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.groups import Finding, GroupRow
 from k2ktui.engine.translate import Basis
 
 SURE = frozenset({Basis.EXACT, Basis.END})
@@ -133,6 +133,8 @@ def estimate_by_translation(rows: Iterable[GroupRow]) -> RereadEstimate:
     """
     found = NOTHING
     for row in rows:
+        if row.finding is Finding.MOVED:
+            continue
         found += RereadEstimate(unknown=1) if row.reread is None else RereadEstimate(row.reread)
     return found
 

@@ -11,6 +11,7 @@ from typing import Any
 class MoveOutcome(StrEnum):
     """What a move to the target now means for a group; each group has exactly one."""
 
+    MOVED = "moved"
     SAFE = "safe"
     STOP_FIRST = "stop-first"
     NOT_COPIED = "not-copied"
@@ -31,6 +32,7 @@ class GroupMove:
         waiting: number of its positions on partitions of which nothing is copied yet.
         unknown: number of its positions whose move has an unknown effect.
         error: why it could not be read; empty if it was.
+        moved: whether the pair has failed over, and it is on the target.
     """
 
     active: bool = False
@@ -40,10 +42,13 @@ class GroupMove:
     unknown: int = 0
     waiting: int = 0
     error: str = ""
+    moved: bool = False
 
     @property
     def outcome(self) -> MoveOutcome:
         """The worst that applies."""
+        if self.moved:
+            return MoveOutcome.MOVED
         if self.lost:
             return MoveOutcome.LOSES
         if self.unmapped:
@@ -67,6 +72,7 @@ class GroupEstimate:
         unmovable: groups with a position that has no translation.
         losing: groups that would never read ``lost_records`` records.
         reread_records: records that the groups would read again.
+        moved: groups that are on the target, where a failover has moved them.
     """
 
     safe: int = 0
@@ -77,12 +83,14 @@ class GroupEstimate:
     losing: int = 0
     lost_records: int = 0
     reread_records: int = 0
+    moved: int = 0
 
     @property
     def total(self) -> int:
         """Number of groups."""
         return (
-            self.safe
+            self.moved
+            + self.safe
             + self.stop_first
             + self.not_copied
             + self.unknown
@@ -98,10 +106,12 @@ class FailoverEstimate:
     Attributes:
         groups: the groups; None if they were not read.
         rpo_records: records on the source that were not copied; of the partitions whose lag is
-            known.
+            known. After a failover: those that were missing when the target was opened.
+        rpo_at_least: the lower bound of these, if no more is known.
         rpo_s: age of the oldest of them in seconds.
         unknown_partitions: number of partitions whose lag is unknown.
         commits_at: when the groups' commits on the source were read, in epoch seconds.
+        failed_over: whether the pair has failed over: the workload is on the target.
     """
 
     groups: GroupEstimate | None = None
@@ -109,6 +119,8 @@ class FailoverEstimate:
     rpo_s: float | None = None
     unknown_partitions: int = 0
     commits_at: float | None = None
+    rpo_at_least: int | None = None
+    failed_over: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
@@ -132,4 +144,5 @@ def estimate_groups(moves: Iterable[GroupMove]) -> GroupEstimate:
         losing=counts[MoveOutcome.LOSES],
         lost_records=lost,
         reread_records=reread,
+        moved=counts[MoveOutcome.MOVED],
     )

@@ -7,7 +7,7 @@ plan is made of exactly what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -119,12 +119,14 @@ class Finding(StrEnum):
     """Whether a difference is confirmed.
 
     ``settled``: there is none, or readings some seconds apart agree on it. ``checking``: it was
-    read once. ``moving``: the group is consuming, which explains the difference.
+    read once. ``moving``: the group is consuming, which explains the difference. ``moved``: the
+    workload has failed over, and the group is on the target: there is nothing to compare.
     """
 
     SETTLED = "settled"
     CHECKING = "checking"
     MOVING = "moving"
+    MOVED = "moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,11 @@ class Outcome:
 
 def outcome(rows: Iterable[GroupRow]) -> Outcome:
     """Sum rows; several source partitions on one target partition count as one position."""
-    each = {(row.group, row.target_topic, row.target_partition): row for row in rows}.values()
+    each = {
+        (row.group, row.target_topic, row.target_partition): row
+        for row in rows
+        if row.finding is not Finding.MOVED
+    }.values()
     now = [row for row in each if row.finding is Finding.SETTLED]
     moved = [row for row in each if row.basis is not Basis.UNMAPPED]
     return Outcome(
@@ -205,6 +211,30 @@ def outcome(rows: Iterable[GroupRow]) -> Outcome:
         sum(row.reread or 0 for row in moved),
         sum(row.target_offset is not None and row.skipped_now is None for row in each),
     )
+
+
+def after_failover(rows: Iterable[GroupRow]) -> list[GroupRow]:
+    """Return the rows of a pair that has failed over.
+
+    A group that is on the target at or behind the translation of what it had committed on the
+    source reads on there: the source's commit is the past, and the difference is no loss. One that
+    is before it reads records again, and one without a commit was not moved, as before.
+    """
+    return [
+        replace(
+            row,
+            reread=None,
+            skipped=None,
+            divergence=None,
+            reason="",
+            reread_now=None,
+            skipped_now=None,
+            finding=Finding.MOVED,
+        )
+        if row.target_offset is not None and (row.divergence is None or row.divergence >= 0)
+        else row
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True, slots=True)

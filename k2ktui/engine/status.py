@@ -24,6 +24,7 @@ class PartitionState(StrEnum):
     REFUSED = "refused"
     UNKNOWN = "unknown"
     HELD_BACK = "held-back"
+    FENCED = "fenced"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from k2ktui.present.formatting import (
     seconds,
     tone_of,
 )
+from k2ktui.present.pair_state import final_loss
 from k2ktui.text import counted
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity
@@ -33,6 +34,7 @@ def group_cells(view: View, glyphs: Glyphs) -> list[Cell]:
         return [Cell(f"{old}no group to move", Tone.MUTED)]
     cells = []
     for severity, count, text in (
+        (Severity.OK, found.moved, "moved"),
         (Severity.BAD, found.losing, f"would lose {found.lost_records:,}"),
         (Severity.BAD, found.unmovable, "cannot move"),
         (Severity.UNKNOWN, found.unknown, "unknown"),
@@ -52,6 +54,8 @@ def group_cells(view: View, glyphs: Glyphs) -> list[Cell]:
 def loss_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     """Return the records that are not copied, and how old the groups' commits are."""
     found = view.failover
+    if found.failed_over:
+        return [Cell(final_loss(view), Tone.HEADING)]
     known = all(view.part(p).taken_at is not None for p in (PartName.SOURCE, PartName.TARGET))
     records = Cell(number(found.rpo_records, known=known), Tone.HEADING)
     cells = [
@@ -73,12 +77,19 @@ def _not_copied(count: int) -> str:
     return " record not copied" if count == 1 else " records not copied"
 
 
-def failover_lines(found: FailoverEstimate, now: float) -> Iterator[str]:
-    """Yield what a failover now would do, as sentences."""
+def failover_lines(found: FailoverEstimate, now: float, loss: str = "") -> Iterator[str]:
+    """Yield what a failover now would do, as sentences.
+
+    Args:
+        found: the estimate.
+        now: the reference time for ages, in epoch seconds.
+        loss: what was missing on the target, if the pair has failed over.
+    """
     if found.groups is not None:
         parts = [
             f"{count:,} {text}"
             for count, text in (
+                (found.groups.moved, "moved"),
                 (found.groups.safe, "safe to move"),
                 (found.groups.stop_first, "to stop first"),
                 (found.groups.not_copied, "not copied yet"),
@@ -91,13 +102,16 @@ def failover_lines(found: FailoverEstimate, now: float) -> Iterator[str]:
             )
             if count
         ]
-        yield "If you failed over now: " + (
+        yield ("Groups: " if found.failed_over else "If you failed over now: ") + (
             f"{counted(found.groups.total, 'group')}: {', '.join(parts)}"
             if parts
             else "no group to move"
         )
         if found.groups.reread_records:
             yield f"Read again after a move: {counted(found.groups.reread_records, 'record')}"
+    if found.failed_over:
+        yield f"RPO: {loss}"
+        return
     oldest = f", the oldest {seconds(found.rpo_s)} old" if found.rpo_records and found.rpo_s else ""
     missing = (
         f"; unknown for {counted(found.unknown_partitions, 'partition')}"

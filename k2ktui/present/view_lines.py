@@ -11,6 +11,7 @@ from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
+from k2ktui.present.pair_state import final_loss, pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import PartName, View
@@ -23,7 +24,7 @@ _SIDES = (PartName.SOURCE, PartName.TARGET)
 
 def view_lines(view: View, now: float) -> Iterator[str]:
     """Yield the view as lines; ``now`` is the reference time for ages."""
-    yield f"{moment(view.taken_at)} pipeline {safe_text(view.pair.pipeline)}"
+    yield f"{moment(view.taken_at)} pipeline {safe_text(view.pair.pipeline)}: {pair_text(view)}"
     yield f"  lag {_lag(view)}{_old(view, now, *_SIDES)}"
     if held := [row.status.held_back for row in view.partitions if row.status.held_back]:
         yield (
@@ -39,8 +40,8 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     states = _counts(view.totals.states)
     yield f"  partitions {view.totals.partitions:,}: {states}{_old(view, now, *_SIDES)}"
     yield f"  {_groups(view)}{_old_groups(view, now)}"
-    for line in failover_lines(view.failover, now):
-        yield f"  {line[0].lower()}{line[1:]}"
+    for line in failover_lines(view.failover, now, final_loss(view)):
+        yield f"  {line if line.startswith('RPO') else line[0].lower() + line[1:]}"
     yield from _compared(view, now)
     yield f"  {_jobs(view, now)}{_old(view, now, PartName.STATE)}"
     for side, cluster, given in (
@@ -80,7 +81,11 @@ def _old_groups(view: View, now: float) -> str:
 
 def _lag(view: View) -> str:
     totals = view.totals
+    if view.failover.failed_over and totals.lag_records is None:
+        return "none that counts: the workload is on the target"
     text = _number(totals.lag_records, "records")
+    if totals.arrived_records:
+        text += f", {totals.arrived_records:,} of them from the target"
     if totals.lag_seconds is not None:
         text += f", the oldest {seconds(totals.lag_seconds)} old"
     if totals.direction is not Direction.UNKNOWN:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus
-from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.pair_state import fences_pipeline
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.store import StateStore
@@ -46,9 +46,3 @@ def refuse_if_fenced(config: PipelineConfig, drills: Iterable[Drill]) -> None:
             hint=f"Run k2ktui drill release {name} -f FILE if it may copy again, or abort the "
             "drill.",
         )
-
-
-def fences_pipeline(drill: Drill) -> bool:
-    """Return whether a drill keeps its pipeline from starting."""
-    in_force = drill.status in (DrillStatus.OPEN, DrillStatus.DONE)
-    return in_force and find_change(drill, ChangeKind.EPOCHS) is not None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from k2ktui.engine.audit import Audit
-from k2ktui.engine.groups import Finding, outcome
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.groups import Finding, after_failover, outcome
+from k2ktui.engine.pair_state import Ends, PairState, find_arrival, find_pair_state
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
@@ -19,6 +23,7 @@ from k2ktui.engine.status import (
     with_held_back,
 )
 from k2ktui.engine.translate import Basis
+from k2ktui.sync.pair_drills import choose_opposite
 from k2ktui.text import counted
 from k2ktui.watch.facts import (
     ComparisonFacts,
@@ -53,6 +58,7 @@ _SPANS = 32
 _RANGES = 8
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _EXACT = frozenset({Basis.EXACT, Basis.END})
+_NOTHING: Ends = MappingProxyType({})
 
 
 class Assembler:
@@ -83,6 +89,9 @@ class Assembler:
         self._rows_of: Unchanged[tuple[PartitionRow, ...]] = Unchanged()
         self._summaries_of: Unchanged[tuple[GroupSummary, ...]] = Unchanged()
         self._totals_of: Unchanged[Totals] = Unchanged()
+        self._moved_of: Unchanged[GroupFacts] = Unchanged()
+        # Whether the workload is on the target, and nothing is copied there any more.
+        self._past = False
         self.history = History()
 
     def view(self, now: float, known: Known, parts: Mapping[PartName, Part]) -> View:
@@ -92,6 +101,10 @@ class Assembler:
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         audit = _audit(known, groups)
+        pair, arrival = _find_pair(state, source, target)
+        if pair.moved and groups is not None:
+            groups = self._moved_of.get((Same(groups),), partial(_after_failover, groups))
+        self._past = pair.moved and bool(pair.fenced_by or self._pair.mirror)
         source_is_stale = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
         rows = self._rows(source, target, groups, newest=source_is_stale)
         # Rates are of the moments at which the source was read, as positions and lag are.
@@ -100,14 +113,14 @@ class Assembler:
         if any(parts[each].stale for each in _SIDES if each in parts):
             # The current copy rate is unknown.
             rows = self.history.without_trends(rows)
-            totals = self._sum_totals(rows, groups)
+            totals = self._sum_totals(rows, groups, arrival)
         elif fresh:
             self._read_at = read_at
             rows = self.history.add(now, rows)
-            totals = self.history.add_totals(now, self._sum_totals(rows, groups))
+            totals = self.history.add_totals(now, self._sum_totals(rows, groups, arrival))
         else:
             rows = self.history.with_trends(rows)
-            totals = self.history.totals_with_trend(self._sum_totals(rows, groups))
+            totals = self.history.totals_with_trend(self._sum_totals(rows, groups, arrival))
         return View(
             pair=self._pair,
             taken_at=now,
@@ -123,6 +136,7 @@ class Assembler:
             runners=state.runners if state else (),
             journal=state.journal if state else (),
             drills=state.drills if state else (),
+            pair_state=pair,
             totals=totals,
             points=self.history.points,
             audit=audit,
@@ -145,6 +159,7 @@ class Assembler:
         """
         inputs = (
             newest,
+            self._past,
             None if groups is None else groups.mapped,
             None if target is None else (target.positions, target.ends),
             None
@@ -174,7 +189,7 @@ class Assembler:
             self._cached_rows = {at: self._cached_rows.get(at) for at in sorted(names)}
         for at, cached in self._cached_rows.items():
             own = (positions.get(at), mapped.get(at), groups is not None)
-            facts = (*own, *_source_facts(at, source), *_target_facts(target, own[0]))
+            facts = (self._past, *own, *_source_facts(at, source), *_target_facts(target, own[0]))
             # Most of thousands of partitions are unchanged: reuse their rows.
             if cached is None or cached[0] != facts:
                 self._cached_rows[at] = (facts, self._row(at, source, target, *own))
@@ -186,9 +201,12 @@ class Assembler:
         inputs = (Same(rows), groups.rows, groups.source, groups.target, audit)
         return self._summaries_of.get(inputs, partial(summarize_groups, groups, rows, audit))
 
-    def _sum_totals(self, rows: tuple[PartitionRow, ...], groups: GroupFacts | None) -> Totals:
+    def _sum_totals(
+        self, rows: tuple[PartitionRow, ...], groups: GroupFacts | None, arrival: Ends
+    ) -> Totals:
         of_groups = None if groups is None else (groups.rows, len(groups.source))
-        return self._totals_of.get((Same(rows), of_groups), partial(sum_totals, rows, groups))
+        inputs = (Same(rows), of_groups, arrival)
+        return self._totals_of.get(inputs, partial(sum_totals, rows, groups, arrival))
 
     def _row(
         self,
@@ -206,6 +224,8 @@ class Assembler:
         state = _state(at, source, target, paired or position, start)
         if lag is None and state is PartitionState.CAUGHT_UP:
             state = PartitionState.UNKNOWN  # the end is older than the position
+        if self._past:
+            state, lag = PartitionState.FENCED, None
         ages = source.ages if source is not None and lag is not None else {}
         topic, partition = self._target_of(at)
         if position is not None:
@@ -225,11 +245,11 @@ class Assembler:
             target_end=_target_end(target, topic, partition),
             mapped_records=mapped.records if mapped else 0 if mapping_read else None,
             coverage=_partition_coverage(
-                position, start, end, mapped, mapping_read and target is not None
+                position, start, end, mapped, mapping_read and target is not None and not self._past
             ),
             copied_at=position.at_ms / 1000 if position and position.at_ms else None,
         )
-        if source is not None:
+        if source is not None and not self._past:
             status = with_held_back(status, source.high.get(at), source.held_back.get(at))
         gaps = tuple((gap.first, gap.end) for gap in position.gaps) if position else ()
         return PartitionRow(
@@ -342,8 +362,37 @@ def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Spa
     return tuple(span for span in found if span[0] < span[1])[-_SPANS:]
 
 
-def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Totals:
+def _find_pair(
+    state: StateFacts | None, source: SourceFacts | None, target: TargetFacts | None
+) -> tuple[PairState, Ends]:
+    if state is None:
+        return PairState(), _NOTHING
+    opposite: tuple[Drill, ...] = ()
+    if source is not None and target is not None:
+        ids = source.cluster.cluster_id, target.cluster.cluster_id
+        opposite = choose_opposite(source.drills, *ids)
+    pair = find_pair_state(state.drills, opposite)
+    unread = source.no_drills if source is not None else ""
+    return replace(pair, unread=unread), find_arrival(state.drills, opposite)
+
+
+def _after_failover(groups: GroupFacts) -> GroupFacts:
+    return replace(groups, rows=tuple(after_failover(groups.rows)))
+
+
+def _arrived(row: PartitionRow, arrival: Ends) -> int:
+    """Return the records of a partition's lag that a drill found on the source."""
+    status = row.status
+    if not status.lag_records or status.position is None or status.source_end is None:
+        return 0
+    return max(0, min(arrival.get(row.key, 0), status.source_end) - status.position)
+
+
+def sum_totals(
+    rows: Sequence[PartitionRow], groups: GroupFacts | None, arrival: Ends = _NOTHING
+) -> Totals:
     """Sum up the rows; a value that is unknown for every partition is None."""
+    arrived = {row.key: n for row in rows if (n := _arrived(row, arrival))}
     lags = [row.status.lag_records for row in rows if row.status.lag_records is not None]
     ages = [
         row.status.lag_seconds
@@ -369,7 +418,21 @@ def sum_totals(rows: Sequence[PartitionRow], groups: GroupFacts | None) -> Total
         diverging=len({row.group for row in diverging}),
         skips=sums.skips,
         rereads=sums.rereads,
-        unknown=len(rows) - len(lags),
+        unknown=sum(
+            row.status.lag_records is None and row.status.state is not PartitionState.FENCED
+            for row in rows
+        ),
+        arrived_records=sum(arrived.values()),
+        rpo_s=max(
+            (
+                row.status.lag_seconds
+                for row in rows
+                if row.status.lag_records
+                and row.status.lag_seconds is not None
+                and row.key not in arrived
+            ),
+            default=None,
+        ),
         moved_skips=sums.moved_skips,
         moved_rereads=sums.moved_rereads,
     )

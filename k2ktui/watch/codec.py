@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from k2ktui.engine.audit import Audit, AuditRow, RereadEstimate
 from k2ktui.engine.groups import GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.pair_state import PairState
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.strict_json import (
     LARGEST,
@@ -103,6 +104,7 @@ def to_object(view: View) -> dict[str, Any]:
         "source_down": view.source_down,
         "runners": [asdict(each) for each in view.runners],
         "journal": [asdict(each) for each in view.journal],
+        "pair_state": view.pair_state.as_json(),
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
         **({"audit": _audit(view.audit)} if view.audit else {}),
@@ -133,6 +135,8 @@ def from_object(value: Mapping[str, Any]) -> View:
         source_down=strict_text(value["source_down"]),
         runners=tuple(map(_runner, value["runners"])),
         journal=tuple(_make(JournalHeader, each) for each in value["journal"]),
+        # A recording of an earlier release lacks it.
+        pair_state=_make(PairState, value.get("pair_state", {})),
         totals=_make(Totals, value["totals"]),
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
         audit=_read_audit(value["audit"]) if "audit" in value else None,

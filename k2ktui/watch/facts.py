@@ -23,6 +23,7 @@ class SourceFacts:
     ``truncated`` are partitions whose log ends before a position that was known when the end was
     read. ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records
     between them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
+    ``drills`` are those that lead to this cluster; ``no_drills`` says why they could not be read.
     """
 
     taken_at: float
@@ -36,6 +37,8 @@ class SourceFacts:
     high: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    drills: tuple[Drill, ...] = ()
+    no_drills: str = ""
 
 
 @dataclass(frozen=True, slots=True)

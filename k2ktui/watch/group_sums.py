@@ -12,6 +12,9 @@ from k2ktui.engine.translate import Basis
 from k2ktui.watch.facts import GroupFacts
 from k2ktui.watch.model import GroupSide, GroupSummary, PartitionRow
 
+_Ends = Mapping[tuple[str, int], int | None]
+_TargetEnds = Mapping[tuple[str, int | None], int | None]
+
 
 def counts(words: Sequence[str]) -> dict[str, int]:
     """Return the number of occurrences of each word, sorted by word."""
@@ -28,13 +31,17 @@ def summarize_groups(
     by_group = {name: list(found) for name, found in groupby(groups.rows, attrgetter("group"))}
     others = {name: list(found) for name, found in groupby(_of(audit), attrgetter("group"))}
     ends = {row.key: row.status.source_end for row in rows}
+    there = {
+        (row.status.target_topic, row.status.target_partition): row.status.target_end
+        for row in rows
+    }
     names = sorted(set(groups.source) | by_group.keys())
     return tuple(
         _summary(
             name,
             by_group.get(name, []),
             groups,
-            ends,
+            (ends, there),
             others.get(name, []) if audit else None,
         )
         for name in names
@@ -49,12 +56,14 @@ def _summary(
     name: str,
     found: Sequence[GroupRow],
     groups: GroupFacts,
-    ends: Mapping[tuple[str, int], int | None],
+    ends: tuple[_Ends, _TargetEnds],
     audited: Sequence[AuditRow] | None,
 ) -> GroupSummary:
     sums = outcome(found)
     settled = [row for row in found if row.finding is Finding.SETTLED]
     checking = [row for row in found if row.finding is Finding.CHECKING]
+    moved = [row for row in found if row.finding is Finding.MOVED]
+    left = [row for row in found if row.finding is not Finding.MOVED]
     return GroupSummary(
         group=name,
         source=_side(groups.source.get(name)),
@@ -64,7 +73,7 @@ def _summary(
         missing=sum(row.target_offset is None for row in found),
         skips=sums.skips,
         rereads=sums.rereads,
-        lag=_lag(found, ends),
+        lag=_sum(_lag(left, ends[0]), _lag_on_target(moved, ends[1])),
         ours=estimate_by_translation(found),
         theirs=None if audited is None else estimate_by_checkpoints(audited, len(found)),
         unknown=sum(_unknown(row) for row in found),
@@ -72,20 +81,40 @@ def _summary(
         behind=sum((row.divergence or 0) < 0 for row in settled),
         moved_skips=sums.moved_skips,
         moved_rereads=sums.moved_rereads,
-        unknown_now=sum(row.skipped_now is None for row in found),
-        unknown_moved=sum(row.basis is Basis.UNMAPPED or row.skipped is None for row in found),
+        unknown_now=sum(row.skipped_now is None for row in left),
+        unknown_moved=sum(row.basis is Basis.UNMAPPED or row.skipped is None for row in left),
         checking=len(checking),
         checking_unmapped=sum(row.basis is Basis.UNMAPPED for row in checking),
+        moved=len(moved),
+        moved_unmapped=sum(row.basis is Basis.UNMAPPED for row in moved),
     )
 
 
 def _unknown(row: GroupRow) -> bool:
     """Whether the difference between the target's commit and the translation is unknown."""
+    if row.finding is Finding.MOVED:
+        return False
     certain = row.basis is not Basis.UNMAPPED and row.basis is not Basis.BOUNDED
     return certain and row.target_offset is not None and row.divergence is None
 
 
-def _lag(found: Sequence[GroupRow], ends: Mapping[tuple[str, int], int | None]) -> int | None:
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
+
+
+def _lag_on_target(moved: Sequence[GroupRow], ends: _TargetEnds) -> int | None:
+    """Return the records that a group has not read where it was moved."""
+    total = 0
+    offsets = {(row.target_topic, row.target_partition): row.target_offset for row in moved}
+    for at, offset in offsets.items():
+        end = ends.get(at)
+        if end is None or offset is None:
+            return None
+        total += max(0, end - offset)
+    return total
+
+
+def _lag(found: Sequence[GroupRow], ends: _Ends) -> int | None:
     total = 0
     for row in found:
         end = ends.get((row.topic, row.partition))

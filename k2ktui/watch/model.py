@@ -13,8 +13,9 @@ from enum import StrEnum
 from k2ktui.engine.audit import NOTHING, Audit, RereadEstimate
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.failover import FailoverEstimate, GroupMove, estimate_groups
-from k2ktui.engine.groups import EMPTY_STATES, GroupRow
+from k2ktui.engine.groups import EMPTY_STATES, Finding, GroupRow
 from k2ktui.engine.journal import JournalHeader, Runner
+from k2ktui.engine.pair_state import NOT_READ, PairState
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
@@ -131,6 +132,9 @@ class GroupSummary:
         unknown_moved: rows that cannot be moved.
         checking: rows found bad once: in no sum, and bad only if the next poll agrees.
         checking_unmapped: the ``checking`` rows that seem to have no mapping.
+        moved: rows on the target, where a failover has moved the group; they are in no sum, and
+            ``lag`` is that on the target.
+        moved_unmapped: the ``moved`` rows without a mapping.
     """
 
     group: str
@@ -153,6 +157,13 @@ class GroupSummary:
     unknown_moved: int = 0
     checking: int = 0
     checking_unmapped: int = 0
+    moved: int = 0
+    moved_unmapped: int = 0
+
+    @property
+    def unmapped(self) -> int:
+        """Rows that have no mapping, and need one: those that are moved do not."""
+        return self.bases.get(Basis.UNMAPPED, 0) - self.moved_unmapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +183,9 @@ class Totals:
         diverging: groups whose committed offset on the target is not the translated one.
         skips, rereads: records that those would skip, and read again, as committed now.
         moved_skips, moved_rereads: the same after a move of all groups that can be moved.
+        arrived_records: the part of ``lag_records`` that was on the source when a drill moved the
+            workload there: it came from the target, and is no loss.
+        rpo_s: age of the oldest record that did not, if ``arrived_records`` are known.
         unknown: partitions whose lag is unknown.
     """
 
@@ -193,6 +207,8 @@ class Totals:
     unknown: int = 0
     moved_skips: int = 0
     moved_rereads: int = 0
+    arrived_records: int = 0
+    rpo_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +252,7 @@ class View:
         audit: what a MirrorMaker 2 flow would make of the groups; None if that is not compared,
             or not known yet.
         drills: failover drills, the newest first; a recording has none.
+        pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
         notes: messages for the operator about the pipeline as a whole.
     """
 
@@ -253,6 +270,7 @@ class View:
     runners: tuple[Runner, ...] = ()
     journal: tuple[JournalHeader, ...] = ()
     drills: tuple[Drill, ...] = ()
+    pair_state: PairState = NOT_READ
     totals: Totals = Totals()
     points: tuple[Point, ...] = ()
     audit: Audit | None = None
@@ -315,13 +333,19 @@ class View:
         return Counter(
             row.group
             for row in (self.groups if new else ())
-            if row.basis is Basis.UNMAPPED and (row.topic, row.partition) in new
+            if row.basis is Basis.UNMAPPED
+            and row.finding is not Finding.MOVED
+            and (row.topic, row.partition) in new
         )
 
     @property
     def failover(self) -> FailoverEstimate:
         """What a failover now would do."""
         known, waiting, gone = self.totals.groups is not None, self.waiting, self._deleted_unread
+        totals, pair = self.totals, self.pair_state
+        lag, oldest = totals.lag_records, totals.lag_seconds
+        if totals.arrived_records and lag is not None:
+            lag, oldest = max(0, lag - totals.arrived_records), totals.rpo_s
         return FailoverEstimate(
             groups=(
                 estimate_groups(
@@ -330,10 +354,12 @@ class View:
                 if known
                 else None
             ),
-            rpo_records=self.totals.lag_records,
-            rpo_s=self.totals.lag_seconds,
-            unknown_partitions=self.totals.unknown,
+            rpo_records=pair.rpo_records if pair.moved else lag,
+            rpo_s=None if pair.moved else oldest,
+            unknown_partitions=0 if pair.moved else totals.unknown,
             commits_at=self.commits_at,
+            rpo_at_least=pair.rpo_at_least,
+            failed_over=pair.moved,
         )
 
     @property
@@ -358,9 +384,10 @@ class View:
 
 
 def _move(group: GroupSummary, waiting: int, gone: int) -> GroupMove:
-    unmapped = group.bases.get(Basis.UNMAPPED, 0)
+    unmapped = group.unmapped
     checking = min(group.checking_unmapped, unmapped - waiting)
     return GroupMove(
+        moved=0 < group.moved == group.partitions,
         active=bool(group.source.members) or group.source.state not in EMPTY_STATES,
         lost=max(0, group.moved_skips - gone),
         reread=group.moved_rereads,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from k2ktui.engine.pair_state import PairState
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.clients import target_cluster
 from k2ktui.sync.flow import Flow
-from k2ktui.watch.facts import Facts, Known
+from k2ktui.sync.store import StateStore
+from k2ktui.watch.facts import Facts, Known, StateFacts
 from k2ktui.watch.model import Part, PartName, View
 from k2ktui.watch.poller import make_assembler
 from k2ktui.watch.readers import MappingReader, Reader, make_readers
@@ -30,7 +33,7 @@ class Reading:
     groups_error: K2kError | None = None
 
 
-def read_once(flow: Flow, *, groups: bool) -> Reading:
+def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     """Read a flow now; without the source, the view has what the target knows.
 
     The source is read after the positions, so that lag is of one moment.
@@ -38,6 +41,8 @@ def read_once(flow: Flow, *, groups: bool) -> Reading:
     Args:
         flow: what is read.
         groups: whether consumer groups are read, too.
+        drills: whether the state of the pair is read; what it makes of lag and groups is in the
+            view then.
 
     Raises:
         K2kError: the target could not be read.
@@ -50,19 +55,37 @@ def read_once(flow: Flow, *, groups: bool) -> Reading:
         known: dict[PartName, Facts] = {
             PartName.TARGET: readers[PartName.TARGET].read({}),
         }
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
+            state = pool.submit(_read_drills, flow) if drills else None
             # At the same time, so that an unreachable source costs its time-out once.
             mapped = pool.submit(_read_groups, flow, readers[PartName.GROUPS], dict(known))
             source, source_error = _read(readers[PartName.SOURCE], known)
             found, groups_error = mapped.result()
+            facts, state_error = state.result() if state else (None, None)
     if source is not None:
         known[PartName.SOURCE] = source
     if found is not None:
         known[PartName.GROUPS] = found
+    if facts is not None:
+        known[PartName.STATE] = facts
     errors = {PartName.SOURCE: source_error, PartName.GROUPS: groups_error}
     parts = {name: _part(known.get(name), errors.get(name)) for name in readers}
     view = make_assembler(flow).view(time.time(), known, parts)
+    if state_error is not None:
+        view = replace(view, pair_state=PairState(unread=state_error.message))
     return Reading(view, source_error, groups_error)
+
+
+def _read_drills(flow: Flow) -> tuple[StateFacts | None, K2kError | None]:
+    store = StateStore(flow.config, target_cluster(flow.config))
+    try:
+        found = store.read()
+    except K2kError as error:
+        return None, error
+    finally:
+        store.close()
+    drills = tuple(sorted(found.drills.values(), key=lambda each: each.id, reverse=True))
+    return StateFacts(time.time(), malformed=found.malformed, drills=drills), None
 
 
 def _read(reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:

@@ -25,6 +25,7 @@ from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping_source import MappingSource, NoPipelineFound, NothingCopied
+from k2ktui.sync.pair_drills import OppositeDrills
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.clusters import ClusterInfoReader, Clusters
 from k2ktui.watch.facts import (
@@ -71,6 +72,7 @@ class SourceReader:
         self._about = ClusterInfoReader(config, "source")
         self._peek = RecordTimeReader(self._cluster)
         self._held_back = HeldBackReader(self._cluster)
+        self._drills = OppositeDrills(config, self._cluster)
 
     def read(self, known: Known) -> SourceFacts:
         """Read the bounds of every selected or replicated partition, and the ages of the lag."""
@@ -86,6 +88,7 @@ class SourceReader:
         ends = self._cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         held = self._held_back.read(high, ends)
         ages = self._ages(positions, starts, ends)
+        drills, unread = self._drills.read()
         # MirrorMaker 2 stays before a marker at the end, although it has copied every record.
         positions = {
             at: replace(p, offset=ends[at.topic, at.partition])
@@ -109,6 +112,8 @@ class SourceReader:
             high={SourcePartition(*at): offset for at, offset in high.items()},
             held_back={SourcePartition(*at): found for at, found in held.items()},
             positions=positions,
+            drills=drills,
+            no_drills=unread,
         )
 
     def _ages(
@@ -132,6 +137,7 @@ class SourceReader:
     def close(self) -> None:
         """Disconnect from the source."""
         self._peek.close()
+        self._drills.close()
 
 
 class TargetReader:

@@ -18,6 +18,8 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
             return "the topic does not exist on the source, or may not be described"
         case PartitionState.NEW:
             return "nothing has been copied yet"
+        case PartitionState.FENCED:
+            return "the workload is on the target; its lag here is the past"
         case PartitionState.UNKNOWN if position is None:
             return "the cluster has not responded yet"
         case PartitionState.UNKNOWN:

@@ -63,6 +63,7 @@ _PARTITION = {
     PartitionState.GONE: Severity.BAD,
     PartitionState.REFUSED: Severity.BAD,
     PartitionState.HELD_BACK: Severity.WARN,
+    PartitionState.FENCED: Severity.INFO,
 }
 
 
@@ -79,6 +80,8 @@ def judge_group_row(row: GroupRow) -> SeverityLabel:
     """Rate a group's position on the target for one partition."""
     if row.finding is Finding.CHECKING:
         return _CHECKING
+    if row.finding is Finding.MOVED:
+        return _MOVED
     if row.basis is Basis.UNMAPPED:
         return SeverityLabel(Severity.BAD, "unmapped")
     if row.divergence is not None and row.divergence > 0:
@@ -100,7 +103,7 @@ def judge_group(group: GroupSummary) -> SeverityLabel:
     """Rate a group by the worst of its partitions, as ``judge_group_row`` does."""
     if group.source.error or group.target.error:
         return SeverityLabel(Severity.UNKNOWN, "unread")
-    if group.bases.get(Basis.UNMAPPED, 0) > group.checking_unmapped:
+    if group.unmapped > group.checking_unmapped:
         return SeverityLabel(Severity.BAD, "unmapped")
     if group.ahead:
         return SeverityLabel(Severity.BAD, "skips")
@@ -117,12 +120,14 @@ def judge_group(group: GroupSummary) -> SeverityLabel:
     if group.missing:
         moved = "partly moved" if group.missing < group.partitions else "not moved"
         return SeverityLabel(Severity.INFO, moved)
-    return SeverityLabel(Severity.OK, "in step")
+    return _MOVED if group.moved else SeverityLabel(Severity.OK, "in step")
 
 
 # A bad finding is reported only when the next poll agrees.
 _CHECKING = SeverityLabel(Severity.INFO, "checking")
 _MOVING = SeverityLabel(Severity.OK, "moving")
+# On the target, where a failover has moved it.
+_MOVED = SeverityLabel(Severity.OK, "moved")
 # A move does not bring back what the target's retention has deleted, or what was never copied.
 _DELETED = SeverityLabel(Severity.WARN, "deleted")
 
@@ -211,6 +216,8 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
     copying = [runner for runner in view.runners if runner.kind is RunKind.COPY]
     syncing = [runner for runner in view.runners if runner.kind is RunKind.SYNC]
     found, of_sync = _of_runs(copying, now), _of_runs(syncing, now, "k2ktui sync: ")
+    if view.pair_state.fenced_by:
+        return [*(found if any(each.last_error for each in copying) else []), *of_sync]
     # The mapping application copies nothing: its run is the one that counts.
     alive = any(each.alive(int(now * 1000)) for each in copying or syncing)
     if not (found or alive) and (copying or not of_sync):
@@ -263,7 +270,7 @@ def _of_groups(view: View) -> list[Problem]:
     waiting = view.waiting
     for group in view.summaries:
         verdict = judge_group(group)
-        unmapped = group.bases.get(Basis.UNMAPPED, 0) - group.checking_unmapped
+        unmapped = group.unmapped - group.checking_unmapped
         if verdict.word == Basis.UNMAPPED and unmapped <= waiting[group.group]:
             continue  # the partitions are the problem: nothing of them is copied yet
         if verdict.severity >= Severity.WARN:
@@ -277,7 +284,7 @@ def _group_text(group: GroupSummary, verdict: SeverityLabel) -> str:
     if error:
         return error
     parts = []
-    if unmapped := group.bases.get(Basis.UNMAPPED, 0) - group.checking_unmapped:
+    if unmapped := group.unmapped - group.checking_unmapped:
         parts.append(f"no mapping for {unmapped:,} of {counted(group.partitions, 'partition')}")
     if group.skips:
         parts.append(f"on the target it would skip {counted(group.skips, 'record')}")

@@ -61,6 +61,7 @@ class Made:
     running: bool = True
     journal: list[JournalHeader] = field(default_factory=list)
     drills: tuple[Drill, ...] = ()
+    opposite: tuple[Drill, ...] = ()
     heartbeat_at: float | None = None
     compares: bool = False
     audited: list[AuditRow] = field(default_factory=list)
@@ -207,6 +208,7 @@ class Made:
                 high={at: self.ends[at] + each.records for at, each in self.held.items()},
                 held_back=dict(self.held),
                 positions=dict(self.positions),
+                drills=self.opposite,
             ),
             PartName.TARGET: TargetFacts(
                 now,

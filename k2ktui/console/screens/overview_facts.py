@@ -41,7 +41,9 @@ def facts(
         _line("Partitions", *_partitions(view, glyphs)),
         _line("Groups", *_groups(view, glyphs)),
         _line("Positions", *_positions(view, glyphs)),
-        _line("Failover", Cell("now: "), *group_cells(view, glyphs)),
+        _line(
+            "Failover", Cell("" if view.pair_state.moved else "now: "), *group_cells(view, glyphs)
+        ),
         _line("RPO", *loss_cells(view, now, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line(
@@ -75,6 +77,8 @@ def _read(view: View, *names: PartName) -> bool:
 
 def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
     totals, known = view.totals, _read(view, PartName.SOURCE, PartName.TARGET)
+    if view.pair_state.moved and totals.lag_records is None:
+        return [Cell("none that counts: the workload is on the target", Tone.MUTED)]
     stale = view.copy_stale
     cells = [
         _aged(
@@ -91,6 +95,8 @@ def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
         cells.append(Cell(f", {formatting.duration(totals.eta_s)} left", Tone.MUTED))
     if totals.unknown and totals.partitions:
         cells.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
+    if totals.arrived_records:
+        cells.append(Cell(f"  {totals.arrived_records:,} of them from the target", Tone.MUTED))
     values = [p.lag_records for p in view.points]
     return [*cells, Cell(f"  {glyphs.spark(values, spark)}", Tone.INFO)]
 

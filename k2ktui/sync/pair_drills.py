@@ -1,0 +1,119 @@
+"""Read the drills of both directions, which say which cluster the workload uses.
+
+Those of a pipeline are on its target. Those of the opposite pipeline, such as a failback, are on
+our source: found by the ids of their clusters, because its commit group may have any name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import cast
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.journal import DrillKey
+from k2ktui.engine.journal_format import read_state_key, read_state_value
+from k2ktui.engine.pair_state import PairState, find_pair_state
+from k2ktui.engine.state import MalformedRecord
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.kafka.control_tail import ControlTail
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+_READ_S = 20.0
+# Every key of a drill's record has this text: most records are others, and are not decoded.
+_DRILL = b"drill"
+
+
+class OppositeDrills:
+    """Reads the drills on our source, whichever pipeline they belong to; keeps them.
+
+    Args:
+        config: the pipeline.
+        source: its source cluster.
+    """
+
+    def __init__(self, config: PipelineConfig, source: Cluster) -> None:
+        self._topic, self._source = config.opposite.state_topic, source
+        self._is_expected = config.features.bidirectional_replication
+        self._tail = ControlTail(source, check_starts=True)
+        self._found: dict[bytes, Drill] = {}
+
+    def read(self) -> tuple[tuple[Drill, ...], str]:
+        """Return all drills there, and why they could not be read: "" if they were.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        found = self._source.describe([self._topic])[self._topic]
+        if not isinstance(found, TopicDescription):
+            self._found = {}
+            return (), ""  # there is none, or there may be one that this principal must not see
+        try:
+            if self._tail.begin(found):
+                self._found = {}
+            for record in self._tail.records(_READ_S):
+                self._take(record.key or b"", record.value)
+        except Refused as error:
+            why = f"the drills in {safe_text(self._topic)} on the source: {error.message}"
+            return (), why if self._is_expected else ""
+        return tuple(self._found.values()), ""
+
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        if _DRILL not in key:
+            return
+        try:
+            _, where = read_state_key(key)
+            if not isinstance(where, DrillKey):
+                return
+            if value is None:
+                self._found.pop(key, None)
+            else:
+                self._found[key] = cast("Drill", read_state_value(where, value))
+        except MalformedRecord:
+            self._found.pop(key, None)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._tail.close()
+
+
+def choose_opposite(
+    drills: Iterable[Drill], source_cluster: str, target_cluster: str
+) -> tuple[Drill, ...]:
+    """Return the drills that lead from our target cluster to our source cluster."""
+    ids = target_cluster, source_cluster
+    found = (each for each in drills if (each.source_cluster, each.target_cluster) == ids)
+    return tuple(found) if all(ids) else ()
+
+
+def read_pair_state(config: PipelineConfig) -> PairState:
+    """Read the state of the pair now; a state that cannot be read is unknown, and says why."""
+    source, target = source_cluster(config), target_cluster(config)
+    with ThreadPoolExecutor(1) as pool:
+        there = pool.submit(_read_opposite, config, source, target)
+        store = StateStore(config, target, _READ_S)
+        try:
+            own = store.read().drills.values()
+        except K2kError as error:
+            return PairState(unread=error.message)
+        finally:
+            store.close()
+        opposite, unread = there.result()
+    return replace(find_pair_state(own, opposite), unread=unread)
+
+
+def _read_opposite(
+    config: PipelineConfig, source: Cluster, target: Cluster
+) -> tuple[tuple[Drill, ...], str]:
+    reader = OppositeDrills(config, source)
+    try:
+        found, unread = reader.read()
+        return choose_opposite(found, source.cluster_id(), target.cluster_id()), unread
+    except (ConnectionFailed, TimedOut):
+        return (), ""  # what needs the source says that it does not answer
+    finally:
+        reader.close()

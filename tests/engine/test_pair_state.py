@@ -1,0 +1,88 @@
+"""The state of the pair, as each of its two pipelines sees it, by the drills of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from k2ktui.engine.drill import Drill, DrillFigures, DrillStatus
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill_tail import PartitionEnd
+from k2ktui.engine.pair_state import (
+    PairPhase,
+    PairState,
+    describe_pair,
+    find_arrival,
+    find_pair_state,
+)
+from tests.support.made_drills import NOON_MS, fencing, new_drill, rehearsed, switched_over
+
+_MINUTE = 60_000
+
+
+def opened(drill: Drill, minutes_ago: float) -> Drill:
+    at = NOON_MS - int(minutes_ago * _MINUTE)
+    ends = (PartitionEnd("orders", 0, 700),)
+    return replace(drill, figures=replace(drill.figures, opened_ms=at), opened_ends=ends)
+
+
+AWAY = opened(switched_over(), 30)
+BACK = opened(replace(new_drill(DrillKind.FAILBACK, 20), status=DrillStatus.DONE), 10)
+
+
+def test_without_a_drill_that_moves_anything_the_pair_replicates() -> None:
+    for own in ((), (rehearsed(),), (replace(fencing(), status=DrillStatus.ABORTED),)):
+        assert find_pair_state(own) == PairState(PairPhase.REPLICATING)
+
+
+def test_a_drill_that_has_opened_nothing_yet_is_under_way() -> None:
+    found = find_pair_state((fencing(), rehearsed()))
+    assert (found.phase, found.moved, found.fenced_by) == ("failing over", False, "")
+    assert found.drill == fencing().id and found.at_ms == fencing().started_ms
+    assert describe_pair(found, "a", "b").startswith(f"failing over: drill {found.drill}, begun ")
+
+
+def test_after_a_switchover_the_workload_is_on_the_target() -> None:
+    found = find_pair_state((rehearsed(), AWAY))
+    assert (found.phase, found.moved, found.rpo_records) == ("failed over", True, 0)
+    assert found.fenced_by == found.drill == AWAY.id
+    text = describe_pair(found, "a", "b")
+    assert text.startswith(f"failed over to b by drill {AWAY.id} at 20")
+    assert text.endswith("; this pipeline is fenced")
+
+
+def test_the_opposite_pipeline_sees_the_same_pair_from_the_other_side() -> None:
+    found = find_pair_state((), (AWAY,))
+    assert (found.phase, found.moved, found.drill) == ("replicating", False, AWAY.id)
+    assert "moved the groups to b" in describe_pair(found, "b", "a")
+    assert find_arrival((), (AWAY,)) == {("orders", 0): 700}
+    assert find_arrival((AWAY,), ()) == {}
+
+
+def test_a_failback_is_seen_by_both() -> None:
+    begun = replace(new_drill(DrillKind.FAILBACK, 20))
+    for own, opposite, moved in (((AWAY,), (begun,), True), ((begun,), (AWAY,), False)):
+        found = find_pair_state(own, opposite)
+        assert (found.phase, found.drill, found.moved) == ("failing back", begun.id, moved)
+    forward, reverse = find_pair_state((AWAY,), (BACK,)), find_pair_state((BACK,), (AWAY,))
+    assert (forward.phase, forward.moved) == ("replicating", False)
+    assert (reverse.phase, reverse.moved) == ("failed over", True)
+    assert find_arrival((AWAY,), (BACK,)) == {("orders", 0): 700}
+
+
+def test_a_failback_that_cannot_be_read_is_known_by_what_it_wrote() -> None:
+    led_back = replace(AWAY, returned=(PartitionEnd("orders", 0, 900),))
+    assert not find_pair_state((led_back,)).moved
+
+
+def test_a_drill_that_has_opened_its_target_says_so_before_it_ends() -> None:
+    watching = replace(AWAY, status=DrillStatus.OPEN, ended_ms=None)
+    assert find_pair_state((watching,)).phase is PairPhase.FAILED_OVER
+
+
+@pytest.mark.parametrize("figures", [DrillFigures(rpo_at_least=10, silent_s=12.0)])
+def test_after_a_disaster_what_is_known_to_be_missing_stays(figures: DrillFigures) -> None:
+    lost = replace(AWAY, kind=DrillKind.DISASTER, figures=replace(figures, opened_ms=NOON_MS))
+    found = find_pair_state((lost,))
+    assert (found.rpo_records, found.rpo_at_least, found.silent_s) == (None, 10, 12.0)
