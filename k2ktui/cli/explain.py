@@ -31,9 +31,15 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
     print_table(safe_text(config.name), _COLUMNS, rows)
 
 
+def _path(row: Explanation) -> str:
+    if row.left_out:
+        return "left out"
+    return safe_text(row.path or "refused")
+
+
 _COLUMNS: tuple[Column[Explanation], ...] = (
     text_column("topic", lambda row: safe_text(row.topic), left=True),
     text_column("target", lambda row: safe_text(row.target), left=True),
-    text_column("path", lambda row: safe_text(row.path or "refused"), left=True),
+    text_column("path", _path, left=True),
     text_column("reason", lambda row: safe_message(row.reason), left=True),
 )

@@ -81,6 +81,7 @@ class Features(Section):
     keep_record_creation_timestamp: Toggle = True
     check_kafka_connection_on_startup: Toggle = True
     apply_mappings_guard: Toggle = True
+    exclude_program_topics: Toggle = True
     tracing_headers: Annotated[TracingHeaders, BeforeValidator(_tracing)] = TracingHeaders()
 
 
@@ -322,7 +323,8 @@ class PipelineConfig(Section):
         """The source topics; a pattern never matches Kafka's or pipelines' internal topics."""
         pattern, names = self.replication.source.topic_choice
         own = self.control_topics | self.opposite_topics
-        return TopicSelection(pattern, names, own | KAFKA_INTERNAL_TOPICS)
+        excluded = own | KAFKA_INTERNAL_TOPICS
+        return TopicSelection(pattern, names, excluded, self.features.exclude_program_topics)
 
     @property
     def replicates(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,8 +22,70 @@ KAFKA_INTERNAL_TOPICS = frozenset(
 )
 
 
+# Topics in which other programs keep their own state. Appended to those of the same programs on the
+# target, they would mix the state of two installations. MirrorMaker 2 leaves out "__.*" and
+# ".*[-.]internal" (DefaultTopicFilter), which also hits users' own topics; these names hit none.
+PROGRAM_TOPICS: Mapping[str, re.Pattern[str]] = {
+    program: re.compile(pattern)
+    for program, pattern in {
+        "k2ktui": r"__k2k_(consumer-offsets|offset_mappings|assignment|state|metrics)",
+        "Kafka Connect": r"_*(.+[-_.])?connect([-_.]cluster)?[-_.](configs?|offsets?|status(es)?)",
+        "MirrorMaker 2": r"mm2-(configs|offsets|status)([-_.].+)?[-_.]internal"
+        r"|mm2-offset-syncs[-_.].+[-_.]internal|.+[-_.]checkpoints[-_.]internal"
+        r"|(.+[-_.])?mirror-?maker-?2(-cluster)?-(configs|offsets|status)",
+        "a schema registry": r"_schemas([_-].*)?|_schema_encoders|kafkasql-(journal|snapshots)",
+        "Cruise Control": r"__CruiseControl.*|__KafkaCruiseControl.*|strimzi\.cruisecontrol\..+",
+        "a monitor of the cluster": r"__(strimzi|redhat_strimzi|amazon_msk)_canary.*"
+        r"|_?_?(strimzi|kafka)[-_]canary|xinfra-monitor-topic|_kminion-.*",
+        "the cluster's operator": r"__strimzi[-_].*|__amazon_msk.*",
+        "the cluster's platform": r"_{1,2}confluent[-_.].*|_{1,2}redpanda[-_.].*|__audit_log"
+        r"|_internal_connectors.*|_kafka_lenses_.*|__topology(__metrics)?",
+    }.items()
+}
+# Programs use these names, and so may users: they are copied, with a warning.
+_AMBIGUOUS = re.compile(r"(.+\.)?heartbeats")
+
+
+def program_of(topic: str) -> str:
+    """Return the program that keeps its own state in a topic of this name; "" for none."""
+    found = (program for program, names in PROGRAM_TOPICS.items() if names.fullmatch(topic))
+    return next(found, "")
+
+
+def may_be_heartbeats(topic: str) -> bool:
+    """Return whether a topic has the name of MirrorMaker 2's heartbeats, which users may have."""
+    return bool(_AMBIGUOUS.fullmatch(topic))
+
+
+@dataclass(frozen=True)
 class TopicSelection(NameSelection):
-    """The source topics of a pipeline; see ``PipelineConfig.topics``."""
+    """The source topics of a pipeline; see ``PipelineConfig.topics``.
+
+    A pattern does not match topics of other programs (``PROGRAM_TOPICS``), if
+    ``excludes_programs``. Topics that were replicated before are still copied: nothing that runs
+    may stop because of its name.
+    """
+
+    excludes_programs: bool = True
+
+    def matches(self, name: str, replicated: Collection[str] = ()) -> bool:
+        """Return whether a topic is selected.
+
+        Args:
+            name: the topic.
+            replicated: topics that have a position.
+        """
+        if not super().matches(name):
+            return False
+        return name in replicated or not self._excludes(name)
+
+    def left_out(self, name: str) -> str:
+        """Return the program because of which a matching topic is not selected; "" if it is."""
+        return program_of(name) if super().matches(name) and self._excludes(name) else ""
+
+    def _excludes(self, name: str) -> bool:
+        by_pattern = self.pattern is not None and self.excludes_programs
+        return by_pattern and bool(program_of(name))
 
 
 class GroupSelection(NameSelection):

@@ -12,7 +12,7 @@ from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluste
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.dead_letters import plan_dead_letters
 from k2ktui.replication.naming import target_names
-from k2ktui.replication.preflight.rights import selected_topics
+from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
 from k2ktui.replication.preflight.topics import known_positions
 from k2ktui.replication.routing import choose_path
 from k2ktui.replication.slot_task import CopyPath
@@ -23,12 +23,16 @@ from k2ktui.text import counted, safe_text
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How one source topic is copied and why; ``path`` is None if it is not copied."""
+    """How one source topic is copied and why; ``path`` is None if it is not copied.
+
+    ``left_out`` says that a pattern matches it, and that it belongs to another program.
+    """
 
     topic: str
     target: str
     path: CopyPath | None
     reason: str
+    left_out: bool = False
 
 
 def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
@@ -39,9 +43,9 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
     source, target = source_cluster(config), target_cluster(config)
-    found = source.describe(sorted(selected_topics(config, source)))
-    topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
     replicated = {at.topic for at in known_positions(config, target)}
+    found = source.describe(sorted(selected_topics(config, source, replicated)))
+    topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
     plans, refused = plan_targets(config, source, target, topics, replicated)
     existing = topic_settings(target, [plan.name for plan in plans if plan.found])
     names = targets_by_source(plans)
@@ -62,7 +66,11 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         for name, error in found.items()
         if not isinstance(error, TopicDescription)
     ]
-    rows = absent + explain(config, topics, plans, refused, types)
+    left_out = [
+        Explanation(name, "", None, f"it holds the state of {program}", left_out=True)
+        for name, program in left_out_topics(config, source, replicated).items()
+    ]
+    rows = absent + left_out + explain(config, topics, plans, refused, types)
     return sorted(rows, key=lambda row: row.topic)
 
 

@@ -97,13 +97,17 @@ class PairTopicsReader:
     def _read_counts(self) -> PartitionCounts:
         began, topics = monotonic(), self._config.topics
         found = self._source.partition_counts()
-        chosen = {n: c for n, c in found.items() if n in topics.names or topics.matches(n)}
+        chosen = {
+            name: count
+            for name, count in found.items()
+            if name in topics.names or topics.matches(name, self._replicated)
+        }
         return PartitionCounts(chosen, began)
 
     def _read(self, replicated: Collection[str]) -> PairTopics:
         began, cpu = monotonic(), thread_time()
         self._replicated |= set(replicated)
-        topics, faults = self._selected.describe()
+        topics, faults = self._selected.describe(self._replicated)
         targets, refused = ensure_targets(
             self._config, self._source, self._target, topics, self._replicated, self._settings
         )

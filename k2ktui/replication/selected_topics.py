@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from time import monotonic, sleep
 
 from confluent_kafka import KafkaError
@@ -29,14 +29,19 @@ class SelectedTopics:
         self._config, self._source = config, source
         self._here: set[str] = set()
 
-    def describe(self) -> tuple[list[TopicDescription], list[Fault]]:
+    def describe(
+        self, replicated: Collection[str] = ()
+    ) -> tuple[list[TopicDescription], list[Fault]]:
         """Return the topics, and a fault for each that is selected by name and has no description.
+
+        Args:
+            replicated: topics that have a position.
 
         Raises:
             ConnectionFailed, TimedOut: the cluster did not answer.
         """
         listed = set(self._config.topics.names)
-        found = self._describe_all(listed)
+        found = self._describe_all(listed, replicated)
         topics, faults = [], list[Fault]()
         for name, topic in found.items():
             if isinstance(topic, TopicDescription):
@@ -54,7 +59,7 @@ class SelectedTopics:
                 )
         return topics, faults
 
-    def _describe_all(self, listed: set[str]) -> Described:
+    def _describe_all(self, listed: set[str], replicated: Collection[str]) -> Described:
         """Describe the selected topics; retry while one that existed last time is missing.
 
         A broker of a ZooKeeper cluster that has just started knows no topics until its controller
@@ -62,7 +67,8 @@ class SelectedTopics:
         """
         until = monotonic() + _GONE_AFTER_S
         while True:
-            chosen = {n for n in self._source.topic_names() if self._config.topics.matches(n)}
+            names, topics = self._source.topic_names(), self._config.topics
+            chosen = {name for name in names if topics.matches(name, replicated)}
             found = self._source.describe(sorted(chosen | listed))
             here = {name for name, topic in found.items() if isinstance(topic, TopicDescription)}
             if self._here <= here or monotonic() > until:

@@ -58,14 +58,34 @@ def check_rights(
         yield _settings_readable(target, control)
 
 
-def selected_topics(config: PipelineConfig, source: Cluster) -> set[str]:
+def selected_topics(
+    config: PipelineConfig, source: Cluster, replicated: Collection[str] = ()
+) -> set[str]:
     """Return the selected source topics: those that match, and all that are listed by name.
+
+    Args:
+        config: the pipeline.
+        source: the source cluster.
+        replicated: topics that have a position.
 
     Raises:
         ConnectionFailed, TimedOut: the source did not answer.
     """
-    matching = {name for name in source.topic_names() if config.topics.matches(name)}
+    names = source.topic_names()
+    matching = {name for name in names if config.topics.matches(name, replicated)}
     return matching | set(config.topics.names)
+
+
+def left_out_topics(
+    config: PipelineConfig, source: Cluster, replicated: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the topics of other programs that the pattern matches and leaves out, with theirs.
+
+    Raises:
+        ConnectionFailed, TimedOut: the source did not answer.
+    """
+    names = sorted(source.topic_names() - set(replicated))
+    return {name: program for name in names if (program := config.topics.left_out(name))}
 
 
 def target_topics(config: PipelineConfig, topics: Collection[str]) -> set[str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+
+from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.topics import may_be_heartbeats
 from k2ktui.errors import K2kError
 from k2ktui.kafka.broker_creation import creates_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -32,7 +36,7 @@ from k2ktui.replication.preflight.checks import (
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.headroom import check_headroom
-from k2ktui.replication.preflight.rights import selected_topics
+from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
 from k2ktui.replication.routing import APPEND_TIME
 from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
 from k2ktui.replication.targets import TargetPlan, plan_targets, targets_by_source
@@ -53,11 +57,12 @@ def check_topics(
         yield error_check("control topics", error, fatal=True)
         positions = {}
     try:
-        topics, problems = _source_topics(config, source.cluster)
+        replicated = {at.topic for at in positions}
+        topics, problems = _source_topics(config, source.cluster, replicated)
         yield from problems
+        yield from _other_programs(config, source.cluster, replicated)
         if not topics:
             return
-        replicated = {at.topic for at in positions}
         yield from _targets(config, source.cluster, target.cluster, topics, replicated)
         on_loss = config.on_source_data_loss == "continue"
         yield check_headroom(source.cluster, topics, positions, continue_on_loss=on_loss)
@@ -107,11 +112,33 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
             )
 
 
+def _other_programs(
+    config: PipelineConfig, source: Cluster, replicated: Collection[str]
+) -> Iterator[Check]:
+    """Name the topics of other programs that are left out, and those that may be of one."""
+    left_out = left_out_topics(config, source, replicated)
+    if left_out:
+        names = first_names(f"{name} ({program})" for name, program in left_out.items())
+        what = f"{counted(len(left_out), 'topic')} left out: {names}"
+        yield passed_check("topics of other programs", what)
+    ambiguous = sorted(
+        name
+        for name in selected_topics(config, source, replicated) - {*config.topics.names}
+        if may_be_heartbeats(name) and name not in replicated
+    )
+    for name in ambiguous:
+        yield warning_check(
+            f"topic {safe_text(name)}",
+            "it has the name of MirrorMaker 2's heartbeats, and is copied like any other topic",
+            "If it is MirrorMaker 2's, leave it out of replication.source.topic.",
+        )
+
+
 def _source_topics(
-    config: PipelineConfig, source: Cluster
+    config: PipelineConfig, source: Cluster, replicated: Collection[str]
 ) -> tuple[list[TopicDescription], list[Check]]:
     name = "source topics"
-    found = source.describe(sorted(selected_topics(config, source)))
+    found = source.describe(sorted(selected_topics(config, source, replicated)))
     topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
     absent = sorted(found.keys() - {topic.name for topic in topics})
     if absent:
@@ -136,6 +163,7 @@ def _targets(
     replicated: Collection[str],
 ) -> Iterator[Check]:
     plans, refused = plan_targets(config, source, target, topics, replicated)
+    yield from _foreign_records(config, target, plans, replicated)
     specs = [plan.create for plan in plans if plan.create]
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}
     errors = create_topics(target, specs, validate_only=True)
@@ -156,6 +184,37 @@ def _targets(
     if blind:
         yield _unread(blind, created=bool(specs))
     yield from _dead_letters(config, source, target, plans)
+
+
+def _foreign_records(
+    config: PipelineConfig,
+    target: Cluster,
+    plans: Collection[TargetPlan],
+    replicated: Collection[str],
+) -> Iterator[Check]:
+    """Warn of target topics that hold records although this pipeline has copied none to them."""
+    if config.features.bidirectional_replication:
+        return  # the applications of the target write to the same topics
+    new = {
+        plan.name: plan.found.partitions
+        for plan in plans
+        if plan.found and not any(topic.name in replicated for topic in plan.sources)
+    }
+    where = [(name, number) for name, count in new.items() for number in range(count)]
+    starts = target.offsets(where, OffsetSpec.earliest())
+    ends = target.offsets(where, OffsetSpec.latest())
+    held: Counter[str] = Counter()
+    for at, end in ends.items():
+        held[at[0]] += max(0, end - starts.get(at, end))
+    for name, count in sorted(held.items()):
+        if count:
+            yield warning_check(
+                f"target topic {safe_text(name)}",
+                f"it holds {counted(count, 'record')} that this pipeline has not copied; a start "
+                "appends to them",
+                "If they belong to another program or an earlier copy, leave the topic out of "
+                "replication.source.topic, or map it to another name.",
+            )
 
 
 def _dead_letters(
