@@ -54,12 +54,15 @@ class TargetTopicState:
         partition: target partition, None where keys choose it.
         topic_id: topic id, None if the topic does not exist, "" if it has none.
         further: names and ids of the other target topics, if an expression chooses among several.
+        shorter: a target partition that ends before what the position had written to it; "" if
+            there is none.
     """
 
     topic: str
     partition: int | None
     topic_id: str | None
     further: tuple[tuple[str, str | None], ...] = ()
+    shorter: str = ""
 
     @property
     def topics(self) -> dict[str, str | None]:
@@ -249,6 +252,8 @@ def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicSta
             return (
                 f"{topic} was deleted and created again on the target, without its earlier records"
             )
+    if landing.shorter:
+        return f"{landing.shorter} was created again on the target, or has lost records"
     return ""
 
 

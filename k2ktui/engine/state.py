@@ -14,7 +14,7 @@ in ``docs/record-formats.md``; ``v`` is its version.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,26 @@ class Gap:
 
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
+class Landed:
+    """How far a pipeline has written to one target partition.
+
+    Attributes:
+        topic: the target topic.
+        partition: its partition.
+        first: the target offsets ``[first, end)`` hold only committed records of this pipeline and
+            the markers between them; equal to ``end`` if that is not known of any.
+        end: target offset after the last committed record. A log that ends before it is not the
+            one that was written to, or has lost records.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
 class Position:
     """Replicated position of one source partition.
 
@@ -123,6 +143,8 @@ class Position:
         at_ms: wall clock of the writer, epoch milliseconds.
         gaps: lost ranges that an operator chose to skip.
         further_targets: the other target topics, each with its id, if an expression chooses one.
+        landed: how far the pipeline had written to the target partitions of this source partition;
+            empty in the records of earlier releases.
     """
 
     offset: int
@@ -138,11 +160,24 @@ class Position:
     at_ms: int = 0
     gaps: tuple[Gap, ...] = ()
     further_targets: tuple[tuple[str, str], ...] = ()
+    landed: tuple[Landed, ...] = ()
 
     @property
     def target_topics(self) -> dict[str, str]:
         """The ids of the target topics by name; an id is empty if the broker has none."""
         return {self.target_topic: self.target_topic_id, **dict(self.further_targets)}
+
+    def beyond(self, ends: Mapping[tuple[str, int], int]) -> Landed | None:
+        """Return what the pipeline had written to a target partition that now ends before it.
+
+        Args:
+            ends: high watermarks of target partitions, read after this position. Those that are
+                missing are not compared.
+        """
+        for at in self.landed:
+            if at.end > ends.get((at.topic, at.partition), at.end):
+                return at
+        return None
 
     def newer_than(self, other: Position | None) -> bool:
         """Whether this is the later of two positions of one partition."""
@@ -218,6 +253,8 @@ def position_value(position: Position) -> bytes:
         value["gaps"] = [[gap.first, gap.end, gap.reason] for gap in position.gaps]
     if position.further_targets:
         value["furtherTargets"] = [list(each) for each in position.further_targets]
+    if position.landed:
+        value["landed"] = [[at.topic, at.partition, at.first, at.end] for at in position.landed]
     return dump_object(value)
 
 
@@ -364,7 +401,15 @@ def _position(value: dict[str, Any]) -> Position:
         further_targets=tuple(
             (text(name), text(id_)) for name, id_ in rows(value.get("furtherTargets", []), 2)
         ),
+        landed=tuple(_landed(row) for row in rows(value.get("landed", []), 4)),
     )
+
+
+def _landed(row: list[Any]) -> Landed:
+    first, end = integer(row[2]), integer(row[3])
+    if first > end:
+        raise MalformedRecord("landed before it began")
+    return Landed(text(row[0]), integer(row[1], high=LARGEST_INT), first, end)
 
 
 def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:

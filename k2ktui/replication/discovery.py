@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, thread_time
@@ -17,7 +17,7 @@ from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.commit_state import CommittedPositions
-from k2ktui.replication.copying.partition_faults import recreated_fault
+from k2ktui.replication.copying.partition_faults import recreated_fault, target_ends_before_fault
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
@@ -262,10 +262,13 @@ class TopicDiscovery:
             if s in positions
             and (fault := _incarnation_fault(s, positions[s], *ids[s])) is not None
         ]
+        known = {fault.source for fault in changed}
+        same = {s: p for s, p in positions.items() if s in routes and s not in known}
+        changed += self._shorter(same, ids)
         again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
         recreated = self._begin(again, routes, ids, first_start=False)
-        known = [each for found in targets.values() for each in found]
-        limits = {t.name: t.max_message_bytes for t in known}
+        every = [each for found in targets.values() for each in found]
+        limits = {t.name: t.max_message_bytes for t in every}
         # Of slots that share a reading, one reports what was done to a topic.
         mine = [name for name in targets if self._is_wanted(SourcePartition(name, 0))]
         notes = tuple(f"{t.name}: {n}" for name in mine for t in targets[name] for n in t.notes)
@@ -295,6 +298,29 @@ class TopicDiscovery:
                 if self._is_wanted(source):
                     routes[source], ids[source] = route, (topic.topic_id, found)
         return routes, ids
+
+    def _shorter(
+        self, positions: Mapping[SourcePartition, Position], ids: _Topics
+    ) -> Iterator[Fault]:
+        """Yield a fault for each partition whose target ends before what was written to it.
+
+        Only topics without an id need this: with one, a topic that was created again is recognized
+        by it, and a lap refuses to append below what was written.
+        """
+        with_id = {each.name for _, targets in ids.values() for each in targets if each.topic_id}
+        written = [
+            (at.topic, at.partition)
+            for position in positions.values()
+            for at in position.landed
+            if at.topic not in with_id or not position.target_topics.get(at.topic)
+        ]
+        ends = self._target.offsets(set(written), OffsetSpec.latest()) if written else {}
+        for source, position in positions.items() if ends else ():
+            if (at := position.beyond(ends)) is not None:
+                target = at.topic, at.partition
+                yield target_ends_before_fault(
+                    source, target, ends[target], at.end, position.offset
+                )
 
     def _ends(
         self, routes: Mapping[SourcePartition, Route]

@@ -254,6 +254,12 @@ class TargetClusterReader:
         ends = self.cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         return {at: TargetLog(starts[at], ends[at]) for at in where if at in starts and at in ends}
 
+    def high_watermarks(
+        self, partitions: Collection[TargetPartition]
+    ) -> dict[TargetPartition, int]:
+        """Return the high watermarks of partitions; those that cannot be read are left out."""
+        return self.cluster.offsets(sorted(partitions), OffsetSpec.latest()) if partitions else {}
+
     def find_clear_ends(
         self,
         logs: Mapping[TargetPartition, TargetLog],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
@@ -74,11 +74,12 @@ class PositionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The current positions, source logs and target topic ids."""
+    """The current positions, source logs, target topic ids and ends of target partitions."""
 
     positions: Mapping[SourcePartition, Position]
     logs: Mapping[SourcePartition, SourceLog]
     target_ids: Mapping[str, str]
+    target_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 class PositionPlanner:
@@ -229,10 +230,13 @@ class PositionPlanner:
         targets = {name for position in positions.values() for name in position.target_topics}
         targets |= {name for topic in topics for name in self._target_names(topic)}
         there = self.target.describe(sorted(targets))
+        ids = {n: t.topic_id for n, t in there.items() if isinstance(t, TopicDescription)}
+        written = [(at.topic, at.partition) for p in positions.values() for at in p.landed]
         return _View(
             positions,
             self._logs(found, sources),
-            {n: t.topic_id for n, t in there.items() if isinstance(t, TopicDescription)},
+            ids,
+            self.target.offsets({at for at in written if at[0] in ids}, OffsetSpec.latest()),
         )
 
     def _positions(self, topic: CommitTopic | None) -> Mapping[SourcePartition, Position]:
@@ -259,8 +263,10 @@ class PositionPlanner:
 
     def _landing(self, source: SourcePartition, view: _View) -> TargetTopicState | None:
         """Return the target of a partition's records, None if there is none."""
-        position = view.positions.get(source)
+        position, shorter = view.positions.get(source), ""
         if position is not None:
+            if (landed := position.beyond(view.target_ends)) is not None:
+                shorter = f"{landed.topic}-{landed.partition}"
             topics, partition = tuple(position.target_topics), position.target_partition
         else:
             topics = self._target_names(source.topic)
@@ -269,7 +275,7 @@ class PositionPlanner:
         if not topics:
             return None
         first, *further = ((name, view.target_ids.get(name)) for name in topics)
-        return TargetTopicState(first[0], partition, first[1], tuple(further))
+        return TargetTopicState(first[0], partition, first[1], tuple(further), shorter)
 
     def _move(
         self, source: SourcePartition, offset: int, view: _View, copied: Position | None

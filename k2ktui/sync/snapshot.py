@@ -229,6 +229,7 @@ class SnapshotReader:
             at: _check_target_topic(self._replica(at, position, source), ids)
             for at, position in positions.items()
         }
+        replicas = self._check_target_ends(replicas, logs, ids)
         wanted = {
             target for replica in replicas.values() for target in target_partitions_of(replica)
         }
@@ -240,6 +241,28 @@ class SnapshotReader:
             topic_ids = source.topic_ids, ids
             joined = opposite.join(replicas, logs, commits, topic_ids, self.target.contents)
         return _Copies(replicas, logs, ids, report, joined)
+
+    def _check_target_ends(
+        self,
+        replicas: Mapping[SourcePartition, Replica],
+        logs: Mapping[TargetPartition, TargetLog],
+        ids: Mapping[str, str],
+    ) -> dict[SourcePartition, Replica]:
+        """Make copies unusable whose target topic has no id and ends before what was written.
+
+        The ends are read after the positions; those in ``logs`` were read before, and so only say
+        which ones need not be read again.
+        """
+        doubtful = {
+            target
+            for replica in replicas.values()
+            if replica.position is not None
+            for at in replica.position.landed
+            if not (ids.get(at.topic) and replica.position.target_topics.get(at.topic))
+            and ((target := (at.topic, at.partition)) not in logs or logs[target].end < at.end)
+        }
+        ends = self.target.high_watermarks(doubtful)
+        return {at: _check_end(replica, ends) for at, replica in replicas.items()}
 
     def _load_kept_commits(self, down: str) -> SourceView:
         found = read_known_commits(self.store.read().commits)
@@ -328,6 +351,19 @@ def _check_target_topic(replica: Replica, ids: Mapping[str, str]) -> Replica:
             why = f"{topic} was deleted and created again on the target"
             return replace(replica, unusable_reason=why)
     return replica
+
+
+def _check_end(replica: Replica, ends: Mapping[TargetPartition, int]) -> Replica:
+    position = replica.position
+    landed = None if position is None or replica.unusable_reason else position.beyond(ends)
+    if landed is None:
+        return replica
+    why = (
+        f"{safe_text(landed.topic)}-{landed.partition} was created again on the target, or has "
+        f"lost records: it ends at {ends[landed.topic, landed.partition]}, and {landed.end} "
+        "was reached"
+    )
+    return replace(replica, unusable_reason=why)
 
 
 def _ends(

@@ -18,7 +18,7 @@ from k2ktui.engine.moves import (
     plan_clear,
     plan_move,
 )
-from k2ktui.engine.state import Gap, Position, SourcePartition
+from k2ktui.engine.state import Gap, Landed, Position, SourcePartition
 from tests.support.examples import examples
 
 SOURCE = SourcePartition("t", 0)
@@ -61,6 +61,23 @@ def test_every_topic_that_an_expression_may_choose_counts() -> None:
     other = replace(there, further=(("u", "d"),))
     again = plan_move(SOURCE, begun, 10, LOG, other)
     assert "u was deleted and created again" in again.why
+
+
+def test_a_target_that_ends_before_what_was_written_is_another_one() -> None:
+    """The mapping starts over, and nothing that was written before is expected there."""
+    written = replace(POSITION, landed=(Landed("t", 0, 0, 400),))
+    move = plan_move(SOURCE, written, 500, LOG, replace(THERE, shorter="t-0"))
+    assert (move.effect, move.changes) == (MoveEffect.RESTART, True)
+    assert "t-0 was created again on the target, or has lost records" in move.why
+    after = move.stamp(8, 99)
+    assert after is not None and (after.start, after.since, after.landed) == (500, 8, ())
+
+
+def test_a_move_keeps_what_is_known_of_the_target_log() -> None:
+    written = replace(POSITION, landed=(Landed("t", 0, 0, 400),))
+    for offset in (50, 200, 700):
+        after = plan_move(SOURCE, written, offset, LOG, THERE).after
+        assert after is not None and after.landed == written.landed
 
 
 def test_a_new_position_begins() -> None:

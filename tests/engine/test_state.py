@@ -20,6 +20,7 @@ from k2ktui.engine.run_record import SharedLayout, read_run
 from k2ktui.engine.state import (
     Covers,
     Gap,
+    Landed,
     MalformedRecord,
     MappingRange,
     MappingRecord,
@@ -36,6 +37,7 @@ from k2ktui.engine.state import (
     run_value,
 )
 
+KEY_OF_A_POSITION = b'{"group":"p","topic":"t","partition":0}'
 KEY = b'{"pipeline":"p","topic":"t","partition":0}'
 VALUE = {
     "v": 1,
@@ -66,6 +68,16 @@ positions = st.builds(
     at_ms=offsets,
     gaps=st.lists(gaps, max_size=3).map(tuple),
     further_targets=st.lists(st.tuples(names, topic_ids), max_size=2).map(tuple),
+    landed=st.lists(
+        st.builds(
+            lambda topic, partition, first, size: Landed(topic, partition, first, first + size),
+            names,
+            st.integers(0, 10_000),
+            st.integers(0, 2**40),
+            st.integers(0, 2**40),
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 ranges = st.builds(MappingRange, offsets, offsets, st.integers(1, 2**31))
 mappings = st.builds(
@@ -225,3 +237,27 @@ def test_a_later_term_wins_even_where_it_goes_back(a: Position, b: Position) -> 
         assert a.newer_than(b) == (a.term > b.term)
     else:
         assert a.newer_than(b) == (a.offset >= b.offset)
+
+
+def test_a_position_of_an_earlier_release_says_nothing_of_the_target_log() -> None:
+    value = json.loads(position_value(Position(5, 0, -1, "", 1, 0, "t", 0)))
+    assert "landed" not in value
+    _, _, found = read_commit_record(KEY_OF_A_POSITION, json.dumps(value).encode())
+    assert isinstance(found, Position) and found.landed == ()
+    assert found.beyond({("t", 0): 0}) is None
+
+
+def test_a_span_that_ends_before_it_begins_is_malformed() -> None:
+    value = json.loads(position_value(Position(5, 0, -1, "", 1, 0, "t", 0)))
+    for row in (["t", 0, 2, 1], ["t", 0, 2], ["t", -1, 0, 1], [0, 0, 0, 1]):
+        with pytest.raises(MalformedRecord):
+            read_commit_record(KEY_OF_A_POSITION, json.dumps(value | {"landed": [row]}).encode())
+
+
+def test_a_log_that_ends_before_what_was_written_is_named() -> None:
+    landed = Landed("t", 0, 10, 20), Landed("t", 1, 5, 5)
+    position = Position(5, 0, -1, "", 1, 0, "t", None, landed=landed)
+    assert position.beyond({("t", 0): 20, ("t", 1): 5, ("u", 0): 0}) is None
+    assert position.beyond({("t", 0): 19}) == landed[0]
+    assert position.beyond({("t", 1): 4}) == landed[1]
+    assert position.beyond({}) is None

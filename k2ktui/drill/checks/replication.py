@@ -14,6 +14,7 @@ from k2ktui.engine.drill_checks import (
     fails,
     passes,
 )
+from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.status import PartitionState, PartitionStatus
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.preflight.checks import first_names
@@ -206,7 +207,27 @@ def check_topic_ids(context: CheckContext) -> CheckFinding:
             f"{counted(len(missing), 'topic')} no longer on the source: {first_names(missing)}",
             "If it was deleted on purpose, clear its positions: k2ktui offsets clear.",
         )
+    if without := sorted(_topics_without_id(snapshot)):
+        return could_not_check(
+            f"{counted(len(without), 'topic')} without an id: {first_names(without)}; brokers "
+            "have none before Kafka 2.8. A topic that ends after what was copied may be another one"
+        )
     return passes(f"{total} with the same id as when they were first copied")
+
+
+def _topics_without_id(snapshot: Snapshot) -> set[str]:
+    """Return the topics, of both clusters, that the position or the cluster knows without an id."""
+    found: set[str] = set()
+    for at, replica in snapshot.replicas.items():
+        position = replica.position
+        if position is None:
+            continue
+        if not position.topic_id:
+            found.add(at.topic)
+        for name, id_ in position.target_topics.items():
+            if not (id_ and snapshot.target_ids.get(name)):
+                found.add(name)
+    return found
 
 
 def check_retention_headroom(context: CheckContext) -> CheckFinding:

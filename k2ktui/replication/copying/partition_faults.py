@@ -13,7 +13,11 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetParti
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
 from k2ktui.replication.copying.state_records import StateRecords
-from k2ktui.replication.copying.writer import BatchRefused, PartitionsUnavailable
+from k2ktui.replication.copying.writer import (
+    BatchRefused,
+    PartitionsUnavailable,
+    TargetEndsBefore,
+)
 from k2ktui.replication.slot_task import Fault, FaultKind
 from k2ktui.text import counted
 
@@ -268,10 +272,37 @@ def target_missing_fault(source: SourcePartition, target: TargetPartition, offse
     )
 
 
+def target_ends_before_fault(
+    source: SourcePartition, target: TargetPartition, end: int, written: int, offset: int
+) -> Fault:
+    """Return the fault of a partition whose target ends before what was written there.
+
+    Args:
+        source: the partition.
+        target: its target partition.
+        end: where that ends now.
+        written: the target offset after the last record that the pipeline has committed there.
+        offset: the source offset that is copied next.
+    """
+    topic = target[0]
+    return Fault(
+        source,
+        FaultKind.TARGET_GONE,
+        f"{topic}-{target[1]} on the target was created again, or has lost records: it ends at "
+        f"offset {end}, and this pipeline had written up to offset {written}; no record of "
+        f"{source} from offset {offset} on is copied",
+        f"Restore {topic} on the target, or stop the pipeline and choose where to copy {source} "
+        "from again: k2ktui offsets clear (from its start) or k2ktui offsets set.",
+        offset,
+    )
+
+
 def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
     """Return the fault of a partition after the target refused one of its batches."""
     topic, partition = where
     first = error.outgoing.first_source
+    if isinstance(error, TargetEndsBefore):
+        return target_ends_before_fault(source, where, error.base, error.end, first)
     if error.code in _MISSING:
         return target_missing_fault(source, where, first)
     kind, what, hint = _describe_refusal(error, topic)

@@ -21,6 +21,7 @@ from k2ktui.log.batch import (
 from k2ktui.log.records import I64
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
+from k2ktui.replication.copying.landed_spans import MOST_LANDED, LandedSpans
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
 from k2ktui.replication.copying.spans import Span, clip_spans, merge_spans
@@ -71,10 +72,16 @@ class PartitionReader:
 
     ``undecided`` has the producer ids of waiting batches that may be the opposite pipeline's;
     nothing is taken from the partition before ``apply_origins`` has cleared it. ``unresolved`` has
-    the schema ids that must be looked up before the next batch is taken.
+    the schema ids that must be looked up before the next batch is taken. ``landed`` is shared by
+    all partitions of the slot; without it, the position keeps what it says.
     """
 
-    def __init__(self, assignment: Assignment, origins: BatchOrigins | None = None) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        origins: BatchOrigins | None = None,
+        landed: LandedSpans | None = None,
+    ) -> None:
         self.assignment = assignment
         self.source: SourcePartition = assignment.source
         position = assignment.position
@@ -91,6 +98,9 @@ class PartitionReader:
         self._left_out: list[Span] = []
         self._jumps = 0
         self._ranges: dict[TargetPartition, RangeBuilder] = {}
+        self._landed = landed
+        # Those written last come last.
+        self._landed_on = dict.fromkeys((at.topic, at.partition) for at in position.landed)
 
     @property
     def next_fetch(self) -> FetchPosition:
@@ -232,6 +242,10 @@ class PartitionReader:
 
     def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
         """Record the target offsets of an acknowledged batch."""
+        if self._landed is not None:
+            self._landed.add(target, base, outgoing.count)
+            self._landed_on.pop(target, None)
+            self._landed_on[target] = None
         into = self._ranges.setdefault(target, RangeBuilder())
         if outgoing.sources is None:
             into.add_range(outgoing.first_source, base, outgoing.count)
@@ -271,9 +285,13 @@ class PartitionReader:
 
     def position(self, term: int, slot: int, at_ms: int) -> Position:
         """Return the position to commit now."""
-        route = self.assignment.route
+        route, before = self.assignment.route, self.assignment.position
+        landed = before.landed
+        if self._landed is not None:
+            landed = self._landed.of(list(self._landed_on)[-MOST_LANDED:])
         return replace(
-            with_topics(self.assignment.position, route.choices, route.partition),
+            with_topics(before, route.choices, route.partition),
+            landed=landed,
             offset=self.handed,
             leader_epoch=self._handed_epoch,
             term=term,

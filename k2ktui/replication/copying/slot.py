@@ -20,6 +20,7 @@ from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.landed_spans import LandedSpans
 from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -64,7 +65,9 @@ class SlotCopier:
         self._task = task
         self._target = target
         self._signal = Signal(target.loop)
-        self._readers = [PartitionReader(each, origins) for each in task.assignments]
+        positions = [each.position for each in task.assignments]
+        self._landed = LandedSpans(positions, transactional=task.transactional)
+        self._readers = [PartitionReader(each, origins, self._landed) for each in task.assignments]
         self._decisions = OriginDecisions(source, origins, self._signal)
         self._lookups = SchemaLookups(target.loop, schemas, self._signal)
         self._router = BatchRouter(task, schemas)
@@ -78,10 +81,10 @@ class SlotCopier:
         self._writer = Writer(
             target, task.producer, self._signal, self._record_acknowledgment, task.produce
         )
-        positions = [reader.assignment.position for reader in self._readers]
         self._writer.topic_ids = {
             name: id_ for at in positions for name, id_ in at.target_topics.items() if id_
         }
+        self._writer.ends = self._landed.ends
         self._targets_in_flight: dict[OutgoingBatch, TargetPartition] = {}
         self._in_transaction: set[TargetPartition] = set()
         self._began = 0.0
@@ -326,6 +329,7 @@ class SlotCopier:
         failpoint("after-commit")
         for reader, offset in zip(dirty, handed, strict=True):
             reader.mark_committed(offset)
+        self._landed.mark_committed()
         self._active = {reader for reader in self._active if reader.active}
         self._in_transaction.clear()
         self._batches = 0

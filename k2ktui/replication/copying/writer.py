@@ -76,6 +76,19 @@ class BatchRefused(Exception):
         return f"{code_name(self.code)} {self.detail}".strip() if self.code else self.detail
 
 
+class TargetEndsBefore(BatchRefused):
+    """The target took a batch at an offset that it had written before: its log is another one.
+
+    Attributes:
+        base: target offset of the batch's first record.
+        end: target offset after the last record that was written there before.
+    """
+
+    def __init__(self, outgoing: OutgoingBatch, base: int, end: int) -> None:
+        super().__init__(outgoing, Code.UNKNOWN_TOPIC_OR_PARTITION, "created again")
+        self.base, self.end = base, end
+
+
 class Writer:
     """Produces the batches of one slot to its target partitions.
 
@@ -88,7 +101,9 @@ class Writer:
 
     ``leaderless`` holds the partitions that had no leader at the last metadata lookup.
     ``topic_ids`` are the ids that topics must have: requests name topics, and one that was deleted
-    and created again would take them. Such a topic counts as missing.
+    and created again would take them. Such a topic counts as missing. ``ends`` are the target
+    offsets after what was written before: a log that appends below them is another one, also where
+    topics have no id.
     """
 
     def __init__(
@@ -105,6 +120,7 @@ class Writer:
         self._on_written = on_written
         self._settings = settings
         self.topic_ids: Mapping[str, str] = {}
+        self.ends: Mapping[TargetPartition, int] = {}
         self._queues: dict[TargetPartition, PartitionQueue] = {}
         self._leaders: dict[TargetPartition, PartitionLeader] = {}
         self.leaderless: set[TargetPartition] = set()
@@ -120,7 +136,7 @@ class Writer:
         """Queue a batch behind all others of its target partition."""
         queue = self._queues.get(target)
         if queue is None:
-            queue = self._queues[target] = PartitionQueue(target)
+            queue = self._queues[target] = PartitionQueue(target, end=self.ends.get(target, 0))
             self._stale = self._stale or target not in self._leaders
         queue.waiting.append(outgoing)
         self._busy.add(queue)
@@ -291,7 +307,7 @@ class Writer:
                 raise SlotFailed(f"{queue.target} sent acknowledgments out of order")
             if answer.base_offset < queue.end:
                 # Such a log only grows: the topic was created again. The transaction is aborted.
-                raise BatchRefused(outgoing, Code.UNKNOWN_TOPIC_OR_PARTITION, "created again")
+                raise TargetEndsBefore(outgoing, answer.base_offset, queue.end)
             queue.end = answer.base_offset + outgoing.count
             queue.flying.popleft()
             queue.proven = True
