@@ -136,10 +136,16 @@ def resume(
 @click.argument("drill_id", metavar="ID")
 @file_option
 @_TAKE_OVER
+@drill_begin.FORWARD
 @unlock_option
 @json_option
 def abort(
-    drill_id: str, files: tuple[str, ...], take_over: bool, unlock: bool, as_json: bool
+    drill_id: str,
+    files: tuple[str, ...],
+    take_over: bool,
+    forward: str | None,
+    unlock: bool,
+    as_json: bool,
 ) -> int:
     """Abort a drill."""
     from k2ktui.drill.operations import abort_drill
@@ -153,6 +159,7 @@ def abort(
             may,
             operator,
             take_over=(lambda _: True) if take_over else operator.confirm_take_over,
+            forward=drill_begin.failback_options(None, None, forward).get("forward", ""),
         )
     return print_result(drill, as_json)
 

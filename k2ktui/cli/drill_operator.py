@@ -100,6 +100,17 @@ class TerminalOperator:
         typed = click.prompt(f"Type {phase} to continue", default="", show_default=False, err=True)
         return bool(typed.strip() == str(phase))
 
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Show these lines and ask for the drill's id; never confirmed in advance."""
+        if not sys.stdin.isatty():
+            return False
+        self._line.show("")
+        for line in lines:
+            click.echo(line, err=True)
+        name = safe_text(drill.id)
+        typed = click.prompt(f"Type {name} to continue", default="", show_default=False, err=True)
+        return bool(typed.strip() == name)
+
     def confirm_take_over(self, drill: Drill) -> bool:
         """Ask whether to take a drill over from the operator who acts on it."""
         if not sys.stdin.isatty():

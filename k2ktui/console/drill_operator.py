@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from k2ktui.engine.drill import Drill
@@ -24,13 +24,15 @@ class Question:
 
     Attributes:
         drill: the drill as it was when it asked.
-        phase: the phase to confirm; None asks whether to take the drill over.
+        phase: the phase to confirm; None asks whether to take the drill over, or to agree.
         effect: what will happen, as one sentence.
+        lines: what a person has to see who agrees to continue a drill.
     """
 
     drill: Drill
     phase: DrillPhase | None
     effect: str
+    lines: tuple[str, ...] = ()
     _answered: threading.Event = field(default_factory=threading.Event)
     _agreed: bool = False
 
@@ -101,6 +103,10 @@ class ScreenOperator:
             Refused: the operator has stopped it here.
         """
         return self._wait(Question(drill, phase, effect))
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Show these lines, and wait for the operator's answer; errors as for :meth:`confirm`."""
+        return self._wait(Question(drill, None, "", tuple(lines)))
 
     def confirm_take_over(self, drill: Drill) -> bool:
         """Ask whether to take a drill over from the operator who acts on it."""

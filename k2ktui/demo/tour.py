@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,6 +127,10 @@ class TourOperator:
         self._say(f"  The tour confirms, where you would type {phase}: {safe_message(effect)}")
         self._pause()
         return True
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Decline: a tour is no person."""
+        return False
 
 
 def run_tour(

@@ -98,7 +98,7 @@ def load_forward(files: Sequence[str], named: str = "") -> ForwardPipeline:
         raise ConfigError(
             f"{safe_text(name)}, the file of the pipeline that was failed over, does not exist",
             unchanged=_UNCHANGED,
-            hint="Name it: k2ktui drill failback -f FILE --forward FORWARD-FILE.",
+            hint="Name it with --forward FORWARD-FILE.",
         )
     config = load_checked((name,)).config
     if not config.features.bidirectional_replication:

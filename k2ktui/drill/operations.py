@@ -15,7 +15,8 @@ from typing import Any
 
 from k2ktui import __version__
 from k2ktui.drill.operator import Operator
-from k2ktui.drill.ownership import new_token, own_drill
+from k2ktui.drill.ownership import Paths, is_owned, new_token, own_drill, was_begun_here
+from k2ktui.drill.previews import preview_abort, preview_resume
 from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
@@ -96,12 +97,14 @@ def start_drill(
         phases=new_phases(kind),
     )
     store = DrillStore(config, target)
-    session = Session(flow, drill, store, operator, may, files)
+    session = Session(
+        flow, drill, store, operator, may, files, options.export_to, forward_file=options.forward
+    )
     try:
         _refuse_second(session)
         if kind is DrillKind.FAILBACK:
             find_last_failover(session)
-        session.open(new_token(), f"begun: {kind}")
+        session.open(new_token(), f"begun: {kind}", lambda drill: _begin(session, drill))
         run_drill(session)
     finally:
         session.close()
@@ -115,15 +118,42 @@ def _source_id(flow: Flow) -> str:
         return ""
 
 
+def _begin(session: Session, drill: Drill) -> Drill:
+    """Let at most one drill that moves groups begin at a time; two rehearsals do no harm."""
+    if drill.kind is not DrillKind.REHEARSE:
+        session.store.begin(drill, lambda: _refuse_open(session, session.store.read_all()))
+    return drill
+
+
 def _refuse_second(session: Session) -> None:
     """Refuse to begin beside an open drill; clean up after rehearsals that were killed."""
-    for other in session.store.read_all():
-        if other.is_over:
-            continue
-        if other.kind is DrillKind.REHEARSE:
-            with suppress(Refused):  # another process acts on it
-                abort_drill(session.flow, other.id, session.files, session.may, session.operator)
-        elif session.drill.kind is not DrillKind.REHEARSE:
+    drills = session.store.read_all()
+    for other in drills:
+        if not other.is_over and other.kind is DrillKind.REHEARSE:
+            _end_rehearsal(session, other)
+    _refuse_open(session, drills)
+
+
+def _end_rehearsal(session: Session, other: Drill) -> None:
+    """Delete the shadow groups that a killed rehearsal left; ask first if it is another host's."""
+    if is_owned(session.store, other):
+        return
+    name, owner = safe_text(other.id), safe_text(other.owner)
+    lines = (
+        f"{owner} has begun the rehearsal {name}, and it has not ended; nothing was heard of it.",
+        "Aborting it deletes the shadow groups that it has left on the target.",
+    )
+    if was_begun_here(other) or session.operator.agree(other, lines):
+        with suppress(Refused):  # another process acts on it
+            abort_drill(session.flow, other.id, session.files, session.may, session.operator)
+
+
+def _refuse_open(session: Session, drills: Sequence[Drill]) -> None:
+    """Refuse to begin a drill that moves groups beside another one."""
+    if session.drill.kind is DrillKind.REHEARSE:
+        return
+    for other in drills:
+        if not other.is_over and other.kind is not DrillKind.REHEARSE:
             raise Refused(
                 f"drill {safe_text(other.id)} ({other.kind}) of this pipeline is open, begun by "
                 f"{safe_text(other.started_by)}",
@@ -163,7 +193,18 @@ def resume_drill(
         TimedOut, K2kError: as for :func:`start_drill`.
     """
     require(may, "resuming a drill")
-    with own_drill(flow, drill_id, files, may, operator, take_over, "resumed") as session:
+    paths = Paths(chosen.get("export_to", ""), chosen.get("forward", ""))
+    with own_drill(
+        flow,
+        drill_id,
+        files,
+        may,
+        operator,
+        take_over,
+        "resumed",
+        preview=preview_resume,
+        paths=paths,
+    ) as session:
         _refuse_resume(session.drill, as_disaster, from_fence, chosen)
         if chosen:
             options = replace(session.drill.options, **chosen)
@@ -220,10 +261,16 @@ def abort_drill(
     operator: Operator,
     *,
     take_over: Callable[[Drill], bool] = lambda _: False,
+    forward: str = "",
 ) -> Drill:
     """Restore what a drill has changed, the last change first, and end it.
 
-    It can be repeated until everything is restored. Arguments as for :func:`resume_drill`.
+    It can be repeated until everything is restored. Other arguments as for :func:`resume_drill`.
+
+    Args:
+        flow, drill_id, files, may, operator, take_over: as there.
+        forward: the forward pipeline's file of a failback; empty for the one that the reverse file
+            names.
 
     Raises:
         ConfigError: there is no such drill.
@@ -231,7 +278,17 @@ def abort_drill(
         PartlyApplied: something could not be restored; the drill stays ``aborting``.
     """
     require(may, "aborting a drill")
-    with own_drill(flow, drill_id, files, may, operator, take_over, "abort begun") as session:
+    with own_drill(
+        flow,
+        drill_id,
+        files,
+        may,
+        operator,
+        take_over,
+        "abort begun",
+        preview=preview_abort,
+        paths=Paths(forward=forward),
+    ) as session:
         if not can_go_back(session.drill):
             left = "; ".join(
                 f"{change.what} (to undo it: {change.undo})"
@@ -287,7 +344,15 @@ def release_replicator(
     """
     require(may, "releasing a pipeline")
     with own_drill(
-        flow, drill_id, files, may, operator, _never, "release begun", also_over=True
+        flow,
+        drill_id,
+        files,
+        may,
+        operator,
+        _never,
+        "release begun",
+        preview=_preview_release,
+        also_over=True,
     ) as session:
         change = find_change(session.drill, ChangeKind.EPOCHS)
         if change is None:
@@ -308,6 +373,10 @@ def release_replicator(
 
 def _never(_: Drill) -> bool:
     return False
+
+
+def _preview_release(session: Session) -> list[str]:
+    return [f"starts of {safe_text(session.config.name)}: refused → allowed"]
 
 
 def list_drills(flow: Flow) -> list[Drill]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from k2ktui.engine.drill import Drill
@@ -25,5 +26,16 @@ class Operator(Protocol):
 
         Raises:
             Refused: the operator cannot be asked.
+        """
+        ...
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Return whether a person agrees who has seen these lines, and typed the drill's id.
+
+        It is never answered in advance: False if no person can be asked.
+
+        Args:
+            drill: the drill.
+            lines: what it is about; safe to print.
         """
         ...

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from time import sleep, time
 
 import psutil
 
+from k2ktui.drill.authorship import find_doubt, read_owners
+from k2ktui.drill.files import forward_path
 from k2ktui.drill.operator import Operator
 from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access
-from k2ktui.engine.drill import Drill
+from k2ktui.engine.drill import PHASES, Drill, DrillStatus, PhaseStatus
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import is_acting
+from k2ktui.engine.drill_tail import TailChoice
 from k2ktui.errors import K2kError, Refused
+from k2ktui.jobs.local_jobs import this_host
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.host import pid_space
 from k2ktui.sync.flow import Flow
 from k2ktui.text import safe_text
 
 _UNCHANGED = "Nothing was changed."
+# As ``new_id`` makes them. A dot would reach the shadow groups of another drill.
+_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _OBSERVE_S = 6.0
 _OBSERVE_AGAIN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The paths that a command names; a record of a drill never names one.
+
+    Attributes:
+        export_to: directory of exported records; empty for one beside the pipeline's file.
+        forward: file of the forward pipeline; empty for the one that the reverse file names.
+    """
+
+    export_to: str = ""
+    forward: str = ""
+
+
+NO_PATHS = Paths()
 
 
 @contextmanager
@@ -37,24 +62,35 @@ def own_drill(
     take_over: Callable[[Drill], bool],
     text: str,
     *,
+    preview: Callable[[Session], Sequence[str]],
+    paths: Paths = NO_PATHS,
     also_over: bool = False,
 ) -> Iterator[Session]:
-    """Become the owner of a drill, asking first if another process acts on it."""
-    store = DrillStore(flow.config, target_cluster(flow.config))
+    """Become the owner of a drill, asking first if another process acts on it.
+
+    If it is not proven that an owner of the drill wrote its record, a person has to agree to what
+    ``preview`` returns; nothing is asked if it returns nothing.
+
+    Raises:
+        ConfigError: there is no such drill.
+        Refused: it is over, another operator acts, no person agreed, or as for ``Session.open``.
+        K2kError: as for ``Session.open``.
+    """
+    target = target_cluster(flow.config)
+    store = DrillStore(flow.config, target)
     try:
         drill = store.read(drill_id)
     except K2kError:
         store.close()
         raise
-    session = Session(flow, drill, store, operator, may, files)
+    session = Session(
+        flow, drill, store, operator, may, files, paths.export_to, forward_file=paths.forward
+    )
     try:
-        if drill.is_over and not also_over:
-            raise Refused(
-                f"drill {safe_text(drill_id)} is {drill.status}",
-                unchanged=_UNCHANGED,
-                hint=f"Read its report: k2ktui drill report {safe_text(drill_id)} -f FILE",
-            )
-        if _is_owned(store, drill):
+        _refuse_over(drill, also_over=also_over)
+        _refuse_shape(drill)
+        _refuse_paths(drill, files, paths)
+        if is_owned(store, drill):
             if not take_over(drill):
                 raise Refused(
                     f"{safe_text(drill.owner)} acts on drill {safe_text(drill_id)}",
@@ -63,11 +99,99 @@ def own_drill(
                     "it over with --take-over.",
                 )
             text = f"taken over from {safe_text(drill.owner)}, {text}"
-        session.drill = store.read(drill_id)
-        session.open(new_token(), text)
+        owners = read_owners(flow.config, target, drill_id)
+        session.drill = shown = store.read(drill_id)
+        doubt = find_doubt(flow.config, target, store, drill_id, owners)
+        if doubt and not shown.is_over:
+            _ask_person(session, doubt, preview)
+
+        def owned(_: Drill) -> Drill:
+            """Read again what the former owner has written until it was fenced."""
+            found = store.read_settled(drill_id)
+            _refuse_over(found, also_over=also_over)
+            _refuse_shape(found)
+            _refuse_paths(found, files, paths)
+            if _content(found) != _content(shown) and not found.is_over:
+                now = find_doubt(flow.config, target, store, drill_id, owners)
+                if now:
+                    raise Refused(
+                        f"the record of drill {safe_text(drill_id)} was changed meanwhile: {now}",
+                        unchanged=_UNCHANGED,
+                        hint="Repeat the command: it shows what the record is now.",
+                    )
+            return found
+
+        session.open(new_token(), text, owned)
         yield session
     finally:
         session.close()
+
+
+def _content(drill: Drill) -> Drill:
+    """Return a drill without who acts on it at the moment."""
+    return replace(drill, owner="", session="", beat_ms=0)
+
+
+def _refuse_over(drill: Drill, *, also_over: bool) -> None:
+    if drill.is_over and not also_over:
+        name = safe_text(drill.id)
+        raise Refused(
+            f"drill {name} is {drill.status}",
+            unchanged=_UNCHANGED,
+            hint=f"Read its report: k2ktui drill report {name} -f FILE",
+        )
+
+
+def _refuse_shape(drill: Drill) -> None:
+    """Refuse a record that no drill can have: its id names groups, its phases are run."""
+    phases = tuple(each.phase for each in drill.phases)
+    if _ID.fullmatch(drill.id) is None or phases != PHASES[drill.kind]:
+        raise Refused(
+            f"the record of drill {safe_text(drill.id)} was not written by k2ktui: its id or its "
+            f"phases are not those of a {drill.kind.noun}",
+            unchanged=_UNCHANGED,
+            hint="Find out what else writes to the state topic.",
+        )
+
+
+def _refuse_paths(drill: Drill, files: Sequence[str], paths: Paths) -> None:
+    """Refuse to guess a path that the drill was begun with: its record does not decide it."""
+    name, options = safe_text(drill.id), drill.options
+    beside = forward_path(files) if files else None
+    forwards = ("", "" if beside is None else os.path.abspath(beside))
+    if drill.kind is DrillKind.FAILBACK and not paths.forward and options.forward not in forwards:
+        raise Refused(
+            f"drill {name} was begun with --forward {safe_text(options.forward)}; its record, "
+            "which others may have written, does not decide which file is used",
+            unchanged=_UNCHANGED,
+            hint="Repeat the command with --forward FILE.",
+        )
+    exports = options.tail is TailChoice.EXPORT and drill.status is DrillStatus.OPEN
+    over = drill.record(DrillPhase.TAIL).status in (PhaseStatus.DONE, PhaseStatus.SKIPPED)
+    if exports and not over and options.export_to and not paths.export_to:
+        raise Refused(
+            f"drill {name} was begun with --export-to {safe_text(options.export_to)}; its record, "
+            "which others may have written, does not decide where files are written",
+            unchanged=_UNCHANGED,
+            hint="Repeat the command with --export-to DIR.",
+        )
+
+
+def _ask_person(session: Session, doubt: str, preview: Callable[[Session], Sequence[str]]) -> None:
+    """Show what an unproven record would change, and require that a person agrees."""
+    name = safe_text(session.drill.id)
+    lines = [f"  {line}" for line in preview(session)]
+    if not lines:
+        return
+    title = f"It is not proven that a drill wrote the record of {name}: {doubt}."
+    shown = [title, "It would change, or take from the record:", *lines]
+    if not session.operator.agree(session.drill, shown):
+        raise Refused(
+            "\n".join(["a person must agree to continue this drill. " + title, *shown[1:]]),
+            unchanged=_UNCHANGED,
+            hint="Repeat the command at a terminal, and compare these lines with k2ktui drill "
+            f"report {name} -f FILE.",
+        )
 
 
 def new_token() -> str:
@@ -87,7 +211,15 @@ def is_acted_on(drill: Drill) -> bool:
     return is_acting(drill, int(time() * 1000)) and not has_ended(drill.session)
 
 
-def _is_owned(store: DrillStore, drill: Drill) -> bool:
+def was_begun_here(drill: Drill) -> bool:
+    """Return whether the process that acted on a drill last ran on this host."""
+    space, _, _ = drill.session.partition(":")
+    if space:
+        return space == pid_space()
+    return drill.owner.rpartition("@")[2] == this_host()
+
+
+def is_owned(store: DrillStore, drill: Drill) -> bool:
     """Return whether a process acts on the drill: whether its record changes while it is watched.
 
     The clocks of two hosts may disagree, so its time alone does not decide.

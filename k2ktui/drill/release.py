@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +32,10 @@ class _Silent:
 
     def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
         """Decline: no phase runs here."""
+        return False
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Decline: no person is asked here."""
         return False
 
 
@@ -94,6 +98,14 @@ def _set_fences(session: Session, ids: Collection[str], status: ChangeStatus) ->
         change = find_change_of(drill, None, ChangeKind.EPOCHS, any_status=True)
         if drill.id not in ids or change is None or change.status is status:
             continue
+        if not drill.is_over:
+            # Its record would be written as by its owner, whoever has written it.
+            raise Refused(
+                f"drill {safe_text(drill.id)} of {session.forward.name} is open",
+                unchanged="The drill stays where it is.",
+                hint=f"Resume or abort it first: k2ktui drill show {safe_text(drill.id)} -f "
+                f"{session.forward.file}",
+            )
         if change.status not in (other, ChangeStatus.INTENDED):
             continue
         fenced = partial(put_change, change=replace(change, status=status))

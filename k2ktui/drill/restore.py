@@ -13,14 +13,19 @@ from k2ktui.drill.phases.target import restore_job
 from k2ktui.drill.release import restore_fences, restore_started_job
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill import Change, ChangeKind
+from k2ktui.engine.drill_checks import DrillKind
 
 
 def restore(session: Session, change: Change) -> list[str]:
     """Restore the state before a change; return what could not be restored.
 
+    Of a rehearsal, only shadow groups: it changes nothing else, whatever its record says.
+
     Raises:
         K2kError: it could not be restored now; try it again.
     """
+    if session.drill.kind is DrillKind.REHEARSE and change.kind is not ChangeKind.SHADOW_GROUPS:
+        return [f"{change.what}: no rehearsal does this, so it was not undone"]
     try:
         return _RESTORES[change.kind](session, change)
     except UnusableChange as error:

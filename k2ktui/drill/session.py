@@ -78,6 +78,11 @@ class Session:
         operator: who watches and confirms.
         may: the caller's access rights.
         files: the flow's files on this host.
+        export_to: directory of exported records; empty for one beside the pipeline's file.
+        forward_file: file of the forward pipeline; empty for the one that the reverse file names.
+
+    Paths are those that this process was given, never those of the drill's record: anyone who may
+    write to the state topic could have written them.
 
     Attributes:
         plan: the last plan that this process made.
@@ -93,6 +98,8 @@ class Session:
     operator: Operator
     may: Access
     files: Sequence[str] = ()
+    export_to: str = ""
+    forward_file: str = ""
     plan: Plan | None = None
     snapshot: Snapshot | None = None
     compared: Verification | None = None
@@ -100,6 +107,7 @@ class Session:
     reads: tuple[GroupReads, ...] | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _ended: threading.Event = field(default_factory=threading.Event)
+    _acts: bool = False
     _lost: TakenOver | None = None
     _shown_at: float = 0.0
     _source: Cluster | None = None
@@ -126,8 +134,7 @@ class Session:
     @property
     def forward(self) -> ForwardPipeline:
         """The forward pipeline of a failback; errors as for ``load_forward``."""
-        named = self.drill.options.forward
-        self._forward = self._forward or load_forward(self.files, named)
+        self._forward = self._forward or load_forward(self.files, self.forward_file)
         return self._forward
 
     def chooses(self, group: str) -> bool:
@@ -143,19 +150,23 @@ class Session:
             return lambda _: True
         return NamePattern("--groups", pattern, compile_pattern(pattern))
 
-    def open(self, token: str, text: str) -> Self:
+    def open(
+        self, token: str, text: str, owned: Callable[[Drill], Drill] = lambda drill: drill
+    ) -> Self:
         """Become the owner, and record it.
 
         Args:
             token: random id of this process.
             text: what happened, for the journal.
+            owned: returns the drill when no other process can write it any more, before this one
+                does; the former owner may have written until then.
 
         Raises:
-            K2kError: as for ``DrillStore.own`` and ``DrillStore.write``.
+            K2kError: as for ``DrillStore.own``, ``DrillStore.write``, and ``owned``.
         """
         self.store.own(self.drill.id)
-        who = whoami()
-        self.drill = replace(self.drill, owner=who, session=token)
+        self.drill = replace(owned(self.drill), owner=whoami(), session=token)
+        self._acts = True
         self.write(text, phase="owner")
         threading.Thread(target=self._beat, name="drill-beat", daemon=True).start()
         return self
@@ -164,7 +175,7 @@ class Session:
         """Give the ownership up and disconnect; the drill stays as it is."""
         self._ended.set()
         with self._lock:
-            if self._lost is None and self.store.is_owner:
+            if self._lost is None and self._acts:
                 with suppress(K2kError):
                     self.drill = self.store.write(replace(self.drill, session="", beat_ms=_now()))
             self.store.close()

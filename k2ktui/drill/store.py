@@ -8,7 +8,7 @@ write is one transaction of the drill's record and its new journal entries.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill import Drill, DrillEvent
@@ -30,6 +30,13 @@ from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 KEPT_DRILLS = 50
+# In place of a drill's id: the transactional id with which the first record of a drill is written.
+BEGIN = "begin"
+
+
+def transactional_id(config: PipelineConfig, name: str) -> str:
+    """Return the transactional id of a drill, or of :data:`BEGIN`."""
+    return f"{config.coordination.commit.group}.drill.{name}"
 
 
 class TakenOver(Refused):
@@ -69,6 +76,19 @@ class DrillStore:
             )
         return found
 
+    def read_settled(self, drill_id: str) -> Drill:
+        """As :meth:`read`, with everything that any process had written when it was called.
+
+        Raises:
+            TimedOut: also, a transaction on the topic stays open.
+        """
+        self._store.await_stable()
+        return self.read(drill_id)
+
+    def find_record(self, drill_id: str) -> tuple[int, int] | None:
+        """Return partition and offset of the record of a drill that was read last."""
+        return self._store.find_drill(drill_id)
+
     def read_digests(self, drill: Drill) -> list[str]:
         """Return the digests of a drill's events that the journal has; errors as for ``read``."""
         state = self._store.read()
@@ -87,19 +107,46 @@ class DrillStore:
             ConnectionFailed, TimedOut: the target did not answer.
         """
         self._store.ensure()
-        identity = f"{self._config.coordination.commit.group}.drill.{drill_id}"
+        self._writer = self._open(drill_id)
+
+    def begin(self, drill: Drill, refuse: Callable[[], None]) -> None:
+        """Write the first record of a drill, unless it is refused.
+
+        Only one process at a time can: all use one transactional id for it. A process that reads
+        the drills after another one has opened the id sees what that one has written, or fences it.
+
+        Args:
+            drill: the drill.
+            refuse: raises if another drill must not be begun now; called when what was written
+                before is read.
+
+        Raises:
+            Refused: as ``refuse``, or another process begins a drill at this moment.
+            ConnectionFailed, TimedOut: the target did not answer.
+        """
+        writer = self._open(BEGIN)
+        try:
+            self._store.await_stable()
+            refuse()
+            writer.put(self._store.encode([drill]))
+        except WriterFenced:
+            raise Refused(
+                "another operator begins a drill of this pipeline at the same moment",
+                unchanged="No drill was begun.",
+                hint="See it: k2ktui drill list -f FILE",
+            ) from None
+        finally:
+            writer.close()
+
+    def _open(self, name: str) -> FencedWriter:
+        identity = transactional_id(self._config, name)
         writer = FencedWriter(self._target, self._config.coordination.state.topic, identity)
         try:
             writer.open()
         except BaseException:
             writer.close()
             raise
-        self._writer = writer
-
-    @property
-    def is_owner(self) -> bool:
-        """Whether this process has become the owner of a drill."""
-        return self._writer is not None
+        return writer
 
     def write(self, drill: Drill, events: Sequence[DrillEvent] = ()) -> Drill:
         """Write a drill with new events, each also as a journal entry; return it with them.

@@ -31,11 +31,15 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 def export_directory(session: Session) -> Path:
     """Return the directory of a drill's exported records on this host."""
-    chosen = session.drill.options.export_to
-    if chosen:
-        return Path(chosen)
-    first = Path(split_files(session.files)[0])
-    return first.absolute().with_name(f"{first.stem}-tail-{session.drill.id}")
+    if session.export_to:
+        return Path(session.export_to)
+    return default_export_directory(session.files, session.drill.id)
+
+
+def default_export_directory(files: Sequence[str], drill_id: str) -> Path:
+    """Return the directory of exported records if none was named: beside the pipeline's file."""
+    first = Path(split_files(files)[0])
+    return first.absolute().with_name(f"{first.stem}-tail-{drill_id}")
 
 
 def export_name(at: Partition) -> str:

@@ -1,15 +1,15 @@
 """The states before and after a drill's changes: JSON in ``Change.before`` and ``Change.after``.
 
 A drill's record is untrusted input, and so are these texts: each kind of change has one reader,
-with exact types and bounds. A drill acts on what they return: it denies Write on topics, sets
-quotas and positions, and starts jobs. All readers raise :class:`MalformedRecord`.
+with exact types and bounds. A drill acts on what they return: it denies Write on topics, and sets
+quotas and positions. All readers raise :class:`MalformedRecord`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from k2ktui.engine.drill import Change
@@ -21,7 +21,6 @@ from k2ktui.engine.strict_json import (
     LONGEST,
     MalformedRecord,
     field,
-    flag,
     integer,
     items,
     mapping,
@@ -44,25 +43,7 @@ _LEAST_RATE = 1e-9
 _LARGEST_EPOCH = (1 << 15) - 1
 _LONGEST_NAME = (1 << 15) - 1  # of a string in Kafka's protocol
 _LONGEST_ID = 200
-_LONGEST_PATH = 4096
-_MOST_FILES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class StoppedJob:
-    """A job that a drill has stopped, to start it again.
-
-    Attributes:
-        host: the host that it ran on.
-        files: absolute paths of the pipeline's files.
-        telemetry: whether it exported metrics.
-        cwd: its working directory; may be empty.
-    """
-
-    host: str
-    files: tuple[str, ...]
-    telemetry: bool
-    cwd: str
+_LONGEST_HOST = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +90,19 @@ def read_quota_rates(change: Change) -> QuotaRates:
     return QuotaRates(before, after)
 
 
-def dump_job(job: StoppedJob) -> str:
-    """Return a stopped job as a JSON text."""
-    return json.dumps(asdict(job))
-
-
-def read_stopped_job(change: Change) -> StoppedJob:
-    """Return the job that a drill has stopped."""
-    value = parse_object(change.before, "the state before", largest=LONGEST)
-    files = [_path(each) for each in items(field(value, "files"), _MOST_FILES)]
-    if not files:
-        raise MalformedRecord("a job without files")
-    host, cwd = text(field(value, "host"), _LONGEST_PATH), field(value, "cwd")
-    cwd = cwd if cwd == "" else _path(cwd)
-    return StoppedJob(host, tuple(files), flag(field(value, "telemetry")), cwd)
-
-
 def dump_host(host: str) -> str:
-    """Return the host of a started job as a JSON text."""
+    """Return the host of a job as a JSON text; nothing in a record says what a host runs."""
     return json.dumps({"host": host})
 
 
 def read_host(change: Change) -> str:
-    """Return the host of the job that a drill has started or stopped."""
+    """Return the host of the job that a drill has started or stopped.
+
+    Records of earlier releases also name its files; they are not read: a host starts only what its
+    own record of the job names.
+    """
     value = parse_object(change.before, "the state before", largest=LONGEST)
-    return text(field(value, "host"), _LONGEST_PATH)
+    return text(field(value, "host"), _LONGEST_HOST)
 
 
 def dump_fenced(term: int, states: Mapping[str, tuple[int, int]]) -> str:
@@ -211,13 +180,6 @@ def _topic(value: object) -> str:
     if not LEGAL_TOPIC.fullmatch(name):
         raise MalformedRecord("a name that no topic can have")
     return name
-
-
-def _path(value: object) -> str:
-    path = text(value, _LONGEST_PATH)
-    if not path.startswith("/") or "\0" in path:
-        raise MalformedRecord("a path that is not absolute")
-    return path
 
 
 def _rates(raw: str) -> dict[Entity, float]:

@@ -290,6 +290,12 @@ def find_outdated(
     return [name for _, name in sorted(gone)]
 
 
+def has_displaced(entries: Collection[JournalHeader], keep: int = JOURNAL_ENTRIES) -> bool:
+    """Return whether entries of operators may have been deleted to make room for newer ones."""
+    kind = "", False
+    return sum(_kind(each) == kind for each in entries) >= keep
+
+
 def _kind(header: JournalHeader | None) -> tuple[str, bool]:
     if header is None:
         return "", True

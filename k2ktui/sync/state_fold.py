@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from k2ktui.engine.journal import JournalKey, StateKey, StateRecord
+from k2ktui.engine.journal import DrillKey, JournalKey, StateKey, StateRecord
 from k2ktui.engine.journal_format import read_state_key, read_state_value
 from k2ktui.engine.state import MalformedRecord
 from k2ktui.kafka.control_reader import ControlRecord
@@ -26,6 +26,7 @@ class StateFold:
         self._values: dict[StateKey, bytes] = {}
         self._records: dict[StateKey, StateRecord | None] = {}
         self._parts: set[JournalKey] = set()
+        self._drills: dict[str, tuple[int, int]] = {}
 
     def take(self, entry: ControlRecord) -> None:
         """Apply a record; those of one key must arrive in order."""
@@ -42,6 +43,8 @@ class StateFold:
             self._records.pop(key, None)
         else:
             self._values[key] = entry.value
+            if isinstance(key, DrillKey):
+                self._drills[key.id] = (entry.partition, entry.offset)
 
     def records(self) -> Sequence[StateRecord]:
         """Return the newest records, without the parts of journal entries."""
@@ -52,6 +55,10 @@ class StateFold:
                 self._records[key] = None
         self._values = {}
         return [record for record in self._records.values() if record is not None]
+
+    def find_drill(self, drill_id: str) -> tuple[int, int] | None:
+        """Return partition and offset of the newest record of a drill; None without one."""
+        return self._drills.get(drill_id)
 
     @property
     def malformed(self) -> int:

@@ -34,7 +34,7 @@ from k2ktui.engine.state import MalformedRecord
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import ensure_state_topic
-from k2ktui.kafka.control_reader import read_committed
+from k2ktui.kafka.control_reader import await_stable, read_committed
 from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.sync.liveness import HeartbeatObserver
@@ -42,6 +42,8 @@ from k2ktui.sync.state_fold import StateFold, read_own_key
 from k2ktui.text import safe_message, safe_text
 
 _READ_S = 30.0
+# The transaction of a writer that was killed is aborted after 30 s.
+_STABLE_S = 60.0
 _LOOK_AGAIN_S = 0.5
 
 
@@ -129,6 +131,22 @@ class StateStore:
         self._headers = {each.id: each for each in found if isinstance(each, JournalHeader)}
         runners = self._observer.observe(each for each in found if isinstance(each, Runner))
         return _state(found, runners, self._fold.malformed, self._rows)
+
+    def await_stable(self) -> None:
+        """Wait until everything that was written so far is committed or aborted.
+
+        Raises:
+            TimedOut: a transaction stays open, or the target did not answer in time.
+            Refused, ConnectionFailed: as for :meth:`read`.
+        """
+        found = self._find_topic()
+        if found is not None:
+            await_stable(self._target, self._topic, found.partitions, _STABLE_S)
+
+    def find_drill(self, drill_id: str) -> tuple[int, int] | None:
+        """Return partition and offset of a drill's record in the last reading; None without one."""
+        with self._lock:
+            return self._fold.find_drill(drill_id)
 
     def read_settled(self, is_over: Callable[[Runner], bool] = lambda _: False) -> PipelineState:
         """Read as :meth:`read`, and wait until it is known which runs are alive.

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import Consumer
 
@@ -45,6 +46,8 @@ class Yes:
     refuses: frozenset[DrillPhase] = frozenset()
     asked: list[tuple[DrillPhase, str]] = field(default_factory=list)
     shown: set[tuple[DrillPhase, str]] = field(default_factory=set)
+    is_person: bool = False
+    shown_lines: list[tuple[str, ...]] = field(default_factory=list)
 
     def show(self, drill: Drill) -> None:
         """Remember what each phase shows."""
@@ -54,6 +57,11 @@ class Yes:
         """Agree, except to what is refused."""
         self.asked.append((phase, effect))
         return phase not in self.refuses
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Agree as a person, if it is one."""
+        self.shown_lines.append(tuple(lines))
+        return self.is_person
 
 
 @dataclass
@@ -161,8 +169,13 @@ def remove_quotas(node: KafkaNode) -> None:
     set_producer_quotas(at, [Quota(EVERYONE, None)])
 
 
-def kill_at(step: str, directory: Path, *arguments: str | Path) -> None:
-    """Run a command that is killed at a failpoint."""
+def kill_at(
+    step: str,
+    directory: Path,
+    *arguments: str | Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Run a command that is killed at a failpoint; ``environment`` is added to this process's."""
     directory.mkdir(exist_ok=True)
     (directory / step).write_text(str(int(signal.SIGKILL)))
     done = subprocess.run(
@@ -172,7 +185,7 @@ def kill_at(step: str, directory: Path, *arguments: str | Path) -> None:
         timeout=300,
         check=False,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "K2KTUI_CRASH_DIR": str(directory)},
+        env={**os.environ, "K2KTUI_CRASH_DIR": str(directory), **environment},
     )
     said = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == -signal.SIGKILL, f"not killed at {step}: {done.returncode}: {said}"

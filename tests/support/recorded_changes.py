@@ -11,7 +11,6 @@ CHANGE_READERS: tuple[tuple[ChangeKind, Callable[[Change], object]], ...] = (
     (ChangeKind.ACLS, drill_changes.read_denied_topics),
     (ChangeKind.QUOTAS, drill_changes.read_quota_rates),
     (ChangeKind.OFFSETS, drill_changes.read_plans),
-    (ChangeKind.JOB, drill_changes.read_stopped_job),
     (ChangeKind.JOB, drill_changes.read_host),
     (ChangeKind.EPOCHS, drill_changes.read_fenced),
     (ChangeKind.TAIL, drill_changes.read_tail_choice),

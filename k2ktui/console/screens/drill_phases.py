@@ -228,7 +228,8 @@ class DrillScreen(DrillChecklist):
         self.question = event.question
         self._take_newest()
         if not self.is_current:
-            what = event.question.phase or "taking it over"
+            asked = "what it shows" if event.question.lines else "taking it over"
+            what = event.question.phase or asked
             self.inform(f"The drill waits for you to confirm {what}: press 8.", "warning")
         self._ask_if_shown()
 
@@ -243,7 +244,10 @@ class DrillScreen(DrillChecklist):
     async def _ask(self, question: Question) -> None:
         drill, phase = question.drill, question.phase
         lines: list[str | Line] = [question.effect]
-        if phase is None:
+        if question.lines:
+            lines = list(question.lines)
+            title, typed, label = f"Drill {drill.id}", drill.id, "Continue"
+        elif phase is None:
             lines.append("It changes nothing from then on. The journal has who took over.")
             title, typed, label = f"Take over drill {drill.id}", drill.pipeline, "Take over"
         else:
@@ -254,6 +258,7 @@ class DrillScreen(DrillChecklist):
             elif can_go_back(drill):
                 lines.append("You can still go back afterwards: X aborts the drill.")
             lines.append("Esc stops the drill here; R resumes it.")
+        title = safe_message(title, 80)
         agreed = await self.app.push_screen_wait(Confirm(title, lines, typed, label))
         self._shows_question = False
         question.answer(bool(agreed))

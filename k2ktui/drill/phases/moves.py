@@ -11,7 +11,7 @@ from time import time
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine import drill_changes
-from k2ktui.engine.applying import WriteOutcome
+from k2ktui.engine.applying import OffsetWrite, WriteOutcome
 from k2ktui.engine.audit import AuditRow, estimate_by_checkpoints
 from k2ktui.engine.drill import (
     Change,
@@ -24,6 +24,7 @@ from k2ktui.engine.drill import (
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import find_change
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot, make_group_rows
+from k2ktui.engine.journal import has_displaced
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
@@ -292,37 +293,67 @@ def restore_offsets(session: Session, change: Change) -> list[str]:
 
     Rows that have their previous offset again are left alone, so that it can be repeated.
     """
-    plans = set(read_change(session.drill, change, drill_changes.read_plans))
-    headers = [h for h in read_journal(session.config) if h.operation == "apply"]
-    problems: list[str] = []
-    reader = TargetClusterReader(session.config)
-    try:
-        for header in headers:
-            if header.plan in plans:
-                problems += _undo(session, reader, read_entry(session.config, header.id))
-    finally:
-        reader.close()
+    entries, problems = _read_entries(session, change)
+    for entry in entries:
+        left, moved = _find_left(session, entry)
+        problems += moved
+        if left:
+            undo_entry(session.config, entry, session.files, session.may, skip_moved=True)
     return problems
 
 
-def _undo(session: Session, reader: TargetClusterReader, entry: JournalEntry) -> list[str]:
+def find_undone_rows(session: Session, change: Change) -> list[OffsetWrite]:
+    """Return the writes of the drill's plans that :func:`restore_offsets` would undo."""
+    entries, _ = _read_entries(session, change)
+    return [write for entry in entries for write in _find_left(session, entry)[0]]
+
+
+def _read_entries(session: Session, change: Change) -> tuple[list[JournalEntry], list[str]]:
+    """Return the journal entries of the drill's plans, and what is known of those that are gone."""
+    plans = read_change(session.drill, change, drill_changes.read_plans)
+    journal = read_journal(session.config)
+    headers = [each for each in journal if each.operation == "apply" and each.plan in plans]
+    missing = [plan for plan in plans if plan not in {each.plan for each in headers}]
+    groups = list_names([each.group for each in session.drill.groups], _NAMED) or "the groups"
+    by_hand = f"compare the offsets of {groups} with the report, and correct them by hand"
+    problems = []
+    for plan in missing:
+        name = safe_text(plan)
+        if plan == plans[-1] and change.status is ChangeStatus.MADE:
+            problems.append(
+                f"the journal entry of plan {name} is gone, so what it committed was not undone: "
+                f"{by_hand}"
+            )
+        elif has_displaced(journal):
+            problems.append(
+                f"the journal has no entry of plan {name}, and no longer has all entries: if the "
+                f"plan was applied, it was not undone; {by_hand}"
+            )
+    return [read_entry(session.config, each.id) for each in headers], problems
+
+
+def _find_left(session: Session, entry: JournalEntry) -> tuple[list[OffsetWrite], list[str]]:
+    """Return the writes of an entry whose offsets are still there, and which moved since."""
     written = [row.write for row in entry.rows if row.result is WriteOutcome.APPLIED]
-    views = reader.views(sorted({write.group for write in written}))
-    left, problems = 0, []
+    reader = TargetClusterReader(session.config)
+    try:
+        views = reader.views(sorted({write.group for write in written}))
+    finally:
+        reader.close()
+    left: list[OffsetWrite] = []
+    problems = []
     for write in written:
         view = views.get(write.group)
         now = view.offsets.get((write.topic, write.partition)) if view else None
         offset = now.offset if now is not None and now.offset >= 0 else None
         if offset == write.after and write.after != write.before:
-            left += 1
+            left.append(write)
         elif offset != write.before:
             problems.append(
                 f"{safe_text(write.group)} {safe_text(write.topic)}-{write.partition}: is at "
                 f"{offset}, the drill had committed {write.after}; it was left there"
             )
-    if left:
-        undo_entry(session.config, entry, session.files, session.may, skip_moved=True)
-    return problems
+    return left, problems
 
 
 def planned_sources(rows: Sequence[PlanRow]) -> list[tuple[PlanRow, SourcePartition, int]]:

@@ -17,7 +17,6 @@ from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
-from k2ktui.engine.drill_changes import StoppedJob
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import describe_phase, find_change, put_change
 from k2ktui.engine.drill_tail import PartitionEnd
@@ -172,14 +171,11 @@ def _stop_own_job(session: Session) -> None:
             session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
         return
     if change is None:
-        record = job.record
         change = Change(
             DrillPhase.FENCE_REPLICATOR,
             ChangeKind.JOB,
             f"stop the job {safe_text(job.place.id)} on {safe_text(this_host())}",
-            drill_changes.dump_job(
-                StoppedJob(this_host(), record.files, record.telemetry, record.cwd)
-            ),
+            drill_changes.dump_host(this_host()),
             "",
             "k2ktui jobs start -f FILE on that host",
         )
@@ -200,20 +196,25 @@ def _find_own_job(session: Session) -> Job | None:
 
 
 def restore_job(session: Session, change: Change) -> list[str]:
-    """Start the job again that the drill stopped; return why not."""
-    before = read_change(session.drill, change, drill_changes.read_stopped_job)
-    if before.host != this_host():
-        return [f"the job ran on {safe_text(before.host)}. {_RESTART} there."]
+    """Start the job again that the drill stopped; return why not.
+
+    This host's own record of the job says what is started, never the drill's: anyone who may write
+    to the state topic could have written that one.
+    """
+    host = read_change(session.drill, change, drill_changes.read_host)
+    if host != this_host():
+        return [f"the job ran on {safe_text(host)}. {_RESTART} there."]
     job = _find_own_job(session)
-    if job is not None and job.alive:
-        return []
-    start_job(
-        session.config,
-        before.files,
-        session.may,
-        telemetry=before.telemetry,
-        cwd=before.cwd,
-    )
+    if job is None:
+        return [f"this host has no record of the pipeline's job. {_RESTART}."]
+    if not job.alive:
+        start_job(
+            session.config,
+            job.record.files,
+            session.may,
+            telemetry=job.record.telemetry,
+            cwd=job.record.cwd,
+        )
     return []
 
 
