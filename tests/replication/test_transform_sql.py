@@ -186,6 +186,28 @@ def test_text_that_is_not_utf_8_fails(spark: SparkRuntime) -> None:
     assert values == {0: b"SS", 2: None, 3: b""} and failed == {1: "decode.value"}
 
 
+def test_what_looks_like_a_variable_is_text(spark: SparkRuntime) -> None:
+    """Spark replaces variables in all of an expression, literals and comments included."""
+    texts = [
+        "${env:HOME}",
+        "${system:java.version}",
+        "${spark.app.name}",
+        "${hiveconf:spark.app.name}",
+        "${nosuch}",
+        "$${env:HOME}",
+        "${",
+    ]
+    for text in texts:
+        rule = {
+            "decode": {"value": "string"},
+            "filter": f"value = '{text}'",
+            "set": {"value": f"concat(value, '{text}')", "headers.h": f"'{text}'"},
+        }
+        values, failed, rows = made(spark, rule, *valued(text.encode(), b"other"))
+        assert (values, failed) == ({0: text.encode() * 2}, {})
+        assert rows.assigned == [[text.encode()]]
+
+
 def test_records_without_a_true_predicate_are_left_out(spark: SparkRuntime) -> None:
     numbers = valued(*(b'{"amount": %d}' % n for n in range(4)), None, b"{}")
     rule = {"decode": JSON, "filter": "value.amount > 1", "set": {"value.id": "6 / value.amount"}}

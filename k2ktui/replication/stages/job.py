@@ -44,6 +44,9 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # An error must not become a null.
     "spark.sql.ansi.enabled": "true",
+    # ${name} is text of the record. Spark would replace it, also in literals, by one of its own
+    # settings, a property of Java or an environment variable, which may be a password.
+    "spark.sql.variable.substitute": "false",
     # A common subexpression would be evaluated outside of the TryEval that catches its error.
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",

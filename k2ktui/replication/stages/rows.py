@@ -16,7 +16,7 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.transforms import Transform
 from k2ktui.log.record import Header, KafkaRecord, decode_headers
 from k2ktui.log.record_columns import Places, RecordColumns
-from k2ktui.log.records import Records, encode_nullable, encode_varint, encode_varints
+from k2ktui.log.records import I64, Records, encode_nullable, encode_varint, encode_varints
 from k2ktui.replication.stages.json_columns import JsonParser
 
 if TYPE_CHECKING:
@@ -196,11 +196,19 @@ def input_batches(
             "topic": lambda part: pa.repeat(source.topic, len(part)),
             "partition": lambda part: np.full(len(part), source.partition),
             "offset": lambda part: part.offsets,
-            "timestamp": lambda part: np.clip(part.timestamps, -_LONGEST_MS, _LONGEST_MS) * 1000,
+            "timestamp": lambda part: _times(part.timestamps),
             COUNTS: lambda part: pa.repeat(limits, len(part)),
         }
         made = {name: make(part) for name, make in makers.items() if name in layout.columns}
         yield _batch({**made, "value": values, PARSED: parsed}, len(part), layout)
+
+
+def _times(found: I64) -> pa.TimestampArray:
+    """Return the timestamps in microseconds; null for records without one, which have -1."""
+    import pyarrow as pa
+
+    micros = np.clip(found, -_LONGEST_MS, _LONGEST_MS) * 1000
+    return pa.array(micros, pa.timestamp("us", tz="UTC"), mask=found == -1)
 
 
 def _without_parsed(values: pa.BinaryArray, parsed: pa.StructArray) -> pa.BinaryArray:
