@@ -25,7 +25,13 @@ from k2ktui.engine.opposite_copy import Commits, OppositeCopy, TailKind, find_lo
 from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.translate import Basis, Translation, translate
+from k2ktui.engine.translate import (
+    Basis,
+    Translation,
+    lost_reason,
+    lost_records_reason,
+    translate,
+)
 from k2ktui.text import counted
 
 _NOTHING: Mapping[TargetPartition, int] = {}
@@ -128,7 +134,10 @@ class _Joined:
             return self._unmapped(
                 f"{names} has records of this partition, and the group has no offset there"
             )
-        return self._describe(offset, natives, lost, unknown, is_record=offset in found)
+        is_record = offset in found
+        if offset + is_record > self.log.written:
+            return self._unmapped(lost_reason(offset, self.log.written))
+        return self._describe(offset, natives, lost, unknown, is_record=is_record)
 
     def _without_opposite(self, returned: Commits) -> Translation:
         """Return the row as in one direction, if nothing unread on the source came from here."""
@@ -168,7 +177,7 @@ class _Joined:
         ahead = sum(each.again for each in natives if each.basis is Basis.AHEAD)
         bounded = [each for each in natives if each.basis is Basis.BOUNDED]
         again += sum(each.again for each in bounded)
-        gone = self._count_deleted()
+        gone, ended = self._count_deleted(), self._count_lost()
         reasons = dict.fromkeys(each.reason for each in natives if each.reason)
         for first, end in unknown:
             reasons[_describe_lost(first, end)] = None
@@ -181,6 +190,8 @@ class _Joined:
             reasons[f"the target has deleted {gone} unread records (log start offset {start})"] = (
                 None
             )
+        if ended:
+            reasons[lost_records_reason(ended)] = None
         basis = Basis.EXACT if is_record else Basis.END
         if self.opposite.tail_kind is TailKind.RECORD and offset == self.opposite.tail:
             basis = Basis.EXACT
@@ -194,7 +205,7 @@ class _Joined:
             offset,
             basis,
             again + ahead,
-            gone,
+            gone + ended,
             "; ".join(reasons),
         )
 
@@ -335,6 +346,17 @@ class _Joined:
         for _, committed, ranges in self._copied_back():
             found += ranges.count_within((offset, FOREVER), (0, committed))
         return found
+
+    def _count_lost(self) -> int:
+        """Count the unread copies at the end of the target's log that it has lost."""
+        copies = (
+            (at, self.replicas[at].target_ranges.get(self.row.target)) for at in self.row.sources
+        )
+        return sum(
+            ranges.count_lost(self.log.written, self.commits[at])
+            for at, ranges in copies
+            if ranges is not None
+        )
 
     def _count_deleted(self) -> int:
         """Count the unread records before the target's log start offset."""

@@ -345,6 +345,11 @@ def _rows_of(
             f"the target's log starts at {log.start}, after its committed offset: "
             "auto.offset.reset decides where it continues"
         )
+    if current is not None and log is not None and current.offset > log.written:
+        reasons.append(
+            f"the target's log ends at {log.written}, before its committed offset there: "
+            "auto.offset.reset decides where it continues"
+        )
     for source in translation.sources:
         yield GroupRow(
             group=group.group,

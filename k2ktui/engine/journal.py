@@ -160,6 +160,7 @@ class CommitSnapshot:
         at_ms: when it was read, epoch milliseconds.
         state: Kafka's group state at that time.
         offsets: committed offsets by topic and partition.
+        ends: high watermarks of partitions in which a group had committed past them.
     """
 
     consumer_group: str
@@ -167,6 +168,7 @@ class CommitSnapshot:
     at_ms: int
     state: str
     offsets: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
+    ends: Mapping[Partition, int] = field(default_factory=dict)
 
     @property
     def key(self) -> SnapshotKey:

@@ -107,7 +107,9 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
 
 
 def _snapshot_body(snapshot: CommitSnapshot) -> dict[str, Any]:
+    ends = [[*where, end] for where, end in sorted(snapshot.ends.items())]
     return {
+        **({"ends": ends} if ends else {}),
         "at": snapshot.at_ms,
         "cluster": snapshot.cluster,
         "offsets": [
@@ -250,6 +252,10 @@ def _snapshot(key: SnapshotKey, body: dict[str, Any]) -> CommitSnapshot:
         at_ms=integer(field(body, "at"), high=LARGEST_MS),
         state=text(field(body, "state")),
         offsets=offsets,
+        ends={
+            (text(topic), integer(partition, high=LARGEST_INT)): integer(end)
+            for topic, partition, end in rows(body.get("ends", []), 3)
+        },
     )
 
 

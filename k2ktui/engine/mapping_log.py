@@ -19,6 +19,7 @@ from k2ktui.engine.range_columns import (
     RangeColumns,
     clip_columns,
     fold_columns,
+    has_overlap,
     join_columns,
     sort_columns,
 )
@@ -32,6 +33,7 @@ TargetRanges = dict[TargetPartition, MappingRanges]
 _OPEN_SETS = 64
 _INDEX_RECORDS = 256
 _INDEX_MS = 600_000
+_KEPT_DAMAGED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,9 @@ class MappingLog:
         index: where records lie in the topic, per mapping partition.
         asked: lowest source offset requested since the last trim.
         left_out_end: source offset after the last record that came from the target; 0 for none.
+        damaged: partition and offset of the first records of sets whose parts contradict each
+            other, 20 at most; the source offsets that they cover are unknown.
+        damaged_count: number of such sets.
     """
 
     def __init__(self, since: int = 0, rewinds: Iterable[MappingRewind] = ()) -> None:
@@ -101,6 +106,8 @@ class MappingLog:
         self.index: dict[int, MappingIndex] = {}
         self.asked: int | None = None
         self.left_out_end = 0
+        self.damaged: list[tuple[int, int]] = []
+        self.damaged_count = 0
         self._rewinds = list(rewinds)
         self._reached: dict[int, int] = {}
         self._open: dict[tuple[int, bool, Covers], dict[int, MappingChunk]] = {}
@@ -159,6 +166,16 @@ class MappingLog:
         records = sum(part.records for part in parts)
         index.note(offset, done, (one.at_ms, last_ms), first, end, records)
         target_ranges = _group_by_target(parts)
+        # Each part is sound; together they may map a source offset twice.
+        is_damaged = len(parts) > 1 and any(map(has_overlap, target_ranges.values()))
+        if is_damaged:
+            self.damaged_count += 1
+            if len(self.damaged) < _KEPT_DAMAGED:
+                self.damaged.append((one.partition, offset))
+            # It replaces what it covers, as a sound one would, and maps nothing.
+            if not one.again:
+                self._rewind(MappingRewind(one.term, offset, first), end)
+            return
         if one.again:
             limit = min(end, self._limit(one.term, offset))
             for low, high in self.known.missing(first, limit):

@@ -133,6 +133,33 @@ def fold_columns(columns: RangeColumns) -> RangeColumns:
     return RangeColumns(kept.source, kept.target, kept.count, more)
 
 
+def goes_back(columns: RangeColumns) -> bool:
+    """Whether a range, sorted by source, landed at or below the last record of the one before."""
+    return bool((columns.target[1:] < columns.target[:-1] + columns.count[:-1]).any())
+
+
+def overwritten_from(columns: RangeColumns) -> I64:
+    """Return the target offset from which each range is overwritten by later ones.
+
+    Records land in source order at ever higher offsets, unless the target has lost its end: what
+    it then appends lies where the lost records were. The largest 64-bit number where nothing is.
+    """
+    found = np.full(len(columns), np.iinfo(np.int64).max, dtype=np.int64)
+    found[:-1] = np.minimum.accumulate(columns.target[:0:-1])[::-1]
+    return found
+
+
+def take_present(columns: RangeColumns, end: int) -> RangeColumns:
+    """Return the columns without the records that the target has lost; ``end`` is its end."""
+    limit = np.minimum(overwritten_from(columns), end)
+    count = np.clip(limit - columns.target, 0, columns.count)
+    kept = count > 0
+    more = columns.more
+    if more is not None:
+        more = np.where(count == columns.count, more, 0)[kept]
+    return RangeColumns(columns.source[kept], columns.target[kept], count[kept], more)
+
+
 def has_overlap(columns: RangeColumns) -> bool:
     """Whether columns, sorted by source, map an offset twice."""
     return bool((np.diff(columns.source) < columns.count[:-1]).any())
@@ -149,6 +176,12 @@ def check_columns(columns: RangeColumns) -> None:
         raise ValueError(f"a range must hold 1 to {LARGEST_COUNT} records")
     if has_overlap(columns):
         raise ValueError("ranges must be sorted by source offset and must not overlap")
+
+
+def count_below(columns: RangeColumns, offset: int) -> int:
+    """Return the number of records below a target offset, further records included."""
+    reach = columns.target + columns.count + columns.further
+    return int(np.maximum(0, np.minimum(reach, offset) - columns.target).sum())
 
 
 def count_consumed(columns: RangeColumns, commit: int, low: int, high: int) -> int:

@@ -12,15 +12,20 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from k2ktui.engine.offset_intervals import FOREVER
 from k2ktui.engine.range_columns import (
     I64,
     LARGEST_COUNT,
     Flags,
     RangeColumns,
     check_columns,
+    clip_columns,
+    goes_back,
     join_columns,
+    overwritten_from,
     sort_columns,
     subtract_columns,
+    take_present,
 )
 
 NOT_FOUND = -1
@@ -45,6 +50,9 @@ class MappingRanges:
         # As ``RangeColumns.more``; None as long as no source record became several records.
         self._more: NDArray[np.int32] | None = None
         self._size = 0
+        # Whether a written range landed below an earlier one, and whether one still does.
+        self._has_gone_back = False
+        self._goes_back = (0, False)
 
     def __len__(self) -> int:
         return self._size
@@ -84,10 +92,70 @@ class MappingRanges:
         last = self._size - 1
         return int(self._target[last]) + int(self._count[last]) - 1
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether a record landed at or below an earlier one: the target has lost that one.
+
+        It has lost the end of its log, or the topic was created again where topics have no ids.
+        """
+        if not self._has_gone_back:
+            return False
+        if self._goes_back[0] != self.revision:
+            self._goes_back = self.revision, goes_back(self._rows_from(0))
+        return self._goes_back[1]
+
+    def overwritten_from(self, offsets: I64) -> I64:
+        """Return the target offset from which the range of each source offset is overwritten.
+
+        ``offsets`` are looked up as by ``translate``; the largest 64-bit number if nothing is.
+        """
+        found = np.full(len(offsets), FOREVER, dtype=np.int64)
+        if not self.goes_back:
+            return found
+        size = self._size
+        row = np.searchsorted(self.ends(), offsets, side="right")
+        known = row < size
+        found[known] = overwritten_from(self._rows_from(0))[row[known]]
+        return found
+
+    def present(self, end: int, source_from: int = 0) -> RangeColumns:
+        """Return the ranges from a source offset on without what the target has lost.
+
+        Args:
+            end: the target's end: records at or after it are lost, and so are overwritten ones.
+            source_from: source offset.
+        """
+        found = self._rows_from(self._row_behind(source_from))
+        target_end = self.target_end
+        if self.goes_back or (target_end is not None and target_end > end):
+            found = take_present(found, end)
+        return clip_columns(found, source_from, FOREVER)
+
+    def count_lost(self, end: int, source_from: int) -> int:
+        """Return the number of records that ``present`` leaves out."""
+        landed = self.last_landed
+        if landed is None or (landed < end and not self.goes_back):
+            return 0
+        every = clip_columns(self._rows_from(self._row_behind(source_from)), source_from, FOREVER)
+        return int(every.count.sum() - self.present(end, source_from).count.sum())
+
     def columns(self, target_from: int = 0) -> RangeColumns:
         """Return a copy of the ranges, from the one before or at a target offset on."""
-        first = np.searchsorted(self._target[: self._size], target_from, side="right") - 1
-        return self._rows_from(max(0, int(first)))
+        return self._rows_from(max(0, self._row_at_target(target_from + 1) - 1))
+
+    def _row_at_target(self, offset: int) -> int:
+        """Return the first row that begins at or after a target offset.
+
+        Of the ranges before it, only the last one may reach beyond the offset.
+        """
+        target = self._target[: self._size]
+        if not self.goes_back:
+            return int(np.searchsorted(target, offset, side="left"))
+        more = 0 if self._more is None else self._more[: self._size]
+        rows = np.flatnonzero(target + self._count[: self._size] + more > offset)
+        if not len(rows):
+            return self._size
+        return int(rows[0]) + (int(target[rows[0]]) < offset)
 
     def ends(self) -> I64:
         """Return the source offset after each range."""
@@ -243,7 +311,7 @@ class MappingRanges:
         None if there is none. Later records land at higher offsets, so all ranges with records at
         or after the target offset follow it.
         """
-        row = int(np.searchsorted(self._target[: self._size], target, side="left")) - 1
+        row = self._row_at_target(target) - 1
         return int(self._source[row]) if row >= 0 else None
 
     def begins_at_or_before(self, source: int) -> int | None:
@@ -278,14 +346,11 @@ class MappingRanges:
         Later records land at higher offsets, so only the rows of both intervals are looked at.
         """
         source, target = self._source[: self._size], self._target[: self._size]
-        low = max(
-            int(np.searchsorted(source, sources[0], side="right")),
-            int(np.searchsorted(target, targets[0], side="right")),
-        )
-        high = min(
-            int(np.searchsorted(source, sources[1], side="left")),
-            int(np.searchsorted(target, targets[1], side="left")),
-        )
+        low = int(np.searchsorted(source, sources[0], side="right"))
+        high = int(np.searchsorted(source, sources[1], side="left"))
+        if not self.goes_back:
+            low = max(low, int(np.searchsorted(target, targets[0], side="right")))
+            high = min(high, int(np.searchsorted(target, targets[1], side="left")))
         rows = slice(max(0, low - 1), max(0, high))
         source, target, count = source[rows], target[rows], self._count[rows].astype(np.int64)
         first = np.maximum(np.maximum(source, sources[0]) - source, targets[0] - target)
@@ -331,6 +396,9 @@ class MappingRanges:
 
     def _write(self, row: int, added: RangeColumns) -> None:
         """Write ranges from a row on, which is the end."""
+        if len(added) and not self._has_gone_back:
+            before = int(self._target[row - 1] + self._count[row - 1]) if row else 0
+            self._has_gone_back = int(added.target[0]) < before or goes_back(added)
         self._reserve(row + len(added))
         at = slice(row, row + len(added))
         self._source[at], self._target[at] = added.source, added.target

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from k2ktui.engine.offset_anchors import OffsetAnchors
-from k2ktui.engine.offset_intervals import OffsetIntervals, Span
+from k2ktui.engine.offset_intervals import FOREVER, OffsetIntervals, Span
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.state import Position, SourcePartition
 
@@ -35,6 +35,8 @@ class Replica:
             then hold single records, and nothing is known about the records between them.
         left_out_end: source offset after the last record that came from the target; 0 if the
             mapping names none.
+        source_end: high watermark on the source, read after the groups' commits; None if it was
+            not read because no group has committed past the position, or is unknown.
     """
 
     position: Position | None
@@ -48,6 +50,7 @@ class Replica:
     unusable_reason: str = ""
     anchors: OffsetAnchors | None = None
     left_out_end: int = 0
+    source_end: int | None = None
 
     @property
     def known_from(self) -> int:
@@ -98,20 +101,35 @@ class TargetLog:
     """Bounds of a target partition: log start offset and last stable offset.
 
     ``clear_from`` is an offset from which the target is proven to hold only control records up to
-    ``end``; None if that was not checked.
+    ``end``; None if that was not checked. ``high`` is the high watermark, read after the mapping;
+    None if nothing reaches beyond ``end``.
     """
 
     start: int
     end: int
     clear_from: int | None = None
+    high: int | None = None
+
+    @property
+    def written(self) -> int:
+        """Offset from which the target holds no record that the mapping may name.
+
+        ``end`` does not prove that a record is lost: it was read before the mapping, and an open
+        transaction holds it back.
+        """
+        return self.end if self.high is None else max(self.end, self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Target and source offset of the first mapped record; NOT_FOUND if there is none."""
+    """Target and source offset of the first mapped record; NOT_FOUND if there is none.
+
+    ``lost_from`` is the target offset from which its range is overwritten (``MappingRanges``).
+    """
 
     target: int
     source: int
+    lost_from: int = FOREVER
 
 
 class Lookup:
@@ -131,7 +149,9 @@ class Lookup:
         offsets: Mapping[SourcePartition, Collection[int]],
     ) -> None:
         self.feeds: dict[TargetPartition, frozenset[SourcePartition]] = _feeds(replicas)
-        self._found: dict[tuple[SourcePartition, TargetPartition], dict[int, tuple[int, int]]] = {}
+        self._found: dict[
+            tuple[SourcePartition, TargetPartition], dict[int, tuple[int, int, int]]
+        ] = {}
         for source, wanted in offsets.items():
             replica = replicas.get(source)
             if replica is None:
@@ -140,17 +160,16 @@ class Lookup:
             for target, ranges in replica.target_ranges.items():
                 landed = ranges.translate(asked)
                 origin = ranges.first_at_or_after(asked)
+                lost_from = ranges.overwritten_from(asked)
+                columns = (asked.tolist(), landed.tolist(), origin.tolist(), lost_from.tolist())
                 self._found[source, target] = {
-                    offset: (at, of)
-                    for offset, at, of in zip(
-                        asked.tolist(), landed.tolist(), origin.tolist(), strict=True
-                    )
+                    offset: (at, of, limit) for offset, at, of, limit in zip(*columns, strict=True)
                 }
 
     def find(self, source: SourcePartition, target: TargetPartition, offset: int) -> FoundRecords:
         """Return the first mapped record at or after a source offset, on one target partition."""
-        at, origin = self._found.get((source, target), {}).get(offset, (NOT_FOUND, NOT_FOUND))
-        return FoundRecords(at, origin)
+        found = self._found.get((source, target), {}).get(offset)
+        return FoundRecords(NOT_FOUND, NOT_FOUND) if found is None else FoundRecords(*found)
 
 
 def target_partitions_of(replica: Replica | None) -> set[TargetPartition]:

@@ -139,6 +139,8 @@ def _records(
         if not _is_mapping_complete(replica, translation.target, low, high):
             return None
         ranges = replica.target_ranges.get(translation.target)
+        if ranges is not None and ranges.goes_back:
+            return None  # of the records at these offsets, some were lost and replaced
         if ranges is not None:
             total = ranges.target_records_between(low, high)
             old = _consumed_between(ranges, commit, low, high)

@@ -16,7 +16,7 @@ import numpy as np
 
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.offset_intervals import FOREVER
-from k2ktui.engine.range_columns import count_consumed
+from k2ktui.engine.range_columns import count_below, count_consumed
 from k2ktui.engine.ranges import NOT_FOUND, MappingRanges
 from k2ktui.engine.replica import (
     FoundRecords,
@@ -215,6 +215,60 @@ def _translate_source(
         return _Partial(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
     if replica.unusable_reason:
         return _Partial(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
+    if replica.source_end is not None and committed > max(replica.source_end, position.offset):
+        return _Partial(None, Basis.UNMAPPED, None, None, past_end_reason(replica.source_end))
+    part = _translate_in_log(replica, committed, target, log, first)
+    return part if part.offset is None else _check_end(part, log, first)
+
+
+def past_end_reason(end: int) -> str:
+    """Return what is said of a group that has committed past the source's high watermark."""
+    return (
+        f"the group has committed past the source's end ({end}): the source has lost records, or "
+        "the offset was set by hand; which records it has read is unknown, and auto.offset.reset "
+        "decides where it continues on the source"
+    )
+
+
+def _check_end(part: _Partial, log: TargetLog | None, first: FoundRecords) -> _Partial:
+    """Return a translation only if the target can have what it leads to.
+
+    What a mapping names was on the target once: an unclean leader election, or a disk restored
+    from a backup, takes the end of the log away, and the target then appends there again.
+    """
+    assert part.offset is not None
+    is_record = part.offset == first.target
+    if log is None:
+        why = "the target partition is unavailable: whether it still has the record is unknown"
+    elif part.offset + is_record > log.written:
+        why = lost_reason(part.offset, log.written)
+    elif is_record and part.offset >= first.lost_from:
+        why = lost_reason(part.offset, first.lost_from)
+    else:
+        return part
+    before = part.reason if part.basis is Basis.UNMAPPED else ""
+    reason = "; ".join(filter(None, (before, why)))
+    return _Partial(None, Basis.UNMAPPED, None, None, reason)
+
+
+def lost_reason(offset: int, end: int) -> str:
+    """Return what is said of a target offset that the target does not have any more."""
+    return (
+        f"it leads to target offset {offset}, which the target has lost: its log ended at {end} "
+        "since"
+    )
+
+
+def _translate_in_log(
+    replica: Replica,
+    committed: int,
+    target: TargetPartition,
+    log: TargetLog | None,
+    first: FoundRecords,
+) -> _Partial:
+    """Translate a commit of the copied log, as far as the mapping tells."""
+    position = replica.position
+    assert position is not None
     if replica.anchors is not None:
         return _translate_by_anchors(replica.anchors, position, committed, log)
     ranges, found = replica.target_ranges.get(target), first.target
@@ -323,11 +377,24 @@ def _translate_to_retained(
     found: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
 ) -> _Partial:
     """Translate to a mapped record, which the target may have deleted since."""
-    if log is None or found >= log.start or ranges is None:
+    if log is None or ranges is None:
         return _Partial(found, Basis.EXACT, 0, 0, reason)
-    gone = ranges.target_records_between(found, log.start)
-    why = f"the target has deleted {gone} unread records (log start offset {log.start})"
-    return _Partial(log.start, Basis.EXACT, 0, gone, "; ".join(filter(None, (reason, why))))
+    reasons, gone = [reason], 0
+    if found < log.start:
+        gone = count_below(ranges.present(log.written, committed), log.start)
+        reasons.append(
+            f"the target has deleted {gone} unread records (log start offset {log.start})"
+        )
+    lost = ranges.count_lost(log.written, committed)
+    if lost:
+        reasons.append(lost_records_reason(lost))
+    why = "; ".join(filter(None, reasons))
+    return _Partial(max(found, log.start), Basis.EXACT, 0, gone + lost, why)
+
+
+def lost_records_reason(lost: int) -> str:
+    """Return what is said of unread records at the end of the target's log that it has lost."""
+    return f"the target has lost {lost} unread records that were copied (its log ended before them)"
 
 
 def _translate_before_takeover(ranges: MappingRanges, committed: int, log: TargetLog) -> _Partial:
@@ -370,7 +437,8 @@ def _translate_before_mapping(
             if found == NOT_FOUND:
                 return _translate_at_end(replica, committed, ranges, log)
             return _translate_to_retained(found, ranges, committed, log, "")
-        if ranges is not None and (ranges.first or 0) < position.start and log is not None:
+        first = ranges.first if ranges is not None else None
+        if ranges is not None and first is not None and first < position.start and log is not None:
             return _translate_before_takeover(ranges, committed, log)
         missing = position.start - max(committed, retained or 0)
         return _Partial(

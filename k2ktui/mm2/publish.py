@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot, translate_groups
-from k2ktui.engine.replica import Replica
+from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
@@ -127,7 +127,7 @@ class Publisher:
         """
         snapshot = self._snapshots.take()
         checkpoints, left_out = checkpoints_of(snapshot)
-        syncs = syncs_of(snapshot.replicas)
+        syncs = syncs_of(snapshot.replicas, snapshot.logs)
         fresh = [each for at, each in checkpoints.items() if self._checkpoints.get(at) != each]
         moved = [each for at, each in syncs.items() if self._syncs.get(at) != each]
         names = self._names
@@ -211,15 +211,23 @@ def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint]
     return found, left_out
 
 
-def syncs_of(replicas: Mapping[SourcePartition, Replica]) -> dict[SourcePartition, OffsetSync]:
-    """Return the last copied record of each source partition as a sync; same partition only."""
+def syncs_of(
+    replicas: Mapping[SourcePartition, Replica], logs: Mapping[TargetPartition, TargetLog]
+) -> dict[SourcePartition, OffsetSync]:
+    """Return the last copied record of each source partition as a sync; same partition only.
+
+    None where the target has lost that record, or does not say whether it has.
+    """
     found = {}
     for at, replica in replicas.items():
-        for (_, partition), ranges in replica.target_ranges.items():
+        for target, ranges in replica.target_ranges.items():
+            log = logs.get(target)
             if (
-                partition == at.partition
+                target[1] == at.partition
                 and ranges.end is not None
                 and ranges.last_landed is not None
+                and log is not None
+                and ranges.last_landed < log.written
             ):
                 found[at] = OffsetSync(at, ranges.end - 1, ranges.last_landed)
     return found

@@ -127,13 +127,16 @@ class ConsumerGroupReader:
 class SourceView:
     """The source at one moment; ``at`` is epoch seconds.
 
-    ``incomplete_reason`` is the reason why groups may be missing, if some brokers did not answer.
+    ``ends`` are high watermarks, read after the commits: of partitions with a commit that may be
+    past its log's end. ``incomplete_reason`` is the reason why groups may be missing, if some
+    brokers did not answer.
     """
 
     cluster: str
     at: float
     groups: Mapping[str, GroupView] = field(default_factory=dict)
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     incomplete_reason: str = ""
 
@@ -171,8 +174,15 @@ class SourceClusterReader:
         at = time.time()
         groups = self._read_groups()
         where = {w for group in groups.values() for w in group.offsets if topics(w[0])}
-        logs = self.read_logs([SourcePartition(*each) for each in where])
-        return replace(logs, at=at, groups=groups, incomplete_reason=self._reader.incomplete_reason)
+        committed = [SourcePartition(*each) for each in where]
+        logs = self.read_logs(committed)
+        return replace(
+            logs,
+            at=at,
+            groups=groups,
+            ends=self.read_ends(committed),
+            incomplete_reason=self._reader.incomplete_reason,
+        )
 
     def read_later(self, groups: Mapping[str, GroupView]) -> dict[str, GroupView]:
         """Read the committed offsets of groups again; return the groups whose offsets changed.
@@ -210,6 +220,19 @@ class SourceClusterReader:
             starts={SourcePartition(*partition): start for partition, start in starts.items()},
             topic_ids={name: topic.topic_id for name, topic in present.items()},
         )
+
+    def read_ends(self, partitions: Collection[SourcePartition]) -> dict[SourcePartition, int]:
+        """Return high watermarks; partitions that cannot be read are left out.
+
+        Read them after the commits that they are compared with: a group that commits what was just
+        written must not seem to be past the end.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        where = [(each.topic, each.partition) for each in partitions]
+        ends = self.cluster.offsets(where, OffsetSpec.latest())
+        return {SourcePartition(*at): end for at, end in ends.items()}
 
     def close(self) -> None:
         """Disconnect from the source."""
@@ -259,6 +282,27 @@ class TargetClusterReader:
     ) -> dict[TargetPartition, int]:
         """Return the high watermarks of partitions; those that cannot be read are left out."""
         return self.cluster.offsets(sorted(partitions), OffsetSpec.latest()) if partitions else {}
+
+    def read_high(
+        self,
+        logs: Mapping[TargetPartition, TargetLog],
+        reached: Mapping[TargetPartition, int],
+    ) -> dict[TargetPartition, TargetLog]:
+        """Return the logs, with high watermarks where something reaches beyond their ends.
+
+        A mapping proves that its records were below the high watermark; so read it after the
+        mapping. A partition whose high watermark cannot be read then is left out.
+
+        Args:
+            logs: bounds of target partitions, read before the mapping.
+            reached: the highest offset that a mapping, or a commit, leads to on each.
+        """
+        beyond = [at for at, log in logs.items() if reached.get(at, 0) > log.end]
+        highs = self.high_watermarks(beyond)
+        known = {at: replace(logs[at], high=highs[at]) for at in beyond if at in highs}
+        return {
+            at: known.get(at, log) for at, log in logs.items() if at not in beyond or at in known
+        }
 
     def find_clear_ends(
         self,

@@ -2,7 +2,8 @@
 
 Every poll writes the groups that changed, and one record under an empty group name with the time
 of the poll: an offset that has not moved for days is as fresh as the last poll. The offsets of
-that record are log start offsets of the source, see :func:`_find_expired`.
+that record are log start offsets of the source, see :func:`_find_expired`, and its ``ends`` high
+watermarks, see :func:`_find_past_end`.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class KnownCommits:
     """The kept commits of the source's groups; ``at`` is the last complete poll, in epoch seconds.
 
     ``starts`` are the log start offsets at that time, for partitions in which a committed offset
-    was below the log start.
+    was below the log start; ``ends`` the high watermarks, where one was above.
     """
 
     cluster: str
     at: float
     groups: Mapping[str, GroupView]
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    ends: Mapping[SourcePartition, int] = field(default_factory=dict)
 
 
 def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits | None:
@@ -57,6 +59,7 @@ def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits 
             SourcePartition(*at): start.offset
             for at, start in (poll.offsets if poll else {}).items()
         },
+        {SourcePartition(*at): end for at, end in (poll.ends if poll else {}).items()},
     )
 
 
@@ -86,7 +89,9 @@ class CommitSnapshotWriter:
         unread = {name for name, group in view.groups.items() if group.error}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
         gone = [] if view.incomplete_reason else missing
-        poll = CommitSnapshot(POLL, view.cluster, at_ms, "polled", _find_expired(view))
+        poll = CommitSnapshot(
+            POLL, view.cluster, at_ms, "polled", _find_expired(view), _find_past_end(view)
+        )
         self._store.put([*changed, poll], gone=[SnapshotKey(name) for name in gone])
         for name in gone:
             del known[name]
@@ -105,6 +110,19 @@ def _find_expired(view: SourceView) -> dict[Partition, CommittedOffset]:
         for where, each in group.offsets.items()
         if (start := view.starts.get(SourcePartition(*where))) is not None
         and 0 <= each.offset < start
+    }
+
+
+def _find_past_end(view: SourceView) -> dict[Partition, int]:
+    """High watermarks, read after the commits, of partitions with a committed offset above them.
+
+    Without the source, nothing else shows that such a group has not read what was copied.
+    """
+    return {
+        where: end
+        for group in view.groups.values()
+        for where, each in group.offsets.items()
+        if (end := view.ends.get(SourcePartition(*where))) is not None and each.offset > end
     }
 
 

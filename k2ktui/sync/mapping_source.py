@@ -123,6 +123,7 @@ def make_replica(
     position: Position,
     unusable_reason: str,
     source_start: int | None = None,
+    source_end: int | None = None,
 ) -> Replica:
     """Return the state of a source partition's copy, as far as its mappings are loaded.
 
@@ -132,6 +133,7 @@ def make_replica(
         position: its replicated position.
         unusable_reason: why committed offsets do not belong to the copied log; "" if they do.
         source_start: its log start offset, None if it was not read.
+        source_end: its high watermark, read after the groups' commits; None if it was not read.
     """
     gaps = mappings.find_gaps(source)
     return Replica(
@@ -146,4 +148,5 @@ def make_replica(
         held_from=mappings.held_from(source),
         unusable_reason=unusable_reason,
         left_out_end=gaps.left_out_end,
+        source_end=source_end,
     )

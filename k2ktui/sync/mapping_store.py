@@ -8,7 +8,7 @@ from the topic. Its answers are a function of the topic's content: what the topi
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from time import monotonic
@@ -30,7 +30,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.sync import mapping_republish
 from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_reload import Wanted, reload_ranges, walk_back
-from k2ktui.sync.mapping_sort import MappingReport, MappingSorter
+from k2ktui.sync.mapping_sort import MalformedMapping, MappingReport, MappingSorter
 from k2ktui.text import safe_text
 
 _REREAD_S = 60.0
@@ -134,12 +134,19 @@ class MappingStore:
         self._tidy()
         return MappingReport(
             self._sorter.records - before,
-            tuple(self._sorter.malformed),
-            self._sorter.malformed_count,
+            (*self._sorter.malformed, *self._contradictions()),
+            self._sorter.malformed_count
+            + sum(track.damaged_count for track in self._tracks.values()),
             not complete or self._late(),
             self._others_in(Overlap.CONFLICT),
             self._others_in(Overlap.EARLIER),
         )
+
+    def _contradictions(self) -> Iterator[MalformedMapping]:
+        """Yield the records that are sound alone, and not together with others."""
+        for track in self._tracks.values():
+            for partition, offset in track.damaged:
+                yield MalformedMapping(partition, offset, "ranges of its parts overlap")
 
     def _others_in(self, overlap: Overlap) -> dict[SourcePartition, tuple[str, ...]]:
         """Return the names of all pipelines that map a partition, where others relate so to it."""

@@ -112,6 +112,10 @@ class OppositeMappings:
         except K2kError as error:
             self._fail(error.message)
 
+    def copied_ends(self) -> dict[TargetPartition, int]:
+        """Return the target offset up to which each partition was copied to the source."""
+        return {(at.topic, at.partition): each.offset for at, each in self._positions.items()}
+
     def lowest_offsets(self, logs: _Logs) -> dict[TargetPartition, int]:
         """Return the target offset from which our own ranges are needed, per partition."""
         found = {}

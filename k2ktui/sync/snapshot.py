@@ -7,6 +7,8 @@ The order of the reads matters:
 - A group's commits again after its commits on the target: for a group that moves on both clusters,
   a difference counts only if it holds against both readings.
 - The ends of the target's logs before positions, so that records copied meanwhile are beyond them.
+- The high watermarks of the target after mappings, of the source after commits, where something
+  lies beyond the ends read before: only then is a record lost, or a group past its log's end.
 - The opposite pipeline's mappings before our own, and the target's records after its position last.
 """
 
@@ -37,6 +39,7 @@ from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_message, safe_text
 
 _READ_S = 30.0
+_NO_COMMITS: Mapping[TargetPartition, int] = MappingProxyType({})
 _NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
 
 
@@ -117,13 +120,18 @@ class SnapshotReader:
         if not down:
             try:
                 later = self._source.read_later(_on_both(source.groups, there))
+                past = _find_past([*source.groups.values(), *later.values()], replicated)
+                source = replace(source, ends=self._source.read_ends(past))
+                self.last_source = source
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
         lowest_commits = _lowest_commits(source.groups, there, replicated)
         commits = _collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
-        copies = self._copies(source, commits, replicated, lowest_commits, down)
+        copies = self._copies(
+            source, commits, replicated, lowest_commits, down, _highest_commits(there)
+        )
         snapshot = Snapshot(
             pipeline=self._config.name,
             source_cluster=source.cluster,
@@ -158,12 +166,15 @@ class SnapshotReader:
             Refused: nothing has been replicated yet.
         """
         down, source = "", SourceView("", time.time())
+        positions = self._record.positions()
         try:
             source = self._source.read_logs(list(commits))
+            past = [at for at, offset in commits.items() if _is_past(at, offset, positions)]
+            source = replace(source, ends=self._source.read_ends(past))
         except (ConnectionFailed, TimedOut) as error:
             down = error.message
         asked = {at: {offset} for at, offset in commits.items()}
-        copies = self._copies(source, asked, self._record.positions(), {}, down)
+        copies = self._copies(source, asked, positions, {}, down)
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
         return translate_both_ways(copies.replicas, known, copies.logs, copies.opposite)
 
@@ -195,6 +206,7 @@ class SnapshotReader:
         replicated: Mapping[SourcePartition, Position],
         lowest_commits: Mapping[TargetPartition, int],
         down: str,
+        highest_commits: Mapping[TargetPartition, int] = _NO_COMMITS,
     ) -> _Copies:
         """Read logs, then positions, then mappings: later copies are beyond the log ends read.
 
@@ -204,6 +216,7 @@ class SnapshotReader:
             replicated: positions, read just before.
             lowest_commits: the lowest offset to compare on each target partition.
             down: why the source does not answer; "" if it does.
+            highest_commits: the highest offset committed on each target partition.
         """
         # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
         # plan that rests on it is refused.
@@ -234,6 +247,11 @@ class SnapshotReader:
             target for replica in replicas.values() for target in target_partitions_of(replica)
         }
         logs |= self.target.logs(wanted - set(logs))
+        reached = _find_reached(replicas, highest_commits)
+        if opposite is not None:
+            for at, end in opposite.copied_ends().items():
+                reached[at] = max(end, reached.get(at, 0))
+        logs = self.target.read_high(logs, reached)
         ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
         logs = self.target.find_clear_ends(logs, ends, ids)
         joined: Mapping[TargetPartition, OppositeCopy] = {}
@@ -274,7 +292,7 @@ class SnapshotReader:
             )
         chosen = self._config.consumer_groups
         groups = {name: view for name, view in found.groups.items() if chosen.matches(name)}
-        return SourceView(found.cluster, found.at, groups, found.starts)
+        return SourceView(found.cluster, found.at, groups, found.starts, found.ends)
 
     def _replica(
         self,
@@ -288,7 +306,9 @@ class SnapshotReader:
             unusable_reason = (
                 f"{at.topic} was deleted and created again on the source; its offsets start over"
             )
-        return make_replica(self._record, at, position, unusable_reason, source.starts.get(at))
+        return make_replica(
+            self._record, at, position, unusable_reason, source.starts.get(at), source.ends.get(at)
+        )
 
 
 def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
@@ -298,6 +318,51 @@ def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[i
         for where, each in view.offsets.items():
             if each.offset >= 0:
                 found.setdefault(SourcePartition(*where), set()).add(each.offset)
+    return found
+
+
+def _is_past(
+    at: SourcePartition, offset: int, positions: Mapping[SourcePartition, Position]
+) -> bool:
+    """Return whether an offset may be past the source's end: what is copied was below it."""
+    position = positions.get(at)
+    return position is not None and offset > position.offset
+
+
+def _find_past(
+    groups: Iterable[GroupView], positions: Mapping[SourcePartition, Position]
+) -> set[SourcePartition]:
+    """Return the partitions with a commit beyond what is copied."""
+    return {
+        source
+        for view in groups
+        for where, each in view.offsets.items()
+        if _is_past(source := SourcePartition(*where), each.offset, positions)
+    }
+
+
+def _highest_commits(there: Mapping[str, GroupView]) -> dict[TargetPartition, int]:
+    """Return the highest offset that any group has committed on each target partition."""
+    found: dict[TargetPartition, int] = {}
+    for view in there.values():
+        for at, each in view.offsets.items():
+            found[at] = max(each.offset, found.get(at, 0))
+    return found
+
+
+def _find_reached(
+    replicas: Mapping[SourcePartition, Replica], commits: Mapping[TargetPartition, int]
+) -> dict[TargetPartition, int]:
+    """Return the highest offset of each target partition that a mapping or a commit leads to."""
+    found = dict(commits)
+    for replica in replicas.values():
+        ends = {at: ranges.target_end for at, ranges in replica.target_ranges.items()}
+        position = replica.position
+        if replica.anchors is not None and position is not None:
+            for at in target_partitions_of(replica):
+                ends[at] = replica.anchors.target_end()
+        for at, end in ends.items():
+            found[at] = max(end or 0, found.get(at, 0))
     return found
 
 

@@ -206,7 +206,9 @@ def test_what_is_published_for_mirrormaker_names_the_first_record(
 ) -> None:
     landed = land(found, random, apart=True)
     position = Position(len(found), 0, -1, "", 0, 0, "t", 0)
-    synced = syncs_of({AT: Replica(position, {("t", 0): ranges_of(landed)})})
+    synced = syncs_of(
+        {AT: Replica(position, {("t", 0): ranges_of(landed)})}, {("t", 0): TargetLog(0, 500)}
+    )
     last = max(landed.targets, default=None)
     expected = None if last is None else (last, landed.targets[last][0])
     sync = synced.get(AT)

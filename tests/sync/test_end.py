@@ -44,7 +44,11 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
         eventually(lambda: end_offsets(target, topic)[0] == end, "the marker is written")
         for offset in (10, 12, position):
             assert reported(offset) == (end, Basis.END, 0)
+        # A group is ahead of the copy only as far as the source's log goes.
+        assert reported(position + 2) == (None, Basis.UNMAPPED, None)
+        produce(source, topic, [b"not copied yet"] * 2)
         assert reported(position + 2) == (end, Basis.AHEAD, 2)
+        assert reported(position + 3) == (None, Basis.UNMAPPED, None)
         assert reported(9) == (behind - 1, Basis.EXACT, 0)
         # The target's own record would be skipped.
         produce(target, topic, [b"own"])
