@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from confluent_kafka import Message
 from hypothesis import HealthCheck, Phase, given, settings
