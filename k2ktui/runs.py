@@ -323,7 +323,7 @@ class PipelineRun:
             self._target_options,
             control.commit_partitions,
             pair,
-            guard=lambda: refuse_fenced(config, target),
+            guard=lambda named: refuse_fenced(config, target, named),
         )
 
         return Driver(

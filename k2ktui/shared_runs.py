@@ -50,7 +50,7 @@ from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.replication.slot_driver import IsWanted, SharedSlotDriver
 from k2ktui.runtime.host import birth_of, pid_space, process_has_ended
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.sync.drill_guard import refuse_fenced
+from k2ktui.sync.drill_guard import read_named_fence, refuse_fenced
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
 from k2ktui.sync.standby import beat_interval_s
 from k2ktui.text import safe_text
@@ -182,7 +182,7 @@ class SharedRun:
     def _read_ends(self, closing: ExitStack) -> SharedEnds:
         """Read the ends of all partitions, before this run takes a slot over."""
         config, target, topic = self._config, self._parts.target, self._fencer.topic
-        refuse_fenced(config, target)
+        refuse_fenced(config, target, read_named_fence(config, target))
         states = CommitStatesReader(target, topic.group)
 
         def read() -> Mapping[SourcePartition, Position]:
@@ -219,7 +219,7 @@ class SharedRun:
             parts.options,
             parts.control.commit_partitions,
             read_pair(config, parts.source, parts.target),
-            guard=lambda: refuse_fenced(config, parts.target),
+            guard=lambda named: refuse_fenced(config, parts.target, named),
         )
 
     def _make_driver(self, events: SharedEvents, slot: int, layout: str) -> SharedSlotDriver:

@@ -11,6 +11,7 @@ from k2ktui.cli.options import file_option, json_option, load_pipeline
 from k2ktui.errors import fix_text
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
+from k2ktui.sync.drill_guard import check_fence
 from k2ktui.text import counted, safe_message
 
 _MARKS = {
@@ -29,7 +30,7 @@ _MARKS = {
 def command(files: tuple[str, ...], as_json: bool) -> int:
     """Run the checks, print them, and return the exit code of :func:`exit_code`."""
     config = load_pipeline(files)
-    checks = run_checks(config)
+    checks = [check_fence(config), *run_checks(config)]
     code = exit_code(checks)
     if as_json:
         rows = [asdict(check) for check in checks]

@@ -180,9 +180,10 @@ def release(drill_id: str, files: tuple[str, ...], yes: bool, unlock: bool, as_j
         confirm(flow.config.name, "let this pipeline copy to the target again", yes=yes)
         drill = release_replicator(flow, drill_id, files, may, operator)
     if as_json:
-        click.echo(json.dumps(report_json(drill)))
+        lost = {"id": drill_id, "pipeline": flow.config.name}
+        click.echo(json.dumps(lost if drill is None else report_json(drill)))
     else:
-        click.echo(f"Pipeline {safe_text(drill.pipeline)} may start again.", err=True)
+        click.echo(f"Pipeline {safe_text(flow.config.name)} may start again.", err=True)
     return ExitCode.OK
 
 

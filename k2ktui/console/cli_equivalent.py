@@ -51,6 +51,11 @@ def poll(files: Sequence[str]) -> str:
     return shlex.join(["k2ktui", "watch", *_files(files), "--once"]) if files else ""
 
 
+def files_text(files: Sequence[str]) -> str:
+    """Return the pipeline's files as they follow ``-f`` in a command."""
+    return shlex.join(_files(files)[1:]) if files else "FILE"
+
+
 def job(files: Sequence[str], verb: str, kind: RunKind = RunKind.COPY) -> str:
     """Return the command for a job on this host; ``verb`` is ``start``, ``stop`` or ``restart``."""
     sync = ["--sync"] if kind is RunKind.SYNC else []

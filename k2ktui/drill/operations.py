@@ -47,7 +47,10 @@ from k2ktui.engine.drill_steps import (
 from k2ktui.engine.journal import new_id
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.properties import wire
 from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.sync.drill_guard import read_fence
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import whoami
 from k2ktui.text import safe_message, safe_text
@@ -335,14 +338,19 @@ def _was_stopped_by_hand(session: Session) -> bool:
 
 def release_replicator(
     flow: Flow, drill_id: str, files: Sequence[str], may: Access, operator: Operator
-) -> Drill:
+) -> Drill | None:
     """Allow starts of a pipeline that a drill has fenced, after the target was opened.
+
+    Returns:
+        The drill; None if its record is lost, and only the pipeline's run record named it.
 
     Raises:
         ConfigError: there is no such drill.
         Refused: not allowed, another operator acts, or the drill fences nothing.
     """
     require(may, "releasing a pipeline")
+    if _release_run_record(flow, drill_id):
+        return None
     with own_drill(
         flow,
         drill_id,
@@ -369,6 +377,25 @@ def release_replicator(
         else:
             session.write("starts of the pipeline are allowed again", phase="release")
     return session.drill
+
+
+def _release_run_record(flow: Flow, drill_id: str) -> bool:
+    """Let a pipeline start again whose drill's record is lost; return whether it is so."""
+    config = flow.pipeline
+    if config is None:
+        return False
+    target = target_cluster(config)
+    fence = read_fence(config, target)
+    topic = target.find(config.coordination.commit.topic)
+    if topic is None or fence is None or fence.drill is not None or fence.id != drill_id:
+        return False
+    options = wire(config.target, "producer")
+    fencer = make_fencer(config, target, options, topic.partitions, fence="")
+    try:
+        fencer.take_over(0)
+    finally:
+        fencer.close()
+    return True
 
 
 def _never(_: Drill) -> bool:

@@ -82,7 +82,8 @@ def restore_fences(session: Session, change: Change) -> list[str]:
     config, target = session.forward.config, session.forward.target
     topic = target.find(config.coordination.commit.topic)
     if topic is not None:
-        fencer = make_fencer(config, target, wire(config.target, "producer"), topic.partitions)
+        options = wire(config.target, "producer")
+        fencer = make_fencer(config, target, options, topic.partitions, fence=max(ids))
         try:
             fencer.take_over(0)
         finally:

@@ -23,6 +23,7 @@ from k2ktui.engine.journal import (
     StateRecord,
     new_id,
 )
+from k2ktui.engine.pair_state import find_displaced
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.fenced_writer import FencedWriter, WriterFenced
@@ -192,8 +193,8 @@ class DrillStore:
 
     def _find_displaced(self, new: Drill) -> list[DrillKey]:
         """Return the keys of the oldest drills that a new one displaces."""
-        over = [each for each in self.read_all() if each.is_over and each.id != new.id]
-        return [DrillKey(each.id) for each in over[KEPT_DRILLS - 1 :]]
+        others = [each for each in self.read_all() if each.id != new.id]
+        return [DrillKey(each.id) for each in find_displaced(others, KEPT_DRILLS - 1)]
 
     def close(self) -> None:
         """Disconnect."""

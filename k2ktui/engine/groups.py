@@ -231,10 +231,16 @@ def after_failover(rows: Iterable[GroupRow]) -> list[GroupRow]:
             skipped_now=None,
             finding=Finding.MOVED,
         )
-        if row.target_offset is not None and (row.divergence is None or row.divergence >= 0)
+        if _is_on_target(row)
         else row
         for row in rows
     ]
+
+
+def _is_on_target(row: GroupRow) -> bool:
+    # A commit below the log's start reads nothing again, although it is before the translation.
+    behind = row.divergence is not None and row.divergence < 0 and row.reread_now != 0
+    return row.target_offset is not None and not behind
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from k2ktui.engine.drill import ChangeKind, Drill, DrillStatus
-from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_steps import find_change, find_change_of
 from k2ktui.text import counted, duration, moment, safe_text
 
 Ends = Mapping[tuple[str, int], int]
@@ -42,7 +42,7 @@ class PairState:
         moved: whether the workload uses the target: lag, RPO and divergence of this pipeline are
             then the past.
         fenced_by: id of the drill that keeps this pipeline from starting; empty if none does.
-        fenced_ms: when that drill was begun; None if it is not known.
+        fenced_ms: when it was fenced; None if it is not known.
         rpo_records, rpo_at_least: what was missing on the target when it was opened, if ``moved``.
         silent_s: for how long nothing was read from the source then.
         unread: why the drills, or those of the opposite pipeline, could not be read.
@@ -80,15 +80,114 @@ def find_opened(drills: Collection[Drill]) -> Drill | None:
     return max(opened, key=_opened_ms, default=None)
 
 
-def find_pair_state(own: Collection[Drill], opposite: Collection[Drill] = ()) -> PairState:
+@dataclass(frozen=True, slots=True)
+class PipelineFence:
+    """What keeps a pipeline from starting.
+
+    Attributes:
+        id: id of the drill.
+        drill: its record; None if it is lost, and only the run record names the drill.
+    """
+
+    id: str
+    drill: Drill | None = None
+
+    @property
+    def at_ms(self) -> int | None:
+        """When the fence was begun; None if it is not known."""
+        if self.drill is None:
+            return None
+        record = self.drill.record(DrillPhase.FENCE_REPLICATOR)
+        return self.drill.started_ms if record.began_ms is None else record.began_ms
+
+    @property
+    def why(self) -> str:
+        """What it means, in one sentence without a full stop."""
+        if self.drill is None:
+            return (
+                f"fenced by drill {safe_text(self.id)}, as its run record says; the record of the "
+                "drill cannot be read, so the target may be open for producers"
+            )
+        by, at = safe_text(self.drill.started_by), moment((self.at_ms or 0) / 1000)
+        text = f"fenced by drill {safe_text(self.id)} at {at}, begun by {by}"
+        return f"{text}: the target {'is' if self._is_open else 'may be'} open for producers"
+
+    def way_back(self, file: str = "FILE", reverse: str = "REVERSE-FILE") -> str:
+        """Return the commands that let the pipeline copy again, as a sentence."""
+        name = safe_text(self.id)
+        release = f"k2ktui drill release {name} -f {file}"
+        if self.drill is None:
+            return f"Let it copy again only if nothing uses the target: {release}"
+        if not self._is_open:
+            over = self.drill.is_over
+            return f"Run {release if over else f'k2ktui drill abort {name} -f {file}'}"
+        if self.drill.kind is DrillKind.FAILBACK:
+            return f"Before the next failover, let it copy again: {release}"
+        return (
+            f"The way back is k2ktui drill failback -f {reverse}; if it may copy to the target "
+            f"again, {release}"
+        )
+
+    @property
+    def _is_open(self) -> bool:
+        return self.drill is not None and self.drill.figures.opened_ms is not None
+
+
+def find_fence(drills: Collection[Drill], named: str = "") -> PipelineFence | None:
+    """Return what keeps a pipeline from starting; None if nothing does.
+
+    Args:
+        drills: its drills, as far as they can be read.
+        named: id of the drill that its run record names: one whose record is lost fences it.
+    """
+    fencing = max(filter(fences_pipeline, drills), key=lambda drill: drill.started_ms, default=None)
+    if fencing is not None:
+        return PipelineFence(fencing.id, fencing)
+    if named and all(drill.id != named for drill in drills):
+        return PipelineFence(named)
+    return None
+
+
+def find_displaced(drills: Collection[Drill], most: int) -> list[Drill]:
+    """Return the drills that may be deleted, so that so many are left besides those that must stay.
+
+    Nothing in force is displaced: a drill that is not over, that fences the pipeline, or whose
+    access rules or quotas were not taken back. Nor is the last one that opened the target, from
+    which every view knows where the workload is. Drills that have fenced the pipeline are counted
+    by themselves: many rehearsals must not displace the one that a run record names.
+    """
+    last = find_opened(drills)
+    left = [drill for drill in drills if drill is not last and not _is_in_force(drill)]
+    left.sort(key=lambda drill: drill.id, reverse=True)
+    fenced = [drill for drill in left if _has_fenced(drill)]
+    others = [drill for drill in left if not _has_fenced(drill)]
+    return [*fenced[most:], *others[most:]]
+
+
+def _is_in_force(drill: Drill) -> bool:
+    blocks = any(find_change(drill, kind) for kind in (ChangeKind.ACLS, ChangeKind.QUOTAS))
+    return not drill.is_over or fences_pipeline(drill) or blocks
+
+
+def _has_fenced(drill: Drill) -> bool:
+    return find_change_of(drill, None, ChangeKind.EPOCHS, any_status=True) is not None
+
+
+def find_pair_state(
+    own: Collection[Drill], opposite: Collection[Drill] = (), named: str = ""
+) -> PairState:
     """Return the state of the pair.
 
     Args:
         own: drills of this pipeline, on its target.
         opposite: drills of pipelines from its target to its source, on its source.
+        named: id of the drill that the pipeline's run record names.
     """
-    fencing = max(filter(fences_pipeline, own), key=lambda drill: drill.started_ms, default=None)
-    state = replace(_find_place(own, opposite), **_fence(fencing))
+    state, fence = _find_place(own, opposite), find_fence(own, named)
+    if fence is not None:
+        state = replace(state, fenced_by=fence.id, fenced_ms=fence.at_ms)
+        if fence.drill is None:  # nor is it known where it has moved the workload
+            state = replace(state, phase=PairPhase.UNKNOWN)
     acting = [
         drill
         for drill in (*own, *opposite)
@@ -107,10 +206,6 @@ def find_pair_state(own: Collection[Drill], opposite: Collection[Drill] = ()) ->
         kind=str(drill.kind),
         at_ms=drill.started_ms,
     )
-
-
-def _fence(drill: Drill | None) -> dict[str, Any]:
-    return {} if drill is None else {"fenced_by": drill.id, "fenced_ms": drill.started_ms}
 
 
 def _find_place(own: Collection[Drill], opposite: Collection[Drill]) -> PairState:
@@ -162,6 +257,8 @@ def describe_pair(state: PairState, source: str, target: str) -> str:
     drill = safe_text(state.drill)
     at = "" if state.at_ms is None else moment(state.at_ms / 1000)
     match state.phase:
+        case PairPhase.UNKNOWN if state.fenced_by:
+            text = "unknown: the record of the drill cannot be read"
         case PairPhase.UNKNOWN:
             text = "the state of the pair is unknown"
         case PairPhase.FAILED_OVER:

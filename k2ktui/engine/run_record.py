@@ -62,7 +62,8 @@ class Run:
     number of slots that any layout has had. ``shared_slot`` is the slot that it is the run of, None
     for the pipeline. ``registers`` says that it registers the producer ids that it writes with.
     ``bidirectional`` is the mode in which it leaves out what came from the target, "" if it copies
-    everything.
+    everything. ``fenced_by`` is the id of the drill that keeps the pipeline from starting, unless
+    the record of that drill says otherwise; "" if none does.
     """
 
     term: int
@@ -76,6 +77,7 @@ class Run:
     layout: SharedLayout | None = None
     most_shared: int = 0
     shared_slot: int | None = None
+    fenced_by: str = ""
 
 
 def run_key(group: str, shared_slot: int | None = None) -> bytes:
@@ -101,6 +103,8 @@ def run_value(run: Run) -> bytes:
     if run.layout is not None:
         layout = run.layout
         value["layout"] = {"id": layout.id, "slots": layout.slots, "ready": layout.ready}
+    if run.fenced_by:
+        value["fencedBy"] = run.fenced_by
     if run.most_shared:
         value["mostShared"] = run.most_shared
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
@@ -126,6 +130,7 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         layout=_parse_layout(value.get("layout")),
         most_shared=integer(value.get("mostShared", 0), high=LARGEST_SHARED_SLOTS),
         shared_slot=slot,
+        fenced_by=text(value.get("fencedBy", "")),
     )
 
 

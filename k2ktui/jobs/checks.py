@@ -19,6 +19,7 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
 )
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
+from k2ktui.sync.drill_guard import check_fence
 
 NAME = "other runners"
 _WHAT = {RunKind.COPY: "this pipeline", RunKind.SYNC: "k2ktui sync for this pipeline"}
@@ -29,6 +30,8 @@ def start_checks(
 ) -> Iterator[Check]:
     """Yield the checks of ``k2ktui check``, and whether the pipeline runs elsewhere.
 
+    What cannot be known because the target does not answer is said by the checks of the clusters.
+
     A shortage of retention headroom is a warning here: the start is its remedy.
 
     Args:
@@ -37,6 +40,8 @@ def start_checks(
         kind: what is started; ``sync`` needs both clusters, and nothing to copy with.
     """
     reached = True
+    if kind is RunKind.COPY:
+        yield check_fence(config)  # first: nothing else needs to be waited for
     for check in each_check(config) if kind is RunKind.COPY else each_cluster_check(config):
         reached = reached and not check.unreachable
         yield before_start(check)

@@ -74,7 +74,11 @@ class TransactionFencer:
         sync_timeout: seconds to wait for open transactions and for reading the topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
         bidirectional: the mode in which it leaves out what came from the target; "" if it does not.
-        guard: called after each take-over; what it raises keeps the pipeline from copying.
+        guard: called after each take-over with the id of the drill that the run record names, ""
+            without one; what it raises keeps the pipeline from copying. If it raises nothing, the
+            run record names that drill no more.
+        fence: the drill that fences the pipeline, for its run record; "" for none, None keeps that
+            of the run before.
 
     Attributes:
         run: the run that this driver has begun.
@@ -95,8 +99,10 @@ class TransactionFencer:
         sync_timeout: float,
         pair: ClusterPair | None = None,
         bidirectional: str = "",
-        guard: Callable[[], None] = lambda: None,
+        guard: Callable[[str], None] | None = None,
+        fence: str | None = None,
     ) -> None:
+        self._fence = fence
         self._target, self._guard = target, guard
         self._name, self._pair, self._bidirectional = name, pair, bidirectional
         self.topic = topic
@@ -142,7 +148,11 @@ class TransactionFencer:
             raise
         self._began = True
         failpoint("begun")
-        self._guard()
+        if self._guard is not None:
+            self._guard(self.run.fenced_by)
+            if self.run.fenced_by:
+                self._fence = ""
+                self._write_run(self.run.term, self.run.slots)
         return state
 
     def _connect(self) -> None:
@@ -240,7 +250,10 @@ class TransactionFencer:
         if self._pair:
             way = self._registry.is_active, self._bidirectional
         slot, most = self.topic.shared_slot, self.run.most_shared
-        run = Run(term, slots, self._name, host, now_ms(), pair, *way, self._layout, most, slot)
+        fence = self.run.fenced_by if self._fence is None else self._fence
+        run = Run(
+            term, slots, self._name, host, now_ms(), pair, *way, self._layout, most, slot, fence
+        )
         refuse_unreadable(run, self.topic.name)
         self._own_runs.add(run)
         self._write([(run_key(self.topic.group, slot), run_value(run))], register=True)

@@ -181,7 +181,8 @@ def make_fencer(
     options: Mapping[str, Any],
     partitions: int,
     pair: ClusterPair | None = None,
-    guard: Callable[[], None] = lambda: None,
+    guard: Callable[[str], None] | None = None,
+    fence: str | None = None,
 ) -> PipelineFencer:
     """Return this pipeline's transaction fencer; the caller closes it.
 
@@ -191,7 +192,7 @@ def make_fencer(
         options: connection options of the target's producer.
         partitions: number of partitions of the commit topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
-        guard: called after each take-over; what it raises keeps the pipeline from copying.
+        guard, fence: as for TransactionFencer.
     """
     exactly_once = config.features.exactly_once
     timeout = config.target.properties("producer").get("transaction.timeout.ms")
@@ -209,4 +210,5 @@ def make_fencer(
         pair=pair,
         bidirectional=config.bidirectional_mode,
         guard=guard,
+        fence=fence,
     )

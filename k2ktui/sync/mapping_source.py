@@ -33,10 +33,13 @@ class CopierState:
     Attributes:
         heartbeat_at: its last heartbeat in epoch seconds; None if there is none.
         notes: messages for the operator.
+        fenced_by: id of the drill that keeps it from starting, if it is a pipeline whose run record
+            names one.
     """
 
     heartbeat_at: float | None = None
     notes: tuple[str, ...] = ()
+    fenced_by: str = ""
 
 
 class MappingSource(Protocol):
@@ -97,7 +100,7 @@ class MappingSource(Protocol):
         ...
 
     def read_copier(self) -> CopierState:
-        """Read what the program that copies says about itself; empty if it is k2ktui.
+        """Read what the program that copies says about itself.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.

@@ -42,6 +42,7 @@ class PipelineMappings:
         self.count_mapped = self._store.count_mapped
         self.held_from = self._store.held_from
         self._needed: dict[SourcePartition, int] = {}
+        self._fenced_by = ""
         # Source partitions of pipelines that leave out what came from the target.
         self._two_way: Collection[SourcePartition] = ()
         self._next_repeat = 0.0
@@ -68,6 +69,7 @@ class PipelineMappings:
         own = states.get(self._group, CommitState(Run(0, 0), {}))
         others = {name for name, state in states.items() if _differ(state.run.pair, own.run.pair)}
         self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
+        self._fenced_by = own.run.fenced_by
         self._two_way = own.positions if own.run.bidirectional else ()
         return own.positions
 
@@ -97,8 +99,8 @@ class PipelineMappings:
         return ()
 
     def read_copier(self) -> CopierState:
-        """Return nothing: heartbeats of k2ktui are in the state topic."""
-        return CopierState()
+        """Return what the run record said last: heartbeats of k2ktui are in the state topic."""
+        return CopierState(fenced_by=self._fenced_by)
 
     def keep(self) -> None:
         """Republish mappings that groups still need, before retention deletes them."""

@@ -365,13 +365,14 @@ def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Spa
 def _find_pair(
     state: StateFacts | None, source: SourceFacts | None, target: TargetFacts | None
 ) -> tuple[PairState, Ends]:
+    named = target.fenced_by if target is not None else ""
     if state is None:
         return PairState(), _NOTHING
     opposite: tuple[Drill, ...] = ()
     if source is not None and target is not None:
         ids = source.cluster.cluster_id, target.cluster.cluster_id
         opposite = choose_opposite(source.drills, *ids)
-    pair = find_pair_state(state.drills, opposite)
+    pair = find_pair_state(state.drills, opposite, named)
     unread = source.no_drills if source is not None else ""
     return replace(pair, unread=unread), find_arrival(state.drills, opposite)
 

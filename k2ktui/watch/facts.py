@@ -45,7 +45,8 @@ class SourceFacts:
 class TargetFacts:
     """The target: positions, the last stable offsets of their target partitions, and notes.
 
-    ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying.
+    ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying. ``fenced_by``
+    is the drill that the pipeline's run record names.
     """
 
     taken_at: float
@@ -55,6 +56,7 @@ class TargetFacts:
     started: bool = True
     notes: tuple[str, ...] = ()
     heartbeat_at: float | None = None
+    fenced_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

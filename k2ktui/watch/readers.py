@@ -178,6 +178,7 @@ class TargetReader:
             ends,
             notes=copier.notes,
             heartbeat_at=copier.heartbeat_at,
+            fenced_by=copier.fenced_by,
         )
 
     def close(self) -> None:

@@ -10,9 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
-from k2ktui.engine.drill import ChangeStatus, DrillStatus, Fence, PhaseStatus
+from k2ktui.drill.store import DrillStore, make_event
+from k2ktui.engine.drill import (
+    ChangeStatus,
+    DrillFigures,
+    DrillStatus,
+    Fence,
+    PhaseStatus,
+    new_phases,
+)
 from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.errors import Refused, TimedOut
@@ -20,9 +29,10 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties import load_checked, wire
 from k2ktui.kafka.quotas import producer_quotas
 from k2ktui.replication.fencing_errors import Superseded
-from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.replication.pipeline_fencing import PipelineFencer, make_fencer
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.drill_guard import refuse_fenced
+from k2ktui.sync.drill_guard import read_named_fence, refuse_fenced
+from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.drill_runs import MAY, QUICK, Pair, Yes, check_of, remove_quotas
 from tests.support.kafka import Out, admin, eventually, open_transaction, produce
 
@@ -93,7 +103,7 @@ def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None
             target,
             wire(config.target, "producer"),
             1,
-            guard=lambda: refuse_fenced(config, target),
+            guard=lambda named: refuse_fenced(config, target, named),
         )
         with pytest.raises(Refused, match="fenced by drill"):
             later.take_over(1)
@@ -241,3 +251,74 @@ def test_an_open_target_cannot_be_aborted(pair: Pair) -> None:
     assert "commit offsets of 2 groups" in refused.value.hint
     done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
     assert done.status is DrillStatus.DONE
+
+
+@pytest.mark.slow
+def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
+    pair: Pair, target: KafkaNode
+) -> None:
+    drill = pair.start(DrillKind.PLANNED)
+    config, cluster = pair.flow.config, target_cluster(pair.flow.config)
+    topic = config.coordination.state.topic
+    store = DrillStore(config, cluster)
+    for number in range(55):
+        rehearsal = replace(
+            drill,
+            id=f"20990101-{number:06}-aa",
+            kind=DrillKind.REHEARSE,
+            changes=(),
+            figures=DrillFigures(),
+            phases=new_phases(DrillKind.REHEARSE),
+            events=(),
+        )
+        store.own(rehearsal.id)
+        store.write(rehearsal, [make_event(1, "ann@a", "end", "begun")])
+        store.close()
+    kept = {each.id for each in pair.drills()}
+    assert drill.id in kept and "20990101-000000-aa" not in kept
+    with pytest.raises(Refused, match=f"fenced by drill {drill.id}"):
+        refuse_fenced(config, cluster, read_named_fence(config, cluster))
+    check = k2ktui_json("check", "-f", pair.file, code=None)["checks"][0]
+    assert (check["name"], check["outcome"], check["fatal"]) == ("drill fence", "fail", True)
+    assert drill.id in check["detail"] and "k2ktui drill failback" in check["hint"]
+
+    client = admin(target)
+    client.delete_topics([topic])[topic].result()
+    eventually(lambda: cluster.find(topic) is None, "it is gone")
+    with pytest.raises(Refused, match=f"fenced by drill {drill.id}, as its run record says"):
+        later = guarded(config)
+        try:
+            later.take_over(1)
+        finally:
+            later.close()
+    shown = k2ktui_json("status", "-f", pair.file)["pair_state"]
+    assert (shown["phase"], shown["fenced_by"]) == ("unknown", drill.id)
+    k2ktui("drill", "release", drill.id, "-f", pair.file, "--yes")
+    assert read_named_fence(config, cluster) == ""
+    later = guarded(config)
+    later.take_over(1)
+    later.close()
+
+
+def test_a_start_after_a_release_is_named_by_no_drill_any_more(pair: Pair) -> None:
+    drill = pair.start(DrillKind.PLANNED)
+    config, cluster = pair.flow.config, target_cluster(pair.flow.config)
+    assert read_named_fence(config, cluster) == drill.id
+    release_replicator(pair.flow, drill.id, [], MAY, Yes())
+    assert read_named_fence(config, cluster) == drill.id  # the drill's record decides
+    later = guarded(config)
+    later.take_over(1)
+    later.close()
+    assert read_named_fence(config, cluster) == ""
+
+
+def guarded(config: PipelineConfig) -> PipelineFencer:
+    """Return the fencer of a run that starts."""
+    cluster = target_cluster(config)
+    return make_fencer(
+        config,
+        cluster,
+        wire(config.target, "producer"),
+        1,
+        guard=lambda named: refuse_fenced(config, cluster, named),
+    )

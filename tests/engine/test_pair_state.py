@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from k2ktui.engine.drill import Drill, DrillFigures, DrillStatus
+from k2ktui.engine.drill import ChangeStatus, Drill, DrillFigures, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.engine.pair_state import (
@@ -14,9 +14,11 @@ from k2ktui.engine.pair_state import (
     PairState,
     describe_pair,
     find_arrival,
+    find_displaced,
+    find_fence,
     find_pair_state,
 )
-from tests.support.made_drills import NOON_MS, fencing, new_drill, rehearsed, switched_over
+from tests.support.made_drills import NOON_MS, denied, fencing, new_drill, rehearsed, switched_over
 
 _MINUTE = 60_000
 
@@ -86,3 +88,42 @@ def test_after_a_disaster_what_is_known_to_be_missing_stays(figures: DrillFigure
     lost = replace(AWAY, kind=DrillKind.DISASTER, figures=replace(figures, opened_ms=NOON_MS))
     found = find_pair_state((lost,))
     assert (found.rpo_records, found.rpo_at_least, found.silent_s) == (None, 10, 12.0)
+
+
+def test_fifty_rehearsals_displace_no_switchover() -> None:
+    rehearsals = [replace(rehearsed(), id=f"20270101-{n:06}-aa") for n in range(60)]
+    found = find_displaced([AWAY, *rehearsals], 49)
+    assert [each.id for each in found] == [f"20270101-{n:06}-aa" for n in range(10, -1, -1)]
+
+
+def test_nothing_in_force_is_displaced() -> None:
+    released = replace(
+        AWAY, changes=tuple(replace(c, status=ChangeStatus.UNDONE) for c in AWAY.changes)
+    )
+    blocks = replace(new_drill(DrillKind.PLANNED), status=DrillStatus.DONE, changes=(denied(),))
+    earlier = opened(replace(released, id="20200101-000000-aa"), 900)
+    kept = [fencing(), AWAY, replace(blocks, id="blocks"), opened(replace(released, id="last"), 1)]
+    assert find_displaced([earlier, *kept], 0) == [earlier]
+
+
+def test_a_fence_whose_drill_is_lost_holds_by_the_run_record() -> None:
+    fence = find_fence((rehearsed(),), "20260101-000000-lost")
+    assert fence is not None and fence.drill is None
+    assert "as its run record says" in fence.why
+    assert "k2ktui drill release 20260101-000000-lost -f FILE" in fence.way_back()
+    state = find_pair_state((), (), fence.id)
+    assert (state.phase, state.fenced_by) == (PairPhase.UNKNOWN, fence.id)
+    # The drill's own record decides, if it is there.
+    aborted = replace(AWAY, status=DrillStatus.ABORTED)
+    assert find_fence((aborted,), aborted.id) is None
+
+
+def test_the_way_back_depends_on_how_far_the_drill_is() -> None:
+    fence = find_fence((AWAY,))
+    assert fence is not None and "the target is open for producers" in fence.why
+    assert fence.way_back("a.yaml", "a-reverse.yaml").startswith(
+        "The way back is k2ktui drill failback -f a-reverse.yaml; "
+    )
+    closed = replace(AWAY, status=DrillStatus.OPEN, figures=DrillFigures())
+    fence = find_fence((closed,))
+    assert fence is not None and fence.way_back() == f"Run k2ktui drill abort {closed.id} -f FILE"

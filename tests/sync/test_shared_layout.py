@@ -85,7 +85,7 @@ class Runs:
             target,
             wire(self.config.target, "producer"),
             self._partitions.commit_partitions,
-            guard=lambda: refuse_fenced(self.config, target),
+            guard=lambda named: refuse_fenced(self.config, target, named),
         )
         self._closing.callback(fencer.close, fence=False)
         return fencer

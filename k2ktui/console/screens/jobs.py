@@ -31,8 +31,10 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.start_dialog import StartDialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.drill.files import reverse_path
 from k2ktui.engine.access import Access, access
 from k2ktui.engine.journal import RunKind, RunnerState
+from k2ktui.engine.pair_state import NOT_READ, PipelineFence
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.jobs import joblog, local_jobs, manager
@@ -206,15 +208,33 @@ class JobsScreen(ListScreen):
             return found
         if self._busy:
             return f"wait for the end of: {self._busy}"
-        if action in ("start_job", "start_sync"):
-            return nothing_to_start(self.session) if action == "start_job" else ""
+        if action == "start_job":
+            return nothing_to_start(self.session) or self._fence()
+        if action == "start_sync":
+            return ""
         row = self._row()
+        if action == "restart_job" and row is not None and row.kind is RunKind.COPY:
+            found = self._fence() if row.pipeline == self.session.pair.pipeline else ""
+            if found:
+                return found
         if row is None or (row.job is None and not row.alive):
             return "no job is running in this row"
         if row.job is None:
             return where_to_stop(row, "restart" if action == "restart_job" else "stop")
         dead = action == "stop_job" and not row.alive
         return "no job is running in this row" if dead else ""
+
+    def _fence(self) -> str:
+        """Return which drill keeps the pipeline from starting, and the way back; "" if none."""
+        view = self.console.view
+        state = view.pair_state if view is not None else NOT_READ
+        if view is None or not state.fenced_by:
+            return ""
+        drill = next((each for each in view.drills if each.id == state.fenced_by), None)
+        fence, files = PipelineFence(state.fenced_by, drill), self.session.files
+        file = cli_equivalent.files_text(files)
+        reverse = cli_equivalent.files_text([str(reverse_path(files))]) if files else "REVERSE-FILE"
+        return f"the pipeline was {fence.why}. {fence.way_back(file, reverse)}."
 
     def session_work(self) -> list[str]:
         """Return the operation in progress, and the jobs started here that still run."""

@@ -68,7 +68,9 @@ def run_fence_replicator(session: Session) -> PhaseResult:
         session.intend(change)
     # Also if an earlier process did it: a driver may have started since.
     options = wire(pipeline.target, "producer")
-    fencer = make_fencer(pipeline, session.target, options, topic.partitions)
+    # The run record names the drill, too: the state topic may be lost.
+    fence = session.drill.id
+    fencer = make_fencer(pipeline, session.target, options, topic.partitions, fence=fence)
     try:
         fencer.take_over(0)
         term = fencer.run.term
