@@ -94,6 +94,14 @@ class Refused(K2kError):
     exit_code = ExitCode.REFUSED
 
 
+class ClusterRefused(Refused):
+    """A cluster answers and refuses, for want of a right or by one of its settings.
+
+    It ends a start. A run that has copied stops what it concerns and tries again, as the refusal
+    may be cured on the cluster.
+    """
+
+
 class PartlyApplied(K2kError):
     """Only a part of the work was done; the message says which."""
 

@@ -13,12 +13,21 @@ from k2ktui.cli.interval import range_check
 from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.engine.access import require
-from k2ktui.errors import ConnectionFailed, ExitCode, TimedOut
+from k2ktui.errors import (
+    ClusterRefused,
+    ConnectionFailed,
+    ExitCode,
+    K2kError,
+    LoginFailed,
+    TimedOut,
+)
 from k2ktui.mm2.publish import MirrorNames, Publisher
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import counted
 
 _MIN_INTERVAL_S = 0.5
+_REFUSED_PAUSE_S = 30.0
+_OUTAGES: tuple[type[K2kError], ...] = (ConnectionFailed, TimedOut)
 
 
 @click.command(
@@ -80,25 +89,29 @@ def command(
     publisher = Publisher(flow, names, force=force or chosen.force)
     for number in ending_signals():
         signal.signal(number, handle)
+    forgiven = () if once else _OUTAGES
     try:
         while not over.is_set():
-            _publish_once(publisher, forgiving=not once)
+            pause_s = interval or chosen.interval_s
+            try:
+                _publish_once(publisher)
+            except forgiven as error:
+                print_note(f"{error.message}; retrying")
+                if isinstance(error, ClusterRefused | LoginFailed):
+                    pause_s = max(pause_s, _REFUSED_PAUSE_S)
+            else:
+                # From now on, a right may be taken away for a while.
+                forgiven = () if once else (*_OUTAGES, ClusterRefused)
             if once:
                 break
-            over.wait(interval or chosen.interval_s)
+            over.wait(pause_s)
     finally:
         publisher.close()
     return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else ExitCode.OK
 
 
-def _publish_once(publisher: Publisher, *, forgiving: bool) -> None:
-    try:
-        done = publisher.turn()
-    except (ConnectionFailed, TimedOut) as error:
-        if not forgiving:
-            raise
-        print_note(f"{error.message}; retrying")
-        return
+def _publish_once(publisher: Publisher) -> None:
+    done = publisher.turn()
     if done.checkpoints or done.offset_syncs:
         left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""
         syncs = counted(done.offset_syncs, "offset-sync")

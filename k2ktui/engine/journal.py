@@ -96,6 +96,8 @@ class Runner:
         slots: number of slots, 0 until the run has begun.
         lag_records: number of source offsets not copied yet, None while unknown.
         last_error: text of the last error, "" if there was none.
+        error_ms: since when what it names keeps records from being copied, epoch milliseconds; 0 if
+            it does not, or is over.
         version: k2ktui version.
         term: term of its run, 0 until the run has begun.
         commit_ms: mean commit time in its last lap in milliseconds, None if there was no commit.
@@ -129,6 +131,7 @@ class Runner:
     kind: RunKind = RunKind.COPY
     generation: int = 0
     owned: tuple[int, ...] = ()
+    error_ms: int = 0
 
     @property
     def key(self) -> RunnerKey:

@@ -82,6 +82,7 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
     space = {"pidSpace": runner.pid_space} if runner.pid_space else {}
     birth = {"birth": runner.birth} if runner.birth else {}
     kind = {} if runner.kind is RunKind.COPY else {"kind": str(runner.kind)}
+    lasts = {"errorAt": runner.error_ms} if runner.error_ms else {}
     shared: dict[str, Any] = {}
     if runner.generation:
         shared = {"generation": runner.generation, "owned": list(runner.owned)}
@@ -92,6 +93,7 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
         **commit,
         **space,
         **birth,
+        **lasts,
         "at": runner.at_ms,
         "host": runner.host,
         "lag": runner.lag_records,
@@ -211,6 +213,7 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         slots=integer(field(body, "slots"), high=LARGEST_INT),
         lag_records=_or_none(field(body, "lag")),
         last_error=text(field(body, "lastError")),
+        error_ms=integer(body.get("errorAt", 0), high=LARGEST_MS),
         version=text(field(body, "version")),
         term=integer(body.get("term", 0)),
         commit_ms=None if body.get("commitMs") is None else number(body["commitMs"]),

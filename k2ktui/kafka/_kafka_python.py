@@ -158,6 +158,18 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             connection.__class__ = self.connection_class  # it has not connected yet
         return connection
 
+    def forget_login(self, node_id: Any) -> None:
+        """Let a node's login be tried again; the library repeats a refusal for ever."""
+        self._auth_failures.pop(node_id, None)
+
+    def forget_node(self, node_id: Any) -> None:
+        """Connect at once to a node that has another address now; keep a connection that works."""
+        connection = self._conns.get(node_id)
+        if connection is not None and not connection.connected:
+            self._conns.pop(node_id).close()
+        self.forget_login(node_id)
+        self.reset_backoff(node_id)
+
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         config = self.config
         sock = await create_connection(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka import Producer
 
 from k2ktui.errors import K2kError
+from k2ktui.kafka.broker_settings import broker_values
 from k2ktui.kafka.client_errors import QUIET
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S, Cluster
 from k2ktui.kafka.oauth import check_token
@@ -23,16 +23,8 @@ def creates_topics(cluster: Cluster) -> bool | None:
     Raises:
         ConnectionFailed, TimedOut: the cluster did not answer.
     """
-    brokers = cluster.broker_ids("reading broker settings")
-    if not brokers:
-        return None  # none has registered with the controller
-    resource = ConfigResource(ResourceType.BROKER, str(brokers[0]))
-    asked = cluster.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
-    try:
-        found = cluster.wait(asked[resource])
-    except KafkaException:
-        return None
-    return _SETTING in found and found[_SETTING].value == "true"
+    values = broker_values(cluster, _SETTING, most=1)
+    return None if values is None else "true" in values.values()
 
 
 def let_brokers_create(

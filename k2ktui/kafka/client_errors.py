@@ -43,17 +43,20 @@ class RecentErrors:
         if error.code() != _ALL_DOWN:
             self._last_errors[keeps_out(error)] = monotonic(), error
 
-    def refusal(self) -> KafkaError | None:
-        """Return the last login or certificate error of the past ``_RECENT_S`` seconds."""
-        return self._latest(True)
+    def refusal(self, since: float = 0.0) -> KafkaError | None:
+        """Return the last login or certificate error of the past ``_RECENT_S`` seconds.
+
+        None if it came before ``since``, in monotonic seconds.
+        """
+        return self._latest(True, since)
 
     def last(self) -> KafkaError | None:
         """Return the last error of any other kind of the past ``_RECENT_S`` seconds."""
         return self._latest(False)
 
-    def _latest(self, kind: bool) -> KafkaError | None:
+    def _latest(self, kind: bool, since: float = 0.0) -> KafkaError | None:
         at, error = self._last_errors.get(kind, (0.0, None))
-        return error if error and monotonic() - at < _RECENT_S else None
+        return error if error and at >= max(since, monotonic() - _RECENT_S) else None
 
 
 def keeps_out(error: KafkaError) -> bool:

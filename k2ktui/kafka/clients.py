@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.client_errors import (
     LOCAL_TIMED_OUT,
     LOGIN,
@@ -155,13 +155,14 @@ class Cluster:
         code = error.args[0].code() if error.args and hasattr(error.args[0], "code") else 0
         text = f"{what} on the {self.label} cluster: {reason(error)}"
         if code in NOT_AUTHORIZED:
-            return Refused(text, hint="Grant the principal what it needs (k2ktui check lists it).")
+            hint = "Grant the principal what it needs (k2ktui check lists it)."
+            return ClusterRefused(text, hint=hint)
         if code not in UNREACHABLE | {LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
             return K2kError(text)
-        heard = self._listen() or (error.args[0] if keeps_out(error.args[0]) else None)
-        if heard is not None:
-            explain = login_refused if heard.code() == LOGIN else not_trusted
-            return explain(self.label, clean_message(heard))
+        if keeps_out(error.args[0]):
+            self._errors(error.args[0])
+        if (refused := self.refused_login()) is not None:
+            return refused
         self._admin.replace()
         last = self._errors.last()
         text += f" ({clean_message(last)})" if last else ""
@@ -172,11 +173,22 @@ class Cluster:
             self._list_topics(_METADATA_S[0])
         return TimedOut(text, hint="Check that it is up and reachable from here.")
 
-    def _listen(self) -> KafkaError | None:
-        """Return the recent login or certificate error, if any."""
+    def refused_login(self) -> K2kError | None:
+        """Return the error of a login or a certificate that brokers refused just now, if any.
+
+        That of any client of this cluster: a consumer reports only that nothing arrives.
+        """
+        heard = self._listen()
+        if heard is None:
+            return None
+        explain = login_refused if heard.code() == LOGIN else not_trusted
+        return explain(self.label, clean_message(heard))
+
+    def _listen(self, since: float = 0.0) -> KafkaError | None:
+        """Return the recent login or certificate error, if any; none before monotonic ``since``."""
         # librdkafka calls error_cb only while it is polled.
         self.admin.poll(0)
-        return self._errors.refusal()
+        return self._errors.refusal(since)
 
     def wait(self, future: Future[T]) -> T:
         """Wait for an admin call's result; fail early if the cluster is down or refuses the login.
@@ -281,8 +293,11 @@ class Cluster:
         partitions: Collection[Partition],
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        denied: set[Partition] | None = None,
     ) -> dict[Partition, int]:
         """Return an offset of each partition; partitions that fail are omitted.
+
+        Those that the principal may not describe are added to ``denied``.
 
         With READ_COMMITTED, ``OffsetSpec.latest()`` is the last stable offset. A timestamp after
         the last record yields -1. A partition without a leader (broker restart, leader election)
@@ -294,7 +309,7 @@ class Cluster:
         while left:
             asked = monotonic()
             try:
-                left = self._offsets_once(left, spec, isolation, found, limits[0])
+                left = self._offsets_once(left, spec, isolation, found, limits[0], denied)
                 silent = monotonic() - asked > 0.9 * limits[0]
             except TimedOut:
                 if not limits[1:]:
@@ -317,6 +332,7 @@ class Cluster:
         isolation: IsolationLevel,
         found: dict[Partition, int],
         limit: float,
+        denied: set[Partition] | None,
     ) -> set[Partition]:
         """Query each leader once; return the partitions that have no leader at the moment."""
         asked = [TopicPartition(topic, partition) for topic, partition in partitions]
@@ -340,6 +356,8 @@ class Cluster:
                     raise self._translate("listing offsets", error) from None
                 if code in LEADER_MOVED or code == NO_LEADER_KNOWN:
                     moving.add(at)
+                elif code in NOT_AUTHORIZED and denied is not None:
+                    denied.add(at)
         return moving
 
     def cluster_id(self) -> str:
@@ -366,11 +384,13 @@ class Cluster:
 
     def _metadata(self, what: str) -> Any:
         *short, last = _METADATA_S
+        self.admin.poll(0)  # what came while no thread asked is old
+        began = monotonic()
         for seconds in short:
             try:
                 return self._list_topics(seconds)
             except KafkaException as error:
-                if self._listen() is not None:
+                if self._listen(began) is not None:
                     raise self._translate(what, error) from None
                 self._look()
         return self.ask(what, lambda: self._list_topics(last))

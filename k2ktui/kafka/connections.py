@@ -3,11 +3,18 @@
 The library retries a bootstrap until its timeout and then reports a timeout, whatever the cause.
 This manager records the cause of every failed connection. If all bootstrap servers fail with a
 permanent error (login or certificate), the bootstrap ends immediately.
+
+After the bootstrap, the library asks only the brokers that it knows. If the last attempt to connect
+to each of them has failed, this manager asks a bootstrap server (as KIP-899): the brokers may have
+moved to other addresses.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import re
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
@@ -24,6 +31,7 @@ from k2ktui.text import safe_text
 
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _CLOSED = re.compile(r"ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|DNS Resolution failure")
+_ERRNO = re.compile(r"(\d+) E[A-Z]+")
 # Matches "[Error 58] ", "SaslAuthenticationFailedError: ", "[SSL: …] ", " (_ssl.c:1006)".
 _NOISE = re.compile(r"^(\[[^]]*\] *|\w+Error: +)+|\[SSL: \w+\] | \(_ssl\.c:\d+\)$")
 
@@ -62,6 +70,9 @@ class ConnectionManager(Manager):
         self.closed_until: float | None = None
         self._refused: set[Any] = set()
         self._closed_ports: set[Any] = set()
+        self._down: dict[Any, Exception] = {}  # causes by node whose last attempt has failed
+        self._addresses: dict[Any, tuple[str, int]] = {}
+        self.cluster.add_listener(self._note_addresses)
 
     def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
         """Return the connection to a node, as the library does, and record its failures.
@@ -72,8 +83,12 @@ class ConnectionManager(Manager):
         """
         if not self.bootstrapped:
             self._give_up()
+        if self.connection_delay(node_id) <= 0:
+            self.forget_login(node_id)
         connection = super().get_connection(node_id, *args, **options)
         if connection.initializing:
+            connection.init_future.add_callback(lambda _: self._down.pop(node_id, None))
+            connection.init_future.add_errback(lambda error: self._note_down(node_id, error))
             connection.init_future.add_errback(lambda error: self._record_failure(node_id, error))
             connection.close_future.add_errback(lambda error: self._record_failure(node_id, error))
         return connection
@@ -87,6 +102,57 @@ class ConnectionManager(Manager):
         if self.bootstrapped or self.closed_until is None or not self.ports_are_closed:
             return delay
         return min(delay, max(0.0, self.closed_until - monotonic()))
+
+    def least_loaded_node(self) -> Any:
+        """Return the node for a request that any can answer, None if none can be asked now.
+
+        A bootstrap server, too, if no known broker could be connected to.
+        """
+        found = super().least_loaded_node()
+        if not self._are_down(broker.node_id for broker in self.cluster.brokers()):
+            return found
+        others = [node for node in self._bootstrap_ids() if self.connection_delay(node) <= 0]
+        if found is not None:
+            others.append(found)
+        connected = [node for node in others if node not in self._down]
+        return random.choice(connected or others or [None])  # noqa: S311 - not a secret
+
+    def cause_of(self, node_id: Any) -> Exception | None:
+        """Return why the last attempt to connect to a node failed; None if it did not."""
+        return self._down.get(node_id)
+
+    @property
+    def outage(self) -> tuple[Any, Exception] | None:
+        """A node and why the last attempt to connect to it failed, if all of them did.
+
+        All are the known brokers and the bootstrap servers. A refused login or certificate comes
+        first.
+        """
+        nodes = [*(each.node_id for each in self.cluster.brokers()), *self._bootstrap_ids()]
+        if not self._are_down(nodes):
+            return None
+        causes = [(node, self._down[node]) for node in nodes]
+        return next((each for each in causes if _keeps_out(each[1])), causes[0])
+
+    def address_of(self, node_id: Any) -> str:
+        """Return the host and port of a node, safe to print; "" if unknown."""
+        node = self.cluster.broker_metadata(node_id)
+        return "" if node is None else safe_text(f"{node.host}:{node.port}")
+
+    def _are_down(self, nodes: Iterable[Any]) -> bool:
+        return bool(self._down) and all(node in self._down for node in nodes)
+
+    def _note_down(self, node_id: Any, error: Exception) -> None:
+        self._down[node_id] = error
+
+    def _note_addresses(self, cluster: Any) -> None:
+        """Forget what is known about nodes that have another address now."""
+        before, self._addresses = self._addresses, {}
+        for broker in cluster.brokers():
+            address = self._addresses[broker.node_id] = (broker.host, broker.port)
+            if before.get(broker.node_id, address) != address:
+                self._down.pop(broker.node_id, None)
+                self.forget_node(broker.node_id)
 
     @property
     def ports_are_closed(self) -> bool:
@@ -129,4 +195,7 @@ def is_untrusted(error: BaseException | None) -> bool:
 def why(error: BaseException | None) -> str:
     """Return an error's message without the library's prefixes and suffixes, safe to print."""
     text = (str(error) or type(error).__name__).splitlines()[0] if error else "no reason given"
-    return safe_text(_NOISE.sub("", text))
+    text = _NOISE.sub("", text)
+    if found := _ERRNO.fullmatch(text):
+        text = os.strerror(int(found[1])).lower()
+    return safe_text(text)

@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.errors import K2kError, TimedOut
-from k2ktui.kafka.client_errors import PARTITION_END
+from k2ktui.errors import ClusterRefused, K2kError, TimedOut
+from k2ktui.kafka.client_errors import NOT_AUTHORIZED, PARTITION_END
 from k2ktui.kafka.clients import LEADER_WAIT_S, Cluster, Partition
 from k2ktui.text import safe_text
 
@@ -46,19 +46,25 @@ def require_offsets(
     """Return an offset of every partition, as ``Cluster.offsets`` does, or fail.
 
     Raises:
-        TimedOut: the offset of a partition is unavailable: it has no leader, or the principal may
-            not describe it.
+        TimedOut: the offset of a partition is unavailable, as it has no leader.
+        ClusterRefused: the principal may not describe a partition.
         ConnectionFailed: the cluster does not answer.
     """
-    found = cluster.offsets(partitions, spec, isolation)
+    denied = set[Partition]()
+    found = cluster.offsets(partitions, spec, isolation, denied)
+    if denied:
+        name = safe_text(min(denied)[0])
+        raise ClusterRefused(
+            f"the {cluster.label} principal may not describe {name}",
+            hint=f"Grant it Describe and Read on topic {name}.",
+        )
     missing = sorted(at for at in set(partitions) if found.get(at, -1) < 0)
     if missing:
         topic, number = missing[0]
         raise TimedOut(
             f"the log bounds of {safe_text(topic)}-{number} on the {cluster.label} cluster "
-            "are unavailable: the partition has no leader, or the principal may not describe "
-            "it",
-            hint="Check the cluster's health and the permissions on the topic, then try again.",
+            "are unavailable: the partition has no leader",
+            hint="Check the cluster's health, then try again.",
         )
     return found
 
@@ -169,7 +175,7 @@ def read_records(
         consumer.assign([TopicPartition(topic, p, starts[p]) for p in remaining])
         while remaining:
             if monotonic() > until:
-                raise TimedOut(
+                raise cluster.refused_login() or TimedOut(
                     f"reading {safe_text(topic)} on the {cluster.label} cluster took more than "
                     f"{timeout:g} s",
                     hint="Check the cluster's health, or raise coordination.commit.syncTimeout.",
@@ -186,6 +192,12 @@ def read_records(
                         remaining.pop(partition, None)
                 elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     pass  # librdkafka looks up a coordinator although no group is used
+                elif error.code() in NOT_AUTHORIZED:
+                    raise ClusterRefused(
+                        f"reading {safe_text(topic)} on the {cluster.label} cluster: "
+                        f"{safe_text(error.str())}",
+                        hint=f"Grant the {cluster.label} principal Describe and Read on the topic.",
+                    )
                 elif not error.retriable():
                     raise K2kError(f"reading {safe_text(topic)}: {safe_text(error.str())}")
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.client_errors import MESSAGE_TIMED_OUT, QUIET
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.oauth import check_token
@@ -65,7 +65,7 @@ class KeyedWriter:
         """Write records in order (value None: tombstone) and wait for all acknowledgments.
 
         Raises:
-            Refused: the principal may not write to the topic, or a record is too large.
+            ClusterRefused: the principal may not write to the topic, or a record is too large.
             ConnectionFailed, TimedOut, K2kError: not all records were acknowledged; some may have
                 been written.
         """
@@ -141,13 +141,13 @@ class KeyedWriter:
     def _failure(self, error: KafkaError | None) -> K2kError:
         where = f"writing to {safe_text(self._topic)} on the {self._cluster.label} cluster"
         if error is not None and error.code() in _FORBIDDEN:
-            return Refused(
+            return ClusterRefused(
                 f"{where}: {safe_text(error.str())}",
                 hint="Grant the principal Describe and Write on the topic, and on brokers before "
                 "3.0 IdempotentWrite on the cluster.",
             )
         if error is not None and error.code() in _TOO_LARGE:
-            return Refused(
+            return ClusterRefused(
                 f"{where}: a record is too large",
                 hint=f"Raise max.message.bytes of {safe_text(self._topic)}.",
             )

@@ -8,6 +8,7 @@ Coroutines here run on kafka-python's event loop (``NetworkSelector``), not on a
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.connections import (
     ConnectionManager,
@@ -42,6 +43,10 @@ _CLOSED_S = 0.6
 
 class NotSent(Exception):
     """The request did not reach the broker; it is safe to resend."""
+
+
+class Throttled(NotSent):
+    """The broker has asked this client to send nothing for some time, because of a quota."""
 
 
 class OutcomeUnknown(Exception):
@@ -195,10 +200,8 @@ class Wire:
 
     def _not_open(self, timeout: float) -> ConnectionFailed:
         failure = self._manager.failure
-        if is_login(failure):
-            return login_refused(self.label, why(failure))
-        if is_untrusted(failure):
-            return not_trusted(self.label, why(failure))
+        if refused := self._login_error(failure):
+            return refused
         if is_closed(failure) and self._manager.ports_are_closed:
             return no_connection(self.label, self.refusal() or why(failure))
         reason = f": {why(failure)}" if failure else ""
@@ -206,6 +209,31 @@ class Wire:
             f"the {self.label} cluster did not respond within {timeout:g} s{reason}",
             hint=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
         )
+
+    def _login_error(self, failure: Exception | None) -> LoginFailed | None:
+        if is_login(failure):
+            return login_refused(self.label, why(failure))
+        return not_trusted(self.label, why(failure)) if is_untrusted(failure) else None
+
+    def outage(self) -> ConnectionFailed | None:
+        """Return why no connection could be made when each broker and bootstrap server was tried.
+
+        None if one could be; ``LoginFailed`` if a login or a certificate is the cause.
+        """
+        found = self._manager.outage
+        if found is None:
+            return None
+        node, failure = found
+        reason = f"{self._manager.address_of(node)}: {why(failure)}"
+        if is_closed(failure):
+            reason = self.refusal() or reason  # in the words of an attempt to connect again
+        return self._login_error(failure) or no_connection(self.label, reason)
+
+    def trouble(self, node: int) -> str:
+        """Return why a broker cannot be connected to; "" if its last attempt did not fail."""
+        failure = self._manager.cause_of(node)
+        where = f"broker {node} of the {self.label} cluster ({self._manager.address_of(node)})"
+        return f"{where}: {why(failure)}" if failure else ""
 
     def refusal(self) -> str:
         """Return why no known broker accepts connections now; "" if one does or might."""
@@ -252,14 +280,18 @@ class Wire:
             # It joined after the brokers were asked for, which the library repeats after 5 minutes.
             self._manager.cluster.request_update()
             return Future().failure(NodeNotReadyError(node))
-        except KafkaError as error:
-            return Future().failure(error)
+        except KafkaError:  # nothing was sent; the manager knows why
+            return Future().failure(NodeNotReadyError(node))
 
     async def answer(self, future: Any) -> Any:
         """Await the response to a posted request; errors as for ``send``."""
         try:
             return await future
         except NodeNotReadyError as error:
+            if "throttle" in str(error):
+                raise Throttled(
+                    f"the {self.label} cluster throttles this client (quota)"
+                ) from error
             raise NotSent(f"no connection to the {self.label} broker yet") from error
         except KafkaError as error:
             raise OutcomeUnknown(f"{self.label} cluster: {why(error)}") from error
@@ -323,11 +355,19 @@ class Wire:
                 code = Code.COORDINATOR_NOT_AVAILABLE
             if code == Code.NONE:
                 self._coordinators[transactional_id] = response.node_id
+                await self._learn(response, until)
                 return int(response.node_id)
             if code not in COORDINATOR_RETRIABLE or monotonic() > until:
                 break
             await self._back_off(attempt)
         raise CoordinatorError(code, "FindCoordinator")
+
+    async def _learn(self, found: Any, until: float) -> None:
+        """Ask for the brokers if a coordinator has another address than is known."""
+        known = self._manager.cluster.broker_metadata(found.node_id)
+        if known is None or (known.host, known.port) != (found.host, found.port):
+            with contextlib.suppress(NotSent, OutcomeUnknown):  # the next request fails, and asks
+                await self.brokers(max(0.1, until - monotonic()))
 
     def forget_coordinator(self, transactional_id: str) -> None:
         """Discard the cached coordinator of a transactional id."""

@@ -14,9 +14,10 @@ from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
 from k2ktui.kafka.control_reader import ReadInterrupted
 from k2ktui.replication.commit_state import CommitState, adopt_positions
+from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.epochs import Contested
@@ -33,7 +34,8 @@ from k2ktui.replication.progress import ProgressReporter, SkippedReporter, Throt
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
 from k2ktui.replication.slots import SlotPlacement, SlotState, in_turn, make_slots
 from k2ktui.replication.spark import SparkEnded
-from k2ktui.replication.stopped import StoppedPartitions
+from k2ktui.replication.stopped import RETRY_S, StoppedPartitions
+from k2ktui.replication.waiting import WaitingRecords
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import duration
 
@@ -42,6 +44,7 @@ _DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
 _PROGRESS_S = 5.0  # where laps are micro-batches
 _TAKE_OVER_RETRY_S = 1.0
+_REFUSALS = (ClusterRefused, LoginFailed)
 _DISCOVERY = "looking for new topics"
 _TAKE_OVER = "taking over"
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
@@ -94,6 +97,7 @@ class Driver:
         self._laps = LapPlanner(config, fencer, mapping_partitions)
         self._held_back = HeldBackWatch(report)
         self._skipped = SkippedReporter(report)
+        self._waiting = WaitingRecords(self._notifier)
         self._unfinished = UnfinishedTransactions(fencer, self._laps, self._stopped, report)
 
     def stop(self) -> None:
@@ -172,19 +176,22 @@ class Driver:
                 known, is_well = dict(self._positions), not (self._stopped or self._until)
                 pending = pool.submit(self._discovery.discover, known, is_well)
             if pending is not None and pending.done():
-                self._finish_discovery(pending)
-                pending, next_discovery = None, monotonic() + _DISCOVERY_INTERVAL_S
+                next_discovery = monotonic() + self._finish_discovery(pending)
+                pending = None
 
-    def _finish_discovery(self, pending: Future[TopicSnapshot]) -> None:
+    def _finish_discovery(self, pending: Future[TopicSnapshot]) -> float:
+        """Apply what was discovered; return the seconds until the next discovery."""
         try:
             if (found := pending.result()) is not self._topics:
                 self._apply_snapshot(found)
         except Superseded:
             raise
         except K2kError as error:
-            self._notifier.report(_DISCOVERY, error.message)
-        else:
-            self._notifier.over(_DISCOVERY)
+            is_refusal = isinstance(error, _REFUSALS)
+            self._notifier.report(_DISCOVERY, error.message, lasts=is_refusal)
+            return RETRY_S if is_refusal else _DISCOVERY_INTERVAL_S
+        self._notifier.over(_DISCOVERY)
+        return _DISCOVERY_INTERVAL_S
 
     def _apply_snapshot(self, snapshot: TopicSnapshot) -> None:
         """Apply a snapshot: start new partitions, stop changed ones, assign them to slots."""
@@ -241,6 +248,9 @@ class Driver:
         except (Contested, ReadInterrupted):
             slot.broken = True  # read its positions before its next lap
             return
+        except _REFUSALS as error:
+            self._stop_slot(slot, error)
+            return
         except (ConnectionFailed, TimedOut) as error:
             self._postpone(slot, error)
             return
@@ -277,9 +287,14 @@ class Driver:
             text = str(error) if error else result.error if result else ""
             reason = text.partition("\n")[0]  # the message without what to do next
             slot.lost = error is not None
+            self._waiting.lap_failed(slot.number)
             self._recover(slot, reason, lost=error is not None)
         for fault in result.faults if result else ():
             self._handle_fault(fault)
+        if result is not None and result.outcome is LapOutcome.DONE:
+            copied = [source for source in slot.copied if source not in self._stopped]
+            ends = self._topics.ends
+            self._waiting.lap_read(slot.number, copied, self._positions, ends, result.unread)
         if self._progress_reporter.all_ended(
             [s.number for s in self._slots if s.running is not None]
         ):
@@ -287,7 +302,8 @@ class Driver:
 
     def _abandon_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
         """Fence a hung task, cancel its job, and let the slot continue with a new lap."""
-        if self._spark.is_waiting(lap):  # for a free core
+        if self._spark.is_waiting(lap):
+            self._notifier.report(slot.name, "its lap waits for a free core of Spark", lasts=True)
             slot.deadline = monotonic() + self._laps.longest_s
             return
         slot.running, slot.lost = None, True
@@ -305,9 +321,10 @@ class Driver:
                 slot.running = None
         try:
             state = self._fencer.take_over(len(self._slots))
-        except (ConnectionFailed, TimedOut) as error:
-            self._notifier.report(_TAKE_OVER, error.message)
-            self._stopping.wait(_TAKE_OVER_RETRY_S)
+        except (ConnectionFailed, TimedOut, ClusterRefused) as error:
+            is_refusal = isinstance(error, _REFUSALS)
+            self._notifier.report(_TAKE_OVER, error.message, lasts=is_refusal)
+            self._stopping.wait(RETRY_S if is_refusal else _TAKE_OVER_RETRY_S)
             return
         self._notifier.over(_TAKE_OVER)
         self._positions = dict(state.positions)
@@ -322,9 +339,12 @@ class Driver:
         # Report every lost task, until several laps in a row have failed.
         always = lost and slot.failures < _LOST_IN_A_ROW
         outage: K2kError | None = None
+        refused: K2kError | None = None
         try:
             with suppress(ReadInterrupted):  # it is still broken, and read before its next lap
                 self._restore_from_target(slot)
+        except _REFUSALS as error:
+            refused = error
         except (ConnectionFailed, TimedOut) as error:
             outage = error
         if slot.offsets(self._positions) != before:
@@ -335,6 +355,8 @@ class Driver:
             )
         if outage:
             self._postpone(slot, outage)
+        if refused:
+            self._stop_slot(slot, refused)
 
     def _restore_from_target(self, slot: SlotState) -> None:
         self._fencer.recover(slot.identity)
@@ -354,6 +376,15 @@ class Driver:
             return
         slot.back_off()
         self._notifier.report(slot.name, f"waiting for the target cluster: {error.message}")
+
+    def _stop_slot(self, slot: SlotState, error: K2kError) -> None:
+        """Stop the partitions of a slot after a refusal, which is tried again every 30 s.
+
+        A cluster's authorizer may refuse for a minute, so that it does not end the run.
+        """
+        slot.broken = True
+        for fault in partition_faults.slot_faults(slot.sources, error, self._positions):
+            self._stopped.stop(fault)
 
     def _handle_fault(self, fault: Fault) -> None:
         """Resolve a fault that needs no operator; otherwise stop the partition."""

@@ -188,6 +188,14 @@ class PartitionsReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps records of a subject from being copied now; "" when it is over."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsed:
     """The last rehearsal of a failover: its end in epoch seconds, and what it found."""
 
@@ -200,5 +208,5 @@ class Rehearsed:
 
 Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
 Sharing = SlotsAssigned | PartitionsReleased
-Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Sharing | Rehearsed
+Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Sharing | Trouble | Rehearsed
 Event = Report | Detail

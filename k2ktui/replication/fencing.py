@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, LoginFailed, TimedOut
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.codes import FENCED, Code
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, FENCED, REFUSALS, TOO_LARGE, Code
 from k2ktui.kafka.control_reader import await_stable
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transaction_state import TransactionState
@@ -47,6 +47,7 @@ from k2ktui.replication.fencing_errors import (
     coordinator_refused,
     outcome_unknown,
     ownership_lost,
+    records_refused,
     refuse_unreadable,
     superseded,
     transaction_unfinished,
@@ -353,11 +354,15 @@ class TransactionFencer:
             )
         except (Fenced, CoordinatorError) as error:
             if not isinstance(error, Fenced) and error.code not in FENCED:
-                raise coordinator_refused(error, self.topic.group) from None
+                raise self._explain(error) from None
             # Not necessarily another driver: the coordinator also aborts timed-out transactions.
             self._run(lambda: self._epochs.confirm_ownership(self._renew_s))
             raise outcome_unknown(self.topic.name, "the transaction was aborted") from None
-        except (OutcomeUnknown, SlotFailed, BatchRefused) as error:
+        except (SlotFailed, BatchRefused) as error:
+            if error.code in REFUSALS | TOO_LARGE:
+                raise records_refused(self.topic.name, error.code, str(error)) from None
+            raise outcome_unknown(self.topic.name, str(error)) from None
+        except OutcomeUnknown as error:
             raise outcome_unknown(self.topic.name, str(error)) from None
         self._registry.mark_written(new)
 
@@ -387,8 +392,16 @@ class TransactionFencer:
             self._owned = False
             raise ownership_lost() from None
         except CoordinatorError as error:
-            raise coordinator_refused(error, self.topic.group) from None
+            raise self._explain(error) from None
         return result
+
+    def _explain(self, error: CoordinatorError) -> K2kError:
+        """Return the error for operators: a refusal, or why the coordinator does not answer."""
+        found = coordinator_refused(error, self.topic.group, self._timeout_ms)
+        outage = self._wire.outage() if error.code in COORDINATOR_RETRIABLE else None
+        if outage is None or isinstance(outage, LoginFailed):
+            return outage or found
+        return TimedOut(f"{found.message}; {outage.message}", hint=found.hint)
 
     def _run_slot(self, slot: int, request: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run epoch requests for a slot whose last transaction may wait for markers."""

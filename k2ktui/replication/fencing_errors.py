@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from k2ktui.engine.run_record import LARGEST_SLOTS, LARGEST_TERM, Run
-from k2ktui.errors import K2kError, Refused, TimedOut
-from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code
+from k2ktui.errors import ClusterRefused, K2kError, Refused, TimedOut
+from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, INCURABLE, REFUSALS, TOO_LARGE, Code
 from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
 from k2ktui.kafka.wire import CoordinatorError
 from k2ktui.text import safe_text
+
+TIMEOUT, MOST_TIMEOUT = "transaction.timeout.ms", "transaction.max.timeout.ms"
 
 
 class Superseded(Refused):
@@ -109,22 +111,75 @@ def ownership_lost() -> OwnershipLost:
     )
 
 
-def coordinator_refused(error: CoordinatorError, group: str) -> K2kError:
-    """Return the error of a request that the transaction coordinator refused.
+def records_refused(topic: str, code: int, reason: str) -> ClusterRefused:
+    """Return the error of records of the driver that the target refused.
+
+    Args:
+        topic: the commit topic.
+        code: the error code.
+        reason: the code's name, with the broker's message if there is one.
+    """
+    hint = "See the target broker's log."
+    if code == Code.TOPIC_AUTHORIZATION_FAILED:
+        hint = f"Grant the target principal Describe and Write on topic {safe_text(topic)}."
+    elif code in TOO_LARGE:
+        hint = f"Raise max.message.bytes of topic {safe_text(topic)} on the target."
+    return ClusterRefused(
+        f"writing to {topic} on the target: {reason}",
+        unchanged="The records are in no committed transaction.",
+        hint=hint,
+    )
+
+
+def coordinator_refused(error: CoordinatorError, group: str, timeout_ms: int = 0) -> K2kError:
+    """Return the error of a request that the transaction coordinator did not fulfill.
+
+    It is ``ClusterRefused`` if a change on the target may cure it, plain ``Refused`` if not.
 
     Args:
         error: the coordinator's error.
         group: the commit group, the prefix of all transactional ids.
+        timeout_ms: timeout of the pipeline's transactions, which only the driver requests.
     """
-    if error.code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        return Refused(
-            f"the target principal may not use transactional id {group}.*",
-            unchanged="Nothing was written.",
-            hint=f"Grant it Describe and Write on transactional ids prefixed {group}.",
-        )
+    if error.code in REFUSALS:
+        kind = Refused if error.code in INCURABLE else ClusterRefused
+        text, hint = describe_coordinator_refusal(error, group, timeout_ms)
+        return kind(text, unchanged="Nothing was written.", hint=hint)
     waited = error.code in COORDINATOR_RETRIABLE
     return TimedOut(
         "the target's transaction coordinator "
-        + (f"is not available: {error}" if waited else f"refused: {error}"),
+        + (f"is not available: {error}" if waited else f"failed: {error}"),
         hint="Check the target cluster's health, then start again.",
+    )
+
+
+def describe_coordinator_refusal(
+    error: CoordinatorError, group: str, timeout_ms: int
+) -> tuple[str, str]:
+    """Return what a transaction coordinator refused, and the fix; arguments as above."""
+    if error.code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return (
+            f"the target principal may not use transactional id {group}.*",
+            f"Grant it Describe and Write on transactional ids prefixed {group}.",
+        )
+    if error.code == Code.INVALID_TRANSACTION_TIMEOUT:
+        return (
+            f"the target refuses every transaction: transaction.timeout.ms is {timeout_ms:,} ms, "
+            "above its transaction.max.timeout.ms",
+            timeout_fix(),
+        )
+    if error.code == Code.CLUSTER_AUTHORIZATION_FAILED:
+        return (
+            f"the target refuses the producer: {error}",
+            "Grant the target principal IdempotentWrite on the cluster (brokers before 3.0).",
+        )
+    return f"the target's transaction coordinator refused: {error}", "See the target broker's log."
+
+
+def timeout_fix(limit_ms: int | None = None) -> str:
+    """Return how to make the target accept the pipeline's transactions."""
+    at_most = f"at most {limit_ms} (ms)" if limit_ms else "a smaller value"
+    return (
+        f"Set {TIMEOUT} in target.kafka.producer to {at_most}, or raise {MOST_TIMEOUT} of the "
+        "target's brokers."
     )

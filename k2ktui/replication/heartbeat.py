@@ -29,15 +29,18 @@ from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import (
     Event,
     HeartbeatWritten,
+    PartitionsReleased,
     Progress,
+    Resumed,
     SlotsAssigned,
     Started,
     Stopped,
     TopicsDiscovered,
+    Trouble,
 )
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import birth_of, pid_space
-from k2ktui.text import safe_message
+from k2ktui.text import counted, safe_message
 
 BEAT_S = BEAT_MS / 1000
 _WRITE_S = 8.0
@@ -64,7 +67,7 @@ class Heartbeat(BackgroundRunner):
         "heartbeats cannot be written (the run continues, but other hosts do not see it running)"
     )
     recovered = "heartbeats are written again"
-    permanent = (Refused,)  # the topic is missing, or may not be written to
+    refusals = (Refused,)  # the topic is missing, or may not be written to
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class Heartbeat(BackgroundRunner):
             birth=birth_of(os.getpid()),
             kind=kind,
         )
+        self._troubles: dict[str, tuple[str, int]] = {}  # by subject: what lasts, since when
         self._partitions = 0
         self._cleaned_term = -1
         self._written: RunnerState | None = None
@@ -132,7 +136,14 @@ class Heartbeat(BackgroundRunner):
         elif isinstance(event, SlotsAssigned):
             self._now = replace(self._now, generation=event.generation, owned=event.slots)
         elif isinstance(event, Stopped):
-            self.add_error(event.fault.message)
+            self._note_trouble(str(event.fault.source), event.fault.message)
+        elif isinstance(event, Resumed):
+            self._note_trouble(f"{event.topic}-{event.partition}", "")
+        elif isinstance(event, PartitionsReleased):
+            for source in event.partitions:
+                self._note_trouble(str(source), "")
+        elif isinstance(event, Trouble):
+            self._note_trouble(event.subject, event.text)
 
     def observe_poll(self, error: str = "") -> None:
         """Update the heartbeat of ``k2ktui sync`` after a poll; "" if it did not fail."""
@@ -141,7 +152,21 @@ class Heartbeat(BackgroundRunner):
 
     def add_error(self, what: str) -> None:
         """Include an error in the following heartbeats."""
-        self._now = replace(self._now, last_error=safe_message(what, _ERROR_CHARS))
+        self._now = replace(self._now, last_error=safe_message(what, _ERROR_CHARS), error_ms=0)
+
+    def _note_trouble(self, subject: str, text: str) -> None:
+        """Show the trouble that has lasted longest, and how many others there are."""
+        before = self._troubles.pop(subject, None)
+        if text:
+            since_ms = before[1] if before else now_ms()
+            self._troubles[subject] = text, since_ms
+        elif before is None:
+            return
+        what, since_ms = min(self._troubles.values(), key=lambda each: each[1], default=("", 0))
+        others = len(self._troubles) - 1
+        more = f" (and {counted(others, 'other problem')})" if others > 0 else ""
+        shown = safe_message(what, _ERROR_CHARS) + more
+        self._now = replace(self._now, last_error=shown, error_ms=since_ms)
 
     def stand_by(self, *, waiting: bool) -> None:
         """Report the run as a standby, or as starting once its turn has come."""

@@ -15,7 +15,7 @@ from time import monotonic
 
 from k2ktui.engine.run_record import LARGEST_SLOTS
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, TimedOut
 from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
 from k2ktui.replication.commit_state import adopt_positions
 from k2ktui.replication.copying import partition_faults
@@ -153,7 +153,7 @@ class UnfinishedTransactions:
 
     def _has_spare(self) -> bool:
         if not self._free and self._fencer.run.slots < LARGEST_SLOTS:
-            with suppress(ConnectionFailed, TimedOut):
+            with suppress(ConnectionFailed, TimedOut, ClusterRefused):
                 self._free.append(self._fencer.add_id())
         return bool(self._free)
 
@@ -169,7 +169,7 @@ class UnfinishedTransactions:
         for identity, each in list(self._waiting.items()):
             if monotonic() < each.not_before:
                 continue
-            with suppress(Contested, ConnectionFailed, TimedOut):  # tried again
+            with suppress(Contested, ConnectionFailed, TimedOut, ClusterRefused):  # tried again
                 self._resume(identity, each, positions)
             each.not_before = monotonic() + _ASK_AGAIN_S
 

@@ -17,6 +17,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.client_settings import produce_settings
 from k2ktui.replication.commit_state import CommitState, CommitTopic, find_newest
 from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.fencing_errors import TIMEOUT
 from k2ktui.replication.slot_fencing import SlotFencer
 from k2ktui.text import counted, safe_text
 
@@ -175,6 +176,11 @@ def describe_malformed(config: PipelineConfig, state: CommitState) -> str:
     return f"{counted(state.malformed, 'record')} of {topic} cannot be read and were ignored"
 
 
+def transaction_timeout_ms(config: PipelineConfig) -> int:
+    """Return the timeout of the pipeline's transactions in milliseconds."""
+    return int(config.target.properties("producer").get(TIMEOUT) or _TRANSACTION_TIMEOUT_MS)
+
+
 def make_fencer(
     config: PipelineConfig,
     target: Cluster,
@@ -195,8 +201,7 @@ def make_fencer(
         guard, fence: as for TransactionFencer.
     """
     exactly_once = config.features.exactly_once
-    timeout = config.target.properties("producer").get("transaction.timeout.ms")
-    timeout_ms = int(timeout or _TRANSACTION_TIMEOUT_MS)
+    timeout_ms = transaction_timeout_ms(config)
     if not exactly_once:
         timeout_ms = int(produce_settings(config).delivery_timeout_s * 1000)
     return PipelineFencer(

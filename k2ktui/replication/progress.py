@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
-from k2ktui.replication.events import Event, FirstRecord, Note, Progress, SlotLap
+from k2ktui.replication.events import Event, FirstRecord, Note, Progress, SlotLap, Trouble
 from k2ktui.replication.slot_task import SkippedRecords, SlotResult, SlotStats, UnknownSchemas
 from k2ktui.text import counted, duration
 
@@ -103,6 +103,8 @@ class _LastReport:
 class ThrottledNotifier:
     """Reports ongoing problems without repeating the same text every few seconds.
 
+    One that lasts is also reported as ``Trouble``, for heartbeats.
+
     Args:
         report: called with every note.
         clock: monotonic seconds.
@@ -115,15 +117,19 @@ class ThrottledNotifier:
         self._clock = clock
         self._began: dict[str, float] = {}
         self._reported: dict[str, dict[str, _LastReport]] = {}
+        self._troubles: dict[str, str] = {}
 
-    def report(self, subject: str, text: str, *, always: bool = False) -> None:
+    def report(self, subject: str, text: str, *, always: bool = False, lasts: bool = False) -> None:
         """Report a problem with a subject, unless the same text was reported recently.
 
         Each text of a subject has its own interval, so alternating problems are throttled
-        separately. ``always`` reports regardless of the interval.
+        separately. ``always`` reports regardless of the interval. ``lasts`` says that the problem
+        does not pass by itself, or has lasted already.
         """
         now = self._clock()
-        self._began.setdefault(subject, now)
+        began = self._began.setdefault(subject, now)
+        if lasts or now - began >= _WORTH_AN_END_S:
+            self._tell(subject, f"{subject}: {text}")
         reported = self._reported.setdefault(subject, {})
         last = reported.get(text)
         if last is not None and now < last.again_at and not always:
@@ -137,6 +143,7 @@ class ThrottledNotifier:
 
         ``always`` also reports the end of a short one.
         """
+        self._tell(subject, "")
         lasted = self._clock() - self._began.pop(subject, self._clock())
         is_short = lasted < _WORTH_AN_END_S
         if self._reported.pop(subject, None) and (always or not is_short):
@@ -144,8 +151,16 @@ class ThrottledNotifier:
 
     def forget(self, subject: str) -> None:
         """Forget the subject's problem, which no longer matters here, without a report."""
+        self._tell(subject, "")
         self._began.pop(subject, None)
         self._reported.pop(subject, None)
+
+    def _tell(self, subject: str, text: str) -> None:
+        if self._troubles.get(subject, "") != text:
+            self._troubles[subject] = text
+            self._report(Trouble(subject, text))
+        if not text:
+            self._troubles.pop(subject, None)
 
 
 class SkippedReporter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from k2ktui.replication.events import (
     Progress,
     Started,
     TopicsDiscovered,
+    Trouble,
 )
 from k2ktui.replication.slot_task import Fault
 
@@ -41,6 +42,7 @@ class _SlotFigures:
     progress: Progress | None = None
     faults: tuple[Fault, ...] = ()
     has_reached: bool = False
+    troubles: set[str] = field(default_factory=set)
 
 
 class SharedEvents:
@@ -120,6 +122,11 @@ class SharedEvents:
                 case Note():
                     if self._is_new(slot, event.text):
                         self._report(event)
+                case Trouble():
+                    # The drivers of several slots may have one with the same subject.
+                    subject = f"{slot}/{event.subject}"
+                    found.troubles.add(subject)
+                    self._report(replace(event, subject=subject))
                 case _:
                     self._report(event)
 
@@ -129,6 +136,8 @@ class SharedEvents:
             found = self._slots.get(slot)
             if found is None:
                 return
+            for subject in found.troubles:
+                self._report(Trouble(subject, ""))
             if reached or self._is_ending():
                 self._faults[slot] = found.faults
             if reached:

@@ -16,16 +16,19 @@ from typing import Protocol
 
 from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
 from k2ktui.replication.pipeline_fencing import UnreadableRecords
 from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.replication.stopped import RETRY_S
 from k2ktui.text import duration
 
 # One slot does without these. Records that turn up while runs share the pipeline are a matter of
 # the slot that is taken over next: each run refused them when it started.
 _PASSING = (ConnectionFailed, TimedOut, UnreadableRecords)
+# These end a start, but not a run that has copied: a right may have been taken away for a while.
+_REFUSALS = (ClusterRefused, LoginFailed)
 _BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -105,6 +108,7 @@ class SharedSlots:
         self._held: dict[int, _HeldSlot] = {}
         self._failures: dict[int, _Failures] = {}
         self._reached: dict[int, str] = {}
+        self._has_copied = False
         self.outdated = ""
 
     @property
@@ -163,12 +167,18 @@ class SharedSlots:
             if not held.ended.done():
                 continue
             del self._held[slot]
-            error = held.ended.exception()
+            self._has_copied = self._has_copied or held.driver.has_started
+            error, others = held.ended.exception(), self._held.values()
             if isinstance(error, LayoutChanged):
                 self.outdated = held.layout
             elif isinstance(error, Superseded):
                 self._report(Note(f"slot {slot}: another run has taken it over"))
                 self._back_off(slot)
+            elif isinstance(error, _REFUSALS):
+                if not (self._has_copied or any(h.driver.has_started for h in others)):
+                    raise error
+                self._notifier.report(_subject(slot), error.message, lasts=True)
+                self._back_off(slot, RETRY_S)
             elif isinstance(error, _PASSING) or type(error) is K2kError:
                 self._notifier.report(_subject(slot), error.message)
                 self._back_off(slot)
@@ -210,10 +220,10 @@ class SharedSlots:
                     )
                 )
 
-    def _back_off(self, slot: int) -> None:
+    def _back_off(self, slot: int, least_s: float = 0.0) -> None:
         failures = self._failures.setdefault(slot, _Failures())
         failures.number += 1
-        pause_s = _BACKOFF_S[min(failures.number, len(_BACKOFF_S) - 1)]
+        pause_s = max(least_s, _BACKOFF_S[min(failures.number, len(_BACKOFF_S) - 1)])
         failures.not_before = self._clock() + pause_s
 
     def _forget(self, slot: int) -> None:

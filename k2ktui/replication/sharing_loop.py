@@ -14,11 +14,12 @@ from typing import Protocol
 
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
-from k2ktui.errors import ConfigError, K2kError, NotInstalled, Refused
+from k2ktui.errors import ClusterRefused, ConfigError, K2kError, LoginFailed, NotInstalled, Refused
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.sharing_member import SharingMember
+from k2ktui.replication.stopped import RETRY_S
 from k2ktui.text import counted
 
 _LOOK_S = 1.0
@@ -27,6 +28,7 @@ _SHOWN_SLOTS = 20
 _SHOWN_RUNS = 5
 # Another attempt does not change these. Others pass: a broker that restarts reports many.
 _LASTING = (Refused, ConfigError, NotInstalled)
+_REFUSALS = (ClusterRefused, LoginFailed)
 _LOOKING = "reading the assignment topic"
 _LEADING = "dividing the slots"
 _REPORTING = "writing to the assignment topic"
@@ -84,6 +86,7 @@ class SharingLoop:
         self.leads = False
         self._shown: tuple[frozenset[int], int] | None = None
         self._generation = 0
+        self._has_copied = self._is_refused = False
 
     def run(self, stopping: Stop) -> None:
         """Share the pipeline until stopped.
@@ -97,7 +100,8 @@ class SharingLoop:
             while not stopping.is_set():
                 if not self.look():
                     is_starting = not self._slots.holds and self._clock() < starts_until
-                    stopping.wait(_FIRST_LOOK_S if is_starting else _LOOK_S)
+                    pause_s = _FIRST_LOOK_S if is_starting else _LOOK_S
+                    stopping.wait(RETRY_S if self._is_refused else pause_s)
         finally:
             self._slots.close()
             with suppress(K2kError):  # the others wait for the grace window then
@@ -105,14 +109,15 @@ class SharingLoop:
 
     def look(self) -> bool:
         """Look once; return whether to look again at once, as this run has written owners."""
+        self._has_copied = self._has_copied or bool(self._slots.holds)
+        self._is_refused = False
         try:
             view = self._member.look()
-        except _LASTING:
-            raise
         except K2kError as error:
+            self._raise_lasting(error)
             # Slots are taken over only by owners that were just read.
             self.leads = False
-            self._notifier.report(_LOOKING, error.message)
+            self._notifier.report(_LOOKING, error.message, lasts=self._is_refused)
             self._write_record()
             return False
         self._notifier.over(_LOOKING)
@@ -132,10 +137,9 @@ class SharingLoop:
                 self._member.write_owners(owners)
                 failpoint("reassigned")
             self._member.remove_silent(view)
-        except _LASTING:
-            raise
         except K2kError as error:
-            self._notifier.report(_LEADING, error.message)
+            self._raise_lasting(error)
+            self._notifier.report(_LEADING, error.message, lasts=self._is_refused)
             return False
         self._notifier.over(_LEADING)
         return owners is not None
@@ -143,12 +147,19 @@ class SharingLoop:
     def _write_record(self) -> None:
         try:
             self._member.report(self._slots.holds, self._slots.outdated)
-        except _LASTING:
-            raise
         except K2kError as error:
-            self._notifier.report(_REPORTING, error.message)
+            self._raise_lasting(error)
+            self._notifier.report(_REPORTING, error.message, lasts=self._is_refused)
         else:
             self._notifier.over(_REPORTING)
+
+    def _raise_lasting(self, error: K2kError) -> None:
+        """Raise what another attempt does not change; a refusal only before this run has copied."""
+        self._is_refused = isinstance(error, _REFUSALS)
+        if self._is_refused and self._has_copied:
+            return
+        if isinstance(error, _LASTING) or self._is_refused:
+            raise error
 
     def _show(self, view: SharingView) -> None:
         """Report which slots this run owns, or which runs own all of them, when that changes."""

@@ -342,7 +342,7 @@ class SlotResult:
     ``positions`` are those that it committed, without those that have not changed; unless the
     outcome is DONE, ignore them and read the target's. Times are epoch seconds by the worker's
     clock; ``first_commit_at`` is 0 if nothing was committed. ``log_bounds`` has the log bounds of
-    the partitions that were fetched.
+    the partitions that were fetched, ``unread`` why others were not.
     """
 
     slot: int
@@ -356,3 +356,4 @@ class SlotResult:
     first_commit_at: float = 0.0
     log_bounds: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
     skipped: tuple[SkippedRecords | UnknownSchemas, ...] = ()
+    unread: Mapping[SourcePartition, str] = field(default_factory=dict)

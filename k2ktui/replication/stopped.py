@@ -9,7 +9,8 @@ from k2ktui.engine.state import SourcePartition
 from k2ktui.replication.events import Event, Resumed, Stopped
 from k2ktui.replication.slot_task import Fault, FaultKind
 
-_RETRY_S = 30.0
+RETRY_S = 30.0
+"""Seconds after which what a cluster refused is tried again."""
 _CURABLE = frozenset(
     {
         FaultKind.UNAUTHORIZED,
@@ -51,7 +52,7 @@ class StoppedPartitions:
         before = stopped[0] if stopped else self._on_trial.get(fault.source)
         if before is None or not _is_same(before, fault):
             self._report(Stopped(fault))
-        self._faults[fault.source] = (fault, monotonic() + _RETRY_S)
+        self._faults[fault.source] = (fault, monotonic() + RETRY_S)
 
     def clear(self, source: SourcePartition) -> None:
         """Forget the fault of a partition that starts again."""

@@ -13,6 +13,7 @@ from k2ktui.errors import K2kError, fix_text
 from k2ktui.faults import fault
 
 _LONGEST_PAUSE_S = 60.0
+_REFUSED_PAUSE_S = 30.0
 # A failure that lasts is reported at once, then after a minute, after two more, and so on.
 _REPORT_AGAIN_S = 60.0
 _LONGEST_SILENCE_S = 3600.0
@@ -45,8 +46,9 @@ class BackgroundRunner(ABC):
     """What is wrong while turns fail; the reason follows it."""
     recovered: ClassVar[str]
     """Sentence for the operator when turns succeed again."""
-    permanent: ClassVar[tuple[type[K2kError], ...]] = ()
-    """Errors that a further turn cannot cure: the thread reports them and ends."""
+    refusals: ClassVar[tuple[type[K2kError], ...]] = ()
+    """Errors that time does not cure: the thread reports them and ends if no turn has succeeded
+    before. Later, a right may have been taken away for a while: it tries again every 30 s."""
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class BackgroundRunner(ABC):
         self._is_urgent = is_urgent
         self._stop_requested = threading.Event()
         self._failures = 0
+        self._has_worked = self._is_refused = False
         self._silence_s, self._report_at = 0.0, 0.0
         self._fault_reported = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -130,6 +133,8 @@ class BackgroundRunner(ABC):
                 if not self._turn():
                     return
                 pause = pause_after(self._failures, self.interval_s, self._longest_pause_s)
+                if self._is_refused:
+                    pause = max(pause, _REFUSED_PAUSE_S)
             if self._last_turn:
                 self._turn()
         finally:
@@ -155,7 +160,9 @@ class BackgroundRunner(ABC):
         except Exception as error:
             self._failures += 1
             self._failed(error)
-            return not isinstance(error, self.permanent)
+            self._is_refused = isinstance(error, self.refusals)
+            return self._has_worked or not self._is_refused
+        self._has_worked, self._is_refused = True, False
         if self._failures:
             self._failures, self._report_at, self._silence_s = 0, 0.0, 0.0
             self._fault_reported = False

@@ -9,11 +9,12 @@ from time import monotonic, time
 
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
-from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.control import create_mapping_application_topics
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.stopped import RETRY_S
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop import SyncLoop, SyncPoll
@@ -96,12 +97,14 @@ class SyncRun:
     def _poll(self, loop: SyncLoop, report: Callable[[SyncPoll], None], *, once: bool) -> bool:
         findings, first = False, True
         while not self._over.is_set():
-            began = monotonic()
+            began, pause_s = monotonic(), self._config.groups.poll_interval_s
             try:
                 turn = loop.turn()
-            except (ConnectionFailed, TimedOut) as error:
+            except (ConnectionFailed, TimedOut, ClusterRefused) as error:
                 if once or first:
                     raise
+                if isinstance(error, ClusterRefused | LoginFailed):
+                    pause_s = max(pause_s, RETRY_S)
                 self._update_heartbeat(error.message)
                 self._reports.note(f"{error.message}; retrying")
             else:
@@ -113,7 +116,7 @@ class SyncRun:
                 first = False
             if once:
                 break
-            self._over.wait(max(0.0, self._config.groups.poll_interval_s - (monotonic() - began)))
+            self._over.wait(max(0.0, pause_s - (monotonic() - began)))
         return findings
 
     def _update_heartbeat(self, error: str) -> None:

@@ -133,6 +133,7 @@ _DELETED = SeverityLabel(Severity.WARN, "deleted")
 
 # By default, MirrorMaker 2 sends a heartbeat every second.
 _BEAT_S = 30.0
+_STUCK_MS = 30_000
 _RUNNER = {
     RunnerState.RUNNING: Severity.OK,
     RunnerState.STANDBY: Severity.INFO,
@@ -230,7 +231,7 @@ def _of_runs(runners: Sequence[Runner], now: float, what: str = "") -> list[Prob
     alive = [runner for runner in runners if runner.alive(int(now * 1000))]
     if alive:
         return [
-            Problem(Severity.WARN, "job", each.host, each.runner, what + each.last_error)
+            Problem(judge_error(each), "job", each.host, each.runner, what + each.last_error)
             for each in alive
             if each.last_error
         ]
@@ -242,6 +243,12 @@ def _of_runs(runners: Sequence[Runner], now: float, what: str = "") -> list[Prob
         )
         return [Problem(Severity.BAD, "job", runner.host, runner.runner, text)]
     return []
+
+
+def judge_error(runner: Runner) -> Severity:
+    """Rate the error of a live run: bad if it has kept records from being copied for a while."""
+    lasted_ms = runner.at_ms - runner.error_ms if runner.error_ms else 0
+    return Severity.BAD if lasted_ms >= _STUCK_MS else Severity.WARN
 
 
 def _of_partitions(view: View) -> list[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k2ktui.replication.events import Event, Note
+from k2ktui.replication.events import Event, Note, Trouble
 from k2ktui.replication.progress import ThrottledNotifier
 
 
@@ -12,9 +12,13 @@ class Reported:
     def __init__(self) -> None:
         self.now = 1000.0
         self.texts: list[str] = []
+        self.lasting: list[tuple[float, str]] = []
         self.troubles = ThrottledNotifier(self._take, lambda: self.now)
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, Trouble):
+            self.lasting.append((self.now, event.text))
+            return
         assert isinstance(event, Note)
         self.texts.append(event.text)
 
@@ -97,3 +101,18 @@ def test_what_is_news_is_reported_in_any_case() -> None:
         reported.troubles.report("slot 0", "the worker was lost", always=True)
     reported.troubles.report("slot 0", "the worker was lost")
     assert len(reported.texts) == 3
+
+
+def test_one_that_lasts_is_a_trouble_until_it_is_over() -> None:
+    """Heartbeats show it: not what passes within seconds, and a refusal at once."""
+    reported = Reported()
+    began = reported.now
+    reported.last(5, "short")
+    reported.troubles.over("slot 0")
+    assert reported.lasting == []
+    reported.last(12, "long")
+    assert reported.lasting == [(began + 15, "slot 0: long")]
+    reported.troubles.over("slot 0")
+    assert reported.lasting[1:] == [(began + 17, "")]
+    reported.troubles.report("slot 0", "refused", lasts=True)
+    assert reported.lasting[2:] == [(began + 17, "slot 0: refused")]

@@ -22,7 +22,7 @@ class Sample(BackgroundRunner):
 
     failing = "nothing is copied"
     recovered = "it is copied again"
-    permanent = (Refused,)
+    refusals = (Refused,)
 
     def __init__(self, work: Callable[[], None] = lambda: None, **options: Any) -> None:
         self.reports: list[str] = []
@@ -150,6 +150,20 @@ def test_an_error_that_no_turn_can_cure_ends_the_thread() -> None:
     with Sample(Switch(Refused("no such topic")), last_turn=True, stop_s=WAIT_S) as runner:
         assert runner.closed.wait(WAIT_S)
     assert runner.turns == 1 and runner.reports == ["nothing is copied: no such topic"]
+
+
+def test_a_refusal_after_turns_that_succeeded_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_REFUSED_PAUSE_S", 0.01)
+    failing = Switch(None)
+    with Sample(failing) as runner:
+        runner.await_turns(1)
+        failing.error = Refused("not now")
+        runner.await_turns(3)
+        failing.error = None
+        runner.await_turns(2)
+    assert runner.reports == ["nothing is copied: not now", "it is copied again"]
 
 
 def test_pauses_grow_with_failures_up_to_a_bound() -> None:

@@ -106,6 +106,12 @@ class KRaftNode(KafkaNode):
         if controller is not None:
             del self._protocols[CONTROLLER_LISTENER]
 
+    def restart_with(self, properties: Mapping[str, str]) -> None:
+        """Restart it with these properties changed."""
+        self.stop()
+        self._properties.update(properties)
+        self.start(START_S)
+
     def _jars(self, progress: Progress | None) -> Classpath:
         return kafka_jars(self._kind.version, progress)
 

@@ -96,6 +96,14 @@ class SecureNode:
             for operation in operations
         )
 
+    def allow_all(self, *users: str) -> None:
+        """Grant users everything that a pipeline and its checks may ask for."""
+        everything = [AclOperation.ALL]
+        for user in users:
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
+                self.allow(user, everything, "*", kind)
+            self.allow(user, everything, "kafka-cluster", ResourceType.BROKER)
+
     @contextlib.contextmanager
     def denied(self, user: str, operation: AclOperation, topic: str) -> Iterator[None]:
         """Deny ``operation`` on a topic to ``user`` meanwhile, whatever was granted."""
@@ -140,11 +148,12 @@ def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
         properties[key] = f"{module}.scram.ScramLoginModule required;"
     node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
     node.start(START_S)
-    _create_scram_users(node, passwords)
+    create_scram_users(node, passwords)
     return SecureNode(node, authority, passwords)
 
 
-def _create_scram_users(node: KafkaNode, passwords: dict[str, str]) -> None:
+def create_scram_users(node: KafkaNode, passwords: dict[str, str]) -> None:
+    """Create SCRAM users, or give them these passwords."""
     with_admin = admin(node)
     # One mechanism a request: a broker refuses a user who appears twice.
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

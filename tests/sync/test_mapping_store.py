@@ -109,8 +109,9 @@ class Leaderless(Cluster):
         partitions: Collection[Partition],
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        denied: set[Partition] | None = None,
     ) -> dict[Partition, int]:
-        found = super().offsets(partitions, spec, isolation)
+        found = super().offsets(partitions, spec, isolation, denied)
         return {at: offset for at, offset in found.items() if at not in self.lacking}
 
 

@@ -35,6 +35,8 @@ class FetchSession:
         members: the partitions that are fetched from this broker.
         waiting: a request has no response yet.
         not_before: monotonic seconds; no request is sent before.
+        trouble: why its last request was not answered; "" if it was.
+        throttled: the trouble is a quota.
     """
 
     node: int
@@ -44,6 +46,8 @@ class FetchSession:
     members: set[Key] = field(default_factory=set)
     waiting: bool = False
     not_before: float = 0.0
+    trouble: str = ""
+    throttled: bool = False
     _changed: dict[Key, None] = field(default_factory=dict)  # a set in the order of its changes
 
     def add(self, key: Key) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
-from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import K2kError, Refused
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import K2kError, LoginFailed, Refused
 from k2ktui.kafka.codes import TOO_LARGE, Code, code_name
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -188,6 +188,31 @@ def stop_refused(reader: PartitionReader, code: int) -> None:
         "See the source broker's log.",
         reader.fetched,
     )
+
+
+def slot_faults(
+    sources: Iterable[SourcePartition],
+    error: K2kError,
+    positions: Mapping[SourcePartition, Position],
+) -> list[Fault]:
+    """Return the faults of all partitions of a slot that a cluster refuses to copy.
+
+    Args:
+        sources: the partitions.
+        error: the refusal.
+        positions: where they are copied from.
+    """
+    hint = f"{error.hint} The copy is retried automatically.".strip()
+    return [
+        Fault(
+            source,
+            FaultKind.UNAUTHORIZED if isinstance(error, LoginFailed) else FaultKind.REFUSED,
+            f"{error.message}; {source} is not copied",
+            hint,
+            positions[source].offset if source in positions else -1,
+        )
+        for source in sources
+    ]
 
 
 def unavailable_fault(

@@ -8,12 +8,14 @@ response was lost; it ends, and the driver reads the outcome from the target.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 
 from k2ktui.engine.pickled import UnpickledOnUse
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.kafka.codes import FENCED, code_name
+from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
+from k2ktui.kafka.codes import FENCED, REFUSALS, code_name
 from k2ktui.kafka.transactions import add_partitions, end_transaction
 from k2ktui.kafka.wire import CoordinatorError, OutcomeUnknown, Signal, Wire
 from k2ktui.replication.copying import partition_faults
@@ -37,7 +39,9 @@ from k2ktui.replication.copying.writer import (
     SlotFailed,
     Writer,
 )
+from k2ktui.replication.fencing_errors import coordinator_refused
 from k2ktui.replication.slot_task import (
+    Fault,
     LapOutcome,
     SlotResult,
     SlotStats,
@@ -109,20 +113,33 @@ class SlotCopier:
         """Copy until the lap ends, every ``until`` is reached, or something fails."""
         cpu, began_at = time.process_time(), time.time()
         outcome, error, faults = LapOutcome.DONE, "", []
+        unread: Mapping[SourcePartition, str] = {}
         try:
             await self._copy()
+            self._check_source()
+            unread = self._unread()
         except Fenced as fenced:
             outcome, error = LapOutcome.FENCED, str(fenced)
         except CoordinatorError as refused:
             outcome = LapOutcome.FENCED if refused.code in FENCED else LapOutcome.FAILED
             error = str(refused)
+            if refused.code in REFUSALS:
+                faults += self._refused(refused)
+            elif outcome is LapOutcome.FAILED and (outage := self._target.outage()) is not None:
+                error = f"{error}; {outage.message}"
+                faults += self._slot_faults(outage) if isinstance(outage, LoginFailed) else []
         except PartitionsUnavailable as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
             faults += partition_faults.unavailable_faults(
                 failed, self._readers, self._targets_in_flight, self._state
             )
-        except (SlotFailed, OutcomeUnknown) as failed:
+        except LoginFailed as refused:
+            outcome, error = LapOutcome.FAILED, refused.message
+            faults += self._slot_faults(refused)
+        except (SlotFailed, OutcomeUnknown, ConnectionFailed) as failed:
             outcome, error = LapOutcome.FAILED, str(failed)
+            if isinstance(failed, SlotFailed) and failed.code in REFUSALS:
+                faults += self._refused(CoordinatorError(failed.code, "Produce"))
         except BatchRefused as refused:
             where = self._targets_in_flight[refused.outgoing]
             outcome, name = LapOutcome.FAILED, f"{safe_text(where[0])}-{where[1]}"
@@ -153,7 +170,27 @@ class SlotCopier:
             first_commit_at=self._first_commit_at,
             log_bounds=UnpickledOnUse(self._bounds()),
             skipped=self._router.unknown,
+            unread=unread,
         )
+
+    def _check_source(self) -> None:
+        """Raise if no leader has answered a fetch request in this lap."""
+        outage = self._fetcher.outage()
+        if outage is not None:
+            raise outage
+
+    def _unread(self) -> Mapping[SourcePartition, str]:
+        """Return why partitions were not read."""
+        return self._fetcher.unread()
+
+    def _refused(self, error: CoordinatorError) -> list[Fault]:
+        group = self._task.state_topics.group
+        return self._slot_faults(coordinator_refused(error, group))
+
+    def _slot_faults(self, error: K2kError) -> list[Fault]:
+        """Return the faults of all partitions of the lap after a refusal that concerns them all."""
+        positions = {each.source: each.position for each in self._task.assignments}
+        return partition_faults.slot_faults(positions, error, positions)
 
     def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         """Return the bounds of the source logs that were read."""

@@ -15,19 +15,21 @@ from typing import Any
 from kafka.protocol.consumer import FetchRequest
 
 from k2ktui.engine.state import SourcePartition
-from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code
+from k2ktui.errors import ConnectionFailed
+from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
 from k2ktui.kafka.read_requests import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
     list_offsets_request,
 )
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, TopicInfo, Wire
+from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Throttled, TopicInfo, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.fetch_session import FetchSession, Key
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
 from k2ktui.replication.slot_settings import FetchSettings
 from k2ktui.replication.slot_task import SourceLogBounds
+from k2ktui.text import safe_text
 
 _DEFAULTS = FetchSettings()
 _BUFFER_BYTES = 48 << 20
@@ -81,6 +83,10 @@ class SourceFetcher:
         self._by_id = all(self._ids.values())
         self._updated: set[PartitionReader] = set()
         self._failure: Exception | None = None
+        self._has_read = False
+        # Why a partition, or its leader, is not known to be read; few have a reason at any time.
+        self._troubles: dict[Key, str] = {}
+        self._look_up_trouble = ""
         self.buffered = 0
         self._bounds: dict[PartitionReader, tuple[int, int]] = {}
 
@@ -98,6 +104,46 @@ class SourceFetcher:
     def release(self, size: int) -> None:
         """Free ``size`` bytes of the fetch buffer, which were handed on or dropped."""
         self.buffered -= size
+
+    def unread(self) -> dict[SourcePartition, str]:
+        """Return why partitions are not read now: no answer of their leader, or an error.
+
+        A partition of which an answer says nothing is idle, and not among them.
+        """
+        found = {}
+        for key, reader in self._readers.items():
+            reason = "" if reader.done else self._why_unread(key)
+            if reason:
+                found[reader.source] = reason
+        return found
+
+    def _why_unread(self, key: Key) -> str:
+        leader = self._leaders.get(key, -1)
+        own = self._troubles.get(key, "")
+        if leader < 0:
+            return self._look_up_trouble or own or "its leader is not known yet"
+        return own or self._sessions[leader].trouble
+
+    def outage(self) -> ConnectionFailed | None:
+        """Return why no fetch request has been answered by any leader; None if one has been.
+
+        None, too, if nothing had to be read, or the source only throttles this client.
+        """
+        if self._has_read or any(session.throttled for session in self._sessions.values()):
+            return None
+        if all(reader.done for reader in self._readers.values()):
+            return None
+        label = self._wire.label
+        why = self._wire.outage()
+        if why is not None:
+            return why
+        waiting = next(each.source for each in self._readers.values() if not each.done)
+        nothing = (waiting, "no answer has arrived")
+        at, reason = next(iter(self.unread().items()), nothing)
+        return ConnectionFailed(
+            f"the {label} cluster has answered no fetch request: {safe_text(at)}: {reason}",
+            hint=f"Check the {label} cluster's brokers and their advertised addresses.",
+        )
 
     def bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         """Return the bounds of each source log from the last responses."""
@@ -211,7 +257,9 @@ class SourceFetcher:
         try:
             response = await self._wire.answer(posted)
             self._handle_response(session, response)
-        except (NotSent, OutcomeUnknown):
+        except (NotSent, OutcomeUnknown) as error:
+            session.throttled = isinstance(error, Throttled)
+            session.trouble = self._wire.trouble(session.node) or str(error)
             session.restart()
             session.not_before = monotonic() + _BACKOFF_S
             self._look_up_later()
@@ -227,8 +275,13 @@ class SourceFetcher:
         if response.error_code != Code.NONE:
             session.restart()
             if response.error_code not in SESSION_LOST:
+                session.trouble = f"broker {session.node}: {code_name(response.error_code)}"
                 session.not_before = monotonic() + _BACKOFF_S
             return
+        self._has_read = True
+        session.trouble, session.throttled = "", False
+        for key in [key for key in self._troubles if key in session.members]:
+            del self._troubles[key]  # it is added again if it has the error still
         session.session_id = response.session_id
         session.epoch = session.epoch % 0x7FFFFFFF + 1 if response.session_id else 0
         before = self.buffered
@@ -272,11 +325,13 @@ class SourceFetcher:
             else:
                 self._measure(session, reader, -1)
         elif code in TOPIC_GONE:
+            self._troubles[key] = f"broker {session.node}: {code_name(code)}"
             session.forget(key)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
             partition_faults.stop_unauthorized(reader)
         elif code in LEADER_MOVED:
+            self._troubles[key] = f"broker {session.node}: {code_name(code)}"
             session.forget(key)
             self._fetch_from(key, -1)
             self._look_up_later()
@@ -353,13 +408,14 @@ class SourceFetcher:
     async def _look_up(self) -> None:
         try:
             found = await self._wire.metadata(self._ids)
-        except (NotSent, OutcomeUnknown):
+        except (NotSent, OutcomeUnknown) as error:
+            self._look_up_trouble = f"its leader cannot be looked up: {error}"
             self._stale_since = monotonic() + _BACKOFF_S
             return
         finally:
             self._looking = False
             self._signal.set()
-        self._stale = False
+        self._stale, self._look_up_trouble = False, ""
         for key, reader in self._readers.items():
             info = found.get(key[0])
             if reader.fault is None and info is not None:
@@ -386,4 +442,5 @@ class SourceFetcher:
             self._fetch_from(key, info.partitions[key[1]].node)
             self._followed.discard(key)
         else:
+            self._troubles[key] = "it has no leader" if not info.error else code_name(info.error)
             self._look_up_later()

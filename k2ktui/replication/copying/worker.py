@@ -10,8 +10,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot import SlotCopier
@@ -82,6 +83,10 @@ def run_copier(
         connections = _connections(source, target)
         copier = make(connections.source, connections.target)
         result: SlotResult = connections.loop.run(copier.run)
+    except LoginFailed as error:
+        positions = {each.source: each.position for each in task.assignments}
+        faults = tuple(partition_faults.slot_faults(positions, error, positions))
+        result = SlotResult(task.slot, LapOutcome.FAILED, {}, faults, error=error.message)
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
         result = SlotResult(task.slot, LapOutcome.FAILED, {}, error=str(error))
     except Exception as error:  # report it to the driver; Spark would only print a traceback

@@ -47,7 +47,14 @@ class Fenced(Exception):
 
 
 class SlotFailed(Exception):
-    """This lap cannot continue; the driver bumps the epoch and reads the positions again."""
+    """This lap cannot continue; the driver bumps the epoch and reads the positions again.
+
+    ``code`` is the broker's error code, 0 if there is none.
+    """
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class PartitionsUnavailable(SlotFailed):
@@ -323,7 +330,7 @@ class Writer:
             queue.fails(code_name(code))
             self._again(queue, look_up=code in LEADER_MOVED or code in (3, 100, 103))
         elif code in PRODUCER_FAILED:
-            raise SlotFailed(f"{queue.target[0]}-{queue.target[1]}: {code_name(code)}")
+            raise SlotFailed(f"{queue.target[0]}-{queue.target[1]}: {code_name(code)}", code)
         else:
             raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
 

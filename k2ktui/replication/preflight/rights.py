@@ -15,12 +15,15 @@ from dataclasses import replace
 from k2ktui.config.clusters import Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
+from k2ktui.kafka.broker_settings import broker_values
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control_specs import control_specs
 from k2ktui.kafka.probe import NotDisclosed, Operation
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.epochs import DRIVER, STATE, transactional_id
+from k2ktui.replication.fencing_errors import MOST_TIMEOUT, TIMEOUT, timeout_fix
 from k2ktui.replication.naming import dead_letter_name, target_names
+from k2ktui.replication.pipeline_fencing import transaction_timeout_ms
 from k2ktui.replication.preflight.checks import (
     NAMED,
     Check,
@@ -52,6 +55,7 @@ def check_rights(
     yield _topics_allow(target, "producer", Operation.WRITE, targets | set(control), control)
     if config.features.exactly_once:
         yield _transactions(config, target)
+        yield _transaction_timeout(config, target)
     yield _topics_allow(target, "consumer", Operation.READ, control, control)
     yield _topics_allow(target, "admin", Operation.DESCRIBE, targets | set(control))
     if config.features.validate_control_topic_settings:
@@ -154,6 +158,31 @@ def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:
         name,
         f"the producer may not use {first_names(refused)}",
         f"{grant} --resource-pattern-type prefixed (or set features.exactlyOnce: disabled)",
+        fatal=True,
+    )
+
+
+def _transaction_timeout(config: PipelineConfig, target: CheckedCluster) -> Check:
+    """Compare the timeout of the pipeline's transactions with what the target's brokers allow."""
+    name, wanted = "transaction timeout", transaction_timeout_ms(config)
+    try:
+        values = broker_values(target.cluster, MOST_TIMEOUT)
+    except K2kError as error:
+        return unknown_check(name, error.message)
+    limits = [int(value) for value in (values or {}).values() if value.isdecimal()]
+    if not limits:
+        return unknown_check(
+            name,
+            f"{MOST_TIMEOUT} of the target's brokers cannot be read (requires DescribeConfigs on "
+            f"the cluster); {TIMEOUT} is {wanted:,}",
+        )
+    if wanted <= min(limits):
+        return passed_check(name, f"{wanted:,} ms; the target allows {min(limits):,} ms")
+    return failed_check(
+        name,
+        f"{TIMEOUT} is {wanted:,} ms, and the target's {MOST_TIMEOUT} is {min(limits):,} ms: it "
+        "refuses every transaction",
+        timeout_fix(min(limits)),
         fatal=True,
     )
 

@@ -59,6 +59,7 @@ class ReadFacts:
     Attributes:
         states: how far each partition was read, in the order of the slot's task.
         bounds: bounds of the source logs.
+        unread: why partitions were not read.
         codecs: compression of the first batch of each partition.
         began_at: epoch seconds.
         cpu_s: CPU time of reading.
@@ -71,6 +72,7 @@ class ReadFacts:
     began_at: float = 0.0
     cpu_s: float = 0.0
     error: str = ""
+    unread: Mapping[SourcePartition, str] = field(default_factory=dict)
 
 
 def read_rows(
@@ -96,7 +98,9 @@ def read_rows(
                 counts = [each.partitions for each in assignment.route.choices]
                 yield from rows.input_batches(number, assignment.source, found, layout, counts)
         spent = time.process_time() - cpu
-        facts = ReadFacts(read.states, read.bounds, read.codecs, began_at, spent)
+        facts = ReadFacts(
+            read.states, read.bounds, read.codecs, began_at, spent, unread=read.unread
+        )
     yield rows.facts_batch(pickle.dumps(facts), layout)
 
 
@@ -119,6 +123,7 @@ class _Read:
     codecs: tuple[int, ...]
     states: tuple[ReaderState, ...]
     bounds: Mapping[SourcePartition, SourceLogBounds]
+    unread: Mapping[SourcePartition, str]
 
 
 class MicroBatchReader:
@@ -164,15 +169,22 @@ class MicroBatchReader:
         )
 
     async def run(self) -> _Read:
-        """Read until there is enough, or the time is over."""
+        """Read until there is enough, or the time is over.
+
+        Raises:
+            ConnectionFailed: no fetch request was answered.
+        """
         try:
             await self._fetch()
+            if (outage := self._fetcher.outage()) is not None:
+                raise outage
             codecs = tuple(_codec(reader) for reader in self._readers)
             return _Read(
                 self._take_all(),
                 codecs,
                 tuple(reader.state for reader in self._readers),
                 self._fetcher.bounds(),
+                self._fetcher.unread(),
             )
         finally:
             self._fetcher.close()

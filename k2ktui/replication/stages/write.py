@@ -127,6 +127,12 @@ class TransformCopier(SlotCopier):
     def _bounds(self) -> dict[SourcePartition, SourceLogBounds]:
         return dict(self._facts.bounds)
 
+    def _check_source(self) -> None:
+        """Do nothing: the stage before has read."""
+
+    def _unread(self) -> Mapping[SourcePartition, str]:
+        return self._facts.unread
+
     async def _copy(self) -> None:
         missing = await self._without_leader()
         routed: list[Routed] = []
