@@ -75,7 +75,7 @@ def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list
 
     # First: the source is not needed, and to find out that it does not answer takes a second.
     await_open("target", flow.config.target.bootstrap_servers)
-    snapshots = SnapshotReader(flow)
+    snapshots = SnapshotReader(flow, for_plans=False)
     try:
         return [snapshots.translate(each) for each in commits]
     finally:

@@ -17,6 +17,7 @@ from k2ktui.engine.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.resume_effect import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis, Translation
+from k2ktui.engine.written import WrittenCommits
 from k2ktui.text import counted, duration, moment, safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
@@ -75,6 +76,10 @@ class Snapshot:
         target_ids: ids of target topics, empty strings on brokers that have none.
         conflicting_pipelines: per source partition that several pipelines map, their names.
         notes: what the operator should know about the snapshot as a whole.
+        written: what was written for groups, read after ``target``: their commits that equal it
+            are ours.
+        longest_metadata: length of the longest commit metadata that the target accepts, None if
+            unknown.
     """
 
     pipeline: str
@@ -92,6 +97,8 @@ class Snapshot:
     target_ids: Mapping[str, str] = field(default_factory=dict)
     conflicting_pipelines: Mapping[SourcePartition, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    written: Mapping[str, WrittenCommits] = field(default_factory=dict)
+    longest_metadata: int | None = None
 
 
 def snapshot_notes(snapshot: Snapshot) -> list[str]:

@@ -1,8 +1,9 @@
-"""The version mark in a translated commit: an older mapping never overwrites a newer one.
+"""The version of a mapping: an older mapping never overwrites a newer one.
 
-Kafka stores one metadata string per committed offset (4,096 bytes by default). k2ktui's begins
-with ``groups.offsetGuardPrefix`` and the version of the mapping that the offset was made from,
-followed by the application's own metadata.
+Which commits on the target are ours, and from which mapping they were made, is recorded on the
+state topic (:mod:`k2ktui.engine.written`). Earlier releases, and Lenses, wrote it into the commit's
+metadata instead, before the application's own: a mark of ``groups.offsetGuardPrefix`` and the
+version. It is only read now: applications that parse their metadata break with it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import re
 from dataclasses import dataclass
 
 from k2ktui.engine.bounded import Count
+from k2ktui.engine.strict_json import LARGEST
 
-_MARK = re.compile(r"(\d+)\.(\d+);")
-METADATA_LIMIT = 4096
+_MARK = re.compile(r"([0-9]{1,12})\.([0-9]{1,19});")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,23 +29,13 @@ class MappingVersion:
     position: Count
 
 
-def add_guard(prefix: str, version: MappingVersion, metadata: str) -> str:
-    """Return commit metadata with the version mark before the application's own.
-
-    Metadata that would exceed the broker's default limit is truncated.
-    """
-    whole = f"{prefix}{version.term}.{version.position};{metadata}"
-    return whole.encode()[:METADATA_LIMIT].decode(errors="ignore")
-
-
 def split_guard(prefix: str, metadata: str | None) -> tuple[MappingVersion | None, str]:
-    """Split commit metadata into the version mark (None if absent) and the application's own."""
+    """Split commit metadata into an earlier release's mark (None if absent) and the rest."""
     text = metadata or ""
     if text.startswith(prefix):
         found = _MARK.match(text, len(prefix))
-        if found is not None:
-            version = MappingVersion(int(found[1]), int(found[2]))
-            return version, text[found.end() :]
+        if found is not None and int(found[2]) <= LARGEST:
+            return MappingVersion(int(found[1]), int(found[2])), text[found.end() :]
     return None, text
 
 

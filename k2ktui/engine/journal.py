@@ -6,6 +6,7 @@ Their encoding is in :mod:`k2ktui.engine.journal_format`.
 - *CommitSnapshot*: a consumer group's committed offsets on the source.
 - *JournalHeader* and *JournalRows*: what a command changed, with the previous values.
 - *Drill*: a failover drill (:mod:`k2ktui.engine.drill`).
+- *WrittenCommits*: what was committed for a consumer group (:mod:`k2ktui.engine.written`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from enum import StrEnum
 
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import CommittedOffset, Partition
+from k2ktui.engine.guard import MappingVersion
+from k2ktui.engine.written import WrittenCommits
 
 BEAT_MS = 5_000
 SILENT_AFTER_MS = 15_000
@@ -80,7 +83,14 @@ class DrillKey:
     id: str
 
 
-StateKey = RunnerKey | SnapshotKey | JournalKey | DrillKey
+@dataclass(frozen=True, slots=True)
+class WrittenKey:
+    """Key of what was committed for a consumer group on the target."""
+
+    consumer_group: str
+
+
+StateKey = RunnerKey | SnapshotKey | JournalKey | DrillKey | WrittenKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +229,11 @@ class JournalHeader:
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """One changed offset; None is no offset."""
+    """One changed offset; None is no offset.
+
+    The versions are of the mappings that the offsets were made from; None for an offset that is not
+    ours, and in entries of earlier releases.
+    """
 
     topic: str
     partition: int
@@ -228,6 +242,8 @@ class JournalRow:
     after: int | None
     after_metadata: str
     result: str
+    before_version: MappingVersion | None = None
+    after_version: MappingVersion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +264,13 @@ class JournalRows:
         return JournalKey(self.id, self.consumer_group)
 
 
-StateRecord = Runner | CommitSnapshot | JournalHeader | JournalRows | Drill
+StateRecord = Runner | CommitSnapshot | JournalHeader | JournalRows | Drill | WrittenCommits
 
 
 def record_key(record: StateRecord) -> StateKey:
     """Return the key of a record."""
+    if isinstance(record, WrittenCommits):
+        return WrittenKey(record.consumer_group)
     return DrillKey(record.id) if isinstance(record, Drill) else record.key
 
 

@@ -7,11 +7,13 @@ console consumer's output can be filtered; values have sorted keys. ``v`` is the
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.drill_format import drill_body, read_drill
 from k2ktui.engine.groups import CommittedOffset
+from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import (
     LARGEST_SEQUENCE,
     CommitSnapshot,
@@ -27,8 +29,9 @@ from k2ktui.engine.journal import (
     SnapshotKey,
     StateKey,
     StateRecord,
+    WrittenKey,
 )
-from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
+from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS, LARGEST_TERM
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     LARGEST_MS,
@@ -42,8 +45,10 @@ from k2ktui.engine.strict_json import (
     rows,
     text,
 )
+from k2ktui.engine.written import LARGEST_NUMBER, WrittenCommit, WrittenCommits
 
 VERSION = 1
+_MOST_COMMITS = 1000
 
 
 def state_key(group: str, key: StateKey) -> bytes:
@@ -57,6 +62,8 @@ def state_key(group: str, key: StateKey) -> bytes:
             kind, rest = "journal", {"consumerGroup": key.consumer_group, "id": key.id}
         case DrillKey():
             kind, rest = "drill", {"id": key.id}
+        case WrittenKey():
+            kind, rest = "written", {"consumerGroup": key.consumer_group}
     return _dump({"group": group, "kind": kind, **rest})
 
 
@@ -70,9 +77,11 @@ def state_value(record: StateRecord) -> bytes:
         case JournalHeader():
             body = _header_body(record)
         case JournalRows():
-            body = {"rows": [_row_body(row) for row in record.rows]}
+            body = {"rows": [_row_body(row) for row in record.rows], **_versions_body(record)}
         case Drill():
             body = drill_body(record)
+        case WrittenCommits():
+            body = _written_body(record)
     return _dump(dict(sorted({**body, "v": VERSION}.items())))
 
 
@@ -150,6 +159,32 @@ def _row_body(row: JournalRow) -> list[Any]:
     ]
 
 
+def _versions_body(part: JournalRows) -> dict[str, Any]:
+    if all(row.before_version is None and row.after_version is None for row in part.rows):
+        return {}
+    versions = [[_version(row.before_version), _version(row.after_version)] for row in part.rows]
+    return {"versions": versions}
+
+
+def _version(version: MappingVersion | None) -> list[int] | None:
+    return None if version is None else [version.term, version.position]
+
+
+def _written_body(written: WrittenCommits) -> dict[str, Any]:
+    return {
+        "number": written.number,
+        "rows": [
+            [topic, partition, [_commit_body(each) for each in commits]]
+            for (topic, partition), commits in sorted(written.commits.items())
+        ],
+    }
+
+
+def _commit_body(commit: WrittenCommit) -> list[Any]:
+    body = [commit.offset, commit.metadata, commit.version.term, commit.version.position]
+    return [*body, commit.writer, commit.at_ms] if commit.pending else body
+
+
 def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, StateKey | None]:
     """Return the group and the key of a record of the state topic.
 
@@ -173,6 +208,8 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
             return group, JournalKey(text(field(head, "id")), text(field(head, "consumerGroup")))
         case "drill":
             return group, DrillKey(text(field(head, "id")))
+        case "written":
+            return group, WrittenKey(text(field(head, "consumerGroup")))
     raise MalformedRecord("a record of an unknown kind")
 
 
@@ -194,10 +231,11 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
         case JournalKey(consumer_group=""):
             return _header(key, body)
         case JournalKey():
-            found = tuple(_row(*row) for row in rows(field(body, "rows"), 7))
-            return JournalRows(key.id, key.consumer_group, found)
+            return JournalRows(key.id, key.consumer_group, _rows(body))
         case DrillKey():
             return read_drill(key.id, body)
+        case WrittenKey():
+            return _written(key, body)
 
 
 def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
@@ -275,6 +313,56 @@ def _header(key: JournalKey, body: dict[str, Any]) -> JournalHeader:
         undoes=text(field(body, "undoes")),
         sequence=integer(body.get("sequence", 0), high=LARGEST_SEQUENCE),
     )
+
+
+def _rows(body: dict[str, Any]) -> tuple[JournalRow, ...]:
+    found = [_row(*row) for row in rows(field(body, "rows"), 7)]
+    if "versions" not in body:
+        return tuple(found)
+    versions = rows(body["versions"], 2)
+    if len(versions) != len(found):
+        raise MalformedRecord("rows without versions")
+    return tuple(
+        replace(row, before_version=_read_version(before), after_version=_read_version(after))
+        for row, (before, after) in zip(found, versions, strict=True)
+    )
+
+
+def _read_version(value: object) -> MappingVersion | None:
+    if value is None:
+        return None
+    (pair,) = rows([value], 2)
+    return MappingVersion(integer(pair[0], high=LARGEST_TERM), integer(pair[1]))
+
+
+def _written(key: WrittenKey, body: dict[str, Any]) -> WrittenCommits:
+    return WrittenCommits(
+        consumer_group=key.consumer_group,
+        number=integer(field(body, "number"), high=LARGEST_NUMBER),
+        commits={
+            (text(topic), integer(partition, high=LARGEST_INT)): tuple(
+                _written_commit(each) for each in rows(commits, most=_MOST_COMMITS)
+            )
+            for topic, partition, commits in rows(field(body, "rows"), 3)
+        },
+    )
+
+
+def _written_commit(row: list[Any]) -> WrittenCommit:
+    if len(row) not in (4, 6):
+        raise MalformedRecord("a commit that is neither announced nor read back")
+    offset, metadata, term, position = row[:4]
+    commit = WrittenCommit(
+        integer(offset),
+        text(metadata),
+        MappingVersion(integer(term, high=LARGEST_TERM), integer(position)),
+    )
+    if len(row) == 4:
+        return commit
+    writer, at_ms = text(row[4]), integer(row[5], high=LARGEST_MS)
+    if not writer:
+        raise MalformedRecord("a commit announced by nobody")
+    return replace(commit, writer=writer, at_ms=at_ms)
 
 
 def _row(

@@ -33,6 +33,7 @@ from k2ktui.engine.strict_json import (
 )
 from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.engine.translate import Basis
+from k2ktui.engine.written import Ours
 from k2ktui.text import duration, list_names, moment
 
 VERSION = 2
@@ -44,13 +45,17 @@ _SPECIAL = re.compile(r'[,"\r\n]')
 
 
 class Action(StrEnum):
-    """What happens to a committed offset on the target."""
+    """What happens to a committed offset on the target; ``update`` changes its metadata only."""
 
     CREATE = "create"
     ADVANCE = "advance"
     REWIND = "rewind"
+    UPDATE = "update"
     KEEP = "keep"
     SKIP = "skip"
+
+
+_CHANGES = frozenset({Action.CREATE, Action.ADVANCE, Action.REWIND, Action.UPDATE})
 
 
 class Rewind(StrEnum):
@@ -83,7 +88,7 @@ class PlanRow:
         action: what applying the plan does.
         reason: why, where it is not obvious.
         version: version of the mapping behind the translation.
-        metadata: the application's own commit metadata, which is kept.
+        metadata: the application's commit metadata, which is committed byte for byte.
     """
 
     group: Text
@@ -115,7 +120,7 @@ class PlanRow:
     @property
     def changes(self) -> bool:
         """Whether applying the plan writes this row."""
-        return self.action in (Action.CREATE, Action.ADVANCE, Action.REWIND)
+        return self.action in _CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +166,45 @@ class Plan:
 
 
 def decide_action(
-    row: PlanRow, rewind: Rewind, present: MappingVersion | None, *, guarded: bool = True
+    row: PlanRow,
+    rewind: Rewind,
+    present: Ours | None,
+    *,
+    guarded: bool = True,
+    metadata: str | None = None,
+    longest: int | None = None,
 ) -> PlanRow:
     """Return the row with its action.
 
     Args:
         row: the proposal; its action and reason are replaced.
         rewind: what to do where the target commit is ahead of the translation.
-        present: version mark of the current target commit, None without one.
+        present: what is known of the current target commit if it is ours, otherwise None.
         guarded: whether to keep an older mapping from overwriting a newer one.
+        metadata: the metadata of the current target commit, None without one.
+        longest: length of the longest metadata that the target accepts, None if unknown.
     """
     action, why = _decision(row, rewind, present, guarded=guarded)
+    if action is Action.KEEP and present is not None and metadata not in (None, row.metadata):
+        action, why = Action.UPDATE, "its metadata has changed"
+    length = metadata_length(row.metadata)
+    if action in _CHANGES and longest is not None and length > longest:
+        action, why = (
+            Action.SKIP,
+            f"its metadata has {length:,} characters, and the target's brokers accept {longest:,} "
+            "(offset.metadata.max.bytes)",
+        )
     reason = "; ".join(part for part in (why, row.reason) if part)
     return replace(row, action=action, reason=reason)
 
 
+def metadata_length(metadata: str) -> int:
+    """Return a length as brokers count it for ``offset.metadata.max.bytes``: in UTF-16 units."""
+    return len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le")) // 2
+
+
 def _decision(
-    row: PlanRow, rewind: Rewind, present: MappingVersion | None, *, guarded: bool
+    row: PlanRow, rewind: Rewind, present: Ours | None, *, guarded: bool
 ) -> tuple[Action, str]:
     if row.proposed is None:
         return Action.SKIP, "no offset is available"
@@ -185,7 +212,7 @@ def _decision(
         return Action.SKIP, "the effect on the group is unknown; set the offset yourself"
     if row.state_target not in EMPTY_STATES:
         return Action.SKIP, f"the group is {row.state_target} on the target: stop it there first"
-    if guarded and is_stale(row.version, present):
+    if guarded and is_stale(row.version, present.version if present is not None else None):
         return Action.SKIP, "the offset on the target comes from a newer mapping"
     if row.current is None:
         return Action.CREATE, ""
@@ -195,6 +222,8 @@ def _decision(
         return Action.ADVANCE, ""
     if rewind is Rewind.FOLLOW:
         return Action.REWIND, ""
+    if present is not None and present.overwrote_newer:
+        return Action.REWIND, "a process that was suspended committed what an older mapping says"
     return Action.SKIP, "the target is ahead; rewinding is off (--rewind follow)"
 
 
@@ -290,9 +319,11 @@ def _read(text: str) -> tuple[Plan, str]:
 def to_csv(plan: Plan) -> str:
     """Return the plan as CSV for ``kafka-consumer-groups --reset-offsets --from-file``.
 
-    Columns: group, topic, partition, offset; only rows that change something.
+    Columns: group, topic, partition, offset; only rows that change an offset.
     """
-    lines = [f"{_quote(r.group)},{r.topic},{r.partition},{r.proposed}" for r in plan.changes]
+    # The tool commits no metadata: a row that only changes metadata would lose it.
+    rows = [row for row in plan.changes if row.action is not Action.UPDATE]
+    lines = [f"{_quote(r.group)},{r.topic},{r.partition},{r.proposed}" for r in rows]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -14,12 +14,13 @@ from k2ktui.engine.groups import (
     translate_groups,
     with_conflicting_pipelines,
 )
-from k2ktui.engine.guard import MappingVersion, add_guard, split_guard
+from k2ktui.engine.guard import MappingVersion, split_guard
 from k2ktui.engine.pins import pin_logs
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Translation
+from k2ktui.engine.written import find_ours
 from k2ktui.text import counted, duration
 
 _ITS_OWN = "the application has committed further on the target itself"
@@ -36,7 +37,7 @@ class PlanOptions:
         made_by: ``user@host``.
         valid_s: seconds until the plan expires.
         rewind: what to do where the target commit is ahead of the translation.
-        guard_prefix: prefix of the version mark in commit metadata.
+        guard_prefix: prefix of the mark that earlier releases wrote into commit metadata.
         guarded: whether to keep an older mapping from overwriting a newer one.
         own_only: whether to never rewind over an offset that an application committed on the
             target.
@@ -108,7 +109,11 @@ def _row(
     stopped: bool,
 ) -> PlanRow:
     current = group.target_offset(translation.target)
-    present, _ = split_guard(options.guard_prefix, current.metadata if current else "")
+    prefix = options.guard_prefix
+    present = None
+    if current is not None:
+        known = snapshot.written.get(group.group)
+        present = find_ours(known, translation.target, current.offset, current.metadata, prefix)
     topic, partition = translation.target
     row = PlanRow(
         group=group.group,
@@ -127,14 +132,21 @@ def _row(
         action=Action.SKIP,
         reason=_reason(snapshot, group, translation),
         version=_mapping_version(snapshot.replicas, translation),
-        metadata=_metadata(group.source, translation, options.guard_prefix),
+        metadata=_metadata(group.source, translation, prefix),
     )
     refused = _refusal(snapshot, group, translation, options, stopped=stopped)
     if refused:
         return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
     if options.own_only and present is None and _further(row):
         return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
-    return decide_action(row, options.rewind, present, guarded=options.guarded)
+    return decide_action(
+        row,
+        options.rewind,
+        present,
+        guarded=options.guarded,
+        metadata=current.metadata if current is not None else None,
+        longest=snapshot.longest_metadata,
+    )
 
 
 def _further(row: PlanRow) -> bool:
@@ -185,11 +197,6 @@ def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
         if own:
             return own
     return ""
-
-
-def commit_metadata(row: PlanRow, prefix: str) -> str:
-    """Return the commit metadata of a row: the version mark, then the application's own."""
-    return add_guard(prefix, row.version, row.metadata)
 
 
 def _mapping_version(

@@ -6,7 +6,7 @@ all records at every poll costs more than all other requests together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import OffsetSpec
@@ -89,6 +89,20 @@ class ControlTail:
         for partition, end in self._ends.items():
             self._next[partition] = max(end, self._next.get(partition, 0))
         self._was_read = True
+
+    def skip(self, written: Mapping[int, range]) -> bool:
+        """Leave out records that this process has just written; return whether nothing precedes.
+
+        If something does that was not read yet, all of it is read next time.
+
+        Args:
+            written: offsets of the records in each partition.
+        """
+        if not written or any(self._next.get(p) != span.start for p, span in written.items()):
+            return False
+        for partition, span in written.items():
+            self._next[partition] = span.stop
+        return True
 
     def close(self) -> None:
         """Disconnect; the next reading continues where the last one ended."""

@@ -62,8 +62,8 @@ class FencedWriter(KeyedWriter):
             self._first_error = self._transaction_failure(error.args[0])
             raise self._first_error from None
 
-    def put(self, entries: Iterable[Entry]) -> None:
-        """Write records in one transaction.
+    def put(self, entries: Iterable[Entry]) -> dict[int, range]:
+        """Write records in one transaction; returns nothing, since its marker follows them.
 
         Raises:
             WriterFenced: another writer was opened; nothing was written.
@@ -97,6 +97,7 @@ class FencedWriter(KeyedWriter):
                 raise
             self._first_error = self._transaction_failure(cause.args[0])
             raise self._first_error from None
+        return {}
 
     def _commit(self, producer: Producer) -> None:
         until = monotonic() + self._timeout

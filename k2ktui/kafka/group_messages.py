@@ -221,6 +221,8 @@ def _read_fetched_offsets(group: Any) -> FetchedOffsets | GroupError:
     return found
 
 
+# End of what is said about a write that may have been carried out although it failed.
+OUTCOME_UNKNOWN = "whether the request took effect is unknown"
 PartitionCodes = dict[TopicPartition, int]
 
 
@@ -331,7 +333,7 @@ def describe_error(refusal: GroupError, label: str, right: str) -> str:
         right: the ACL operation on the group that the request needs, such as ``Describe``.
     """
     words = refusal.reason or f"{_meaning(refusal.code, label, right)}: {code_name(refusal.code)}"
-    return words + ("; whether the request took effect is unknown" if refusal.doubtful else "")
+    return words + (f"; {OUTCOME_UNKNOWN}" if refusal.doubtful else "")
 
 
 def _meaning(code: int, label: str, right: str) -> str:

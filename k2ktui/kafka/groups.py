@@ -26,6 +26,7 @@ from k2ktui.kafka.group_coordinator import (
 )
 from k2ktui.kafka.group_messages import (
     HAS_MEMBERS,
+    OUTCOME_UNKNOWN,
     ConsumerGroupDescribeRequest,
     FetchedOffsets,
     GroupCommit,
@@ -50,6 +51,7 @@ from k2ktui.text import list_names
 
 __all__ = [
     "HAS_MEMBERS",
+    "OUTCOME_UNKNOWN",
     "ConsumerGroupClient",
     "GroupCommit",
     "GroupListing",

@@ -61,8 +61,11 @@ class KeyedWriter:
         self._producer: Producer | None = None
         self._trouble = ""
 
-    def put(self, entries: Iterable[Entry]) -> None:
+    def put(self, entries: Iterable[Entry]) -> dict[int, range]:
         """Write records in order (value None: tombstone) and wait for all acknowledgments.
+
+        Returns:
+            The offsets of the records in each partition; empty if others wrote in between.
 
         Raises:
             ClusterRefused: the principal may not write to the topic, or a record is too large.
@@ -70,10 +73,13 @@ class KeyedWriter:
                 been written.
         """
         refused: list[KafkaError] = []
+        offsets: dict[int, list[int]] = {}
 
-        def delivered(error: KafkaError | None, _: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 refused.append(error)
+            else:
+                offsets.setdefault(message.partition() or 0, []).append(message.offset() or 0)
 
         until = monotonic() + self._timeout
         try:
@@ -86,6 +92,8 @@ class KeyedWriter:
             self.close()
             raise self._failure(refused[0] if refused else None)
         self._trouble = ""
+        spans = {p: range(min(found), max(found) + 1) for p, found in offsets.items()}
+        return spans if all(len(spans[p]) == len(found) for p, found in offsets.items()) else {}
 
     def close(self) -> None:
         """Disconnect and drop all unacknowledged records."""

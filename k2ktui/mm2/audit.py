@@ -67,7 +67,7 @@ class Auditor:
                 hint="Give its mm2.properties with -f.",
             )
         self._auditor = auditor
-        self._snapshots = SnapshotReader(flow)
+        self._snapshots = SnapshotReader(flow, for_plans=False)
 
     def close(self) -> None:
         """Close all connections."""

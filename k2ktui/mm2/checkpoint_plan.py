@@ -18,6 +18,7 @@ from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.engine.written import find_ours
 from k2ktui.mm2.formats import Checkpoint, GroupPartition
 from k2ktui.replication.preflight.checks import (
     Check,
@@ -116,9 +117,21 @@ class ClusterObservation:
 
 
 def make_plan(
-    seen: ClusterObservation, *, rewind: Rewind, valid_s: float, made_by: str, files: Iterable[str]
+    seen: ClusterObservation,
+    *,
+    rewind: Rewind,
+    valid_s: float,
+    made_by: str,
+    files: Iterable[str],
+    guard_prefix: str = "k2k_",
 ) -> Plan:
-    """Return the plan that commits the checkpoints; changes nothing."""
+    """Return the plan that commits the checkpoints; changes nothing.
+
+    Args:
+        seen: both clusters.
+        rewind, valid_s, made_by, guard_prefix: as in ``PlanOptions``.
+        files: the flow's files.
+    """
     return Plan(
         pipeline=seen.pipeline,
         source_cluster=seen.source_cluster,
@@ -127,7 +140,7 @@ def make_plan(
         expires_at=seen.at + valid_s,
         made_by=made_by,
         rewind=rewind,
-        rows=tuple(_row(seen, each, rewind) for each in seen.checkpoints),
+        rows=tuple(_row(seen, each, rewind, guard_prefix) for each in seen.checkpoints),
         files=tuple(files),
         logs=pin_logs(
             {(each.at.topic, each.at.partition) for each in seen.checkpoints},
@@ -137,7 +150,9 @@ def make_plan(
     )
 
 
-def _row(seen: ClusterObservation, checkpoint: Checkpoint, rewind: Rewind) -> PlanRow:
+def _row(
+    seen: ClusterObservation, checkpoint: Checkpoint, rewind: Rewind, guard_prefix: str
+) -> PlanRow:
     at = checkpoint.at
     source = seen.source_partition(at)
     there = seen.target.get(at.group, ABSENT)
@@ -167,7 +182,11 @@ def _row(seen: ClusterObservation, checkpoint: Checkpoint, rewind: Rewind) -> Pl
         version=MappingVersion(0, 0),
         metadata=checkpoint.metadata,
     )
-    return decide_action(row, rewind, None, guarded=False)
+    if now is None:
+        return decide_action(row, rewind, None, guarded=False)
+    # What earlier releases committed begins with their mark, which applications cannot read.
+    marked = find_ours(None, (at.topic, at.partition), now.offset, now.metadata, guard_prefix)
+    return decide_action(row, rewind, marked, guarded=False, metadata=now.metadata)
 
 
 def _state(view: GroupView) -> str:

@@ -114,7 +114,7 @@ class Publisher:
         if not force:
             _require_only_publisher(self._target, names)
         _ensure(config, self._target, names)
-        self._snapshots = SnapshotReader(flow)
+        self._snapshots = SnapshotReader(flow, for_plans=False)
         self._writers = {topic: self._writer(topic) for topic in names.all}
         self._checkpoints: dict[GroupPartition, Checkpoint] = {}
         self._syncs: dict[SourcePartition, OffsetSync] = {}

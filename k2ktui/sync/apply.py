@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
@@ -22,25 +22,31 @@ from k2ktui.engine.applying import (
     WriteOutcome,
     WriteResult,
     check_written,
+    find_changed_metadata,
     find_conflicts,
+    find_taken,
     judge_unreported,
     make_writes,
     reverse_writes,
+    without_mark,
 )
 from k2ktui.engine.groups import ABSENT, GroupView
 from k2ktui.engine.journal import BEGUN, JournalHeader, JournalRow, JournalRows, new_id
 from k2ktui.engine.pins import log_objections
 from k2ktui.engine.plan import Plan
-from k2ktui.engine.planning import commit_metadata
+from k2ktui.engine.written import Commit, WrittenCommits, announce, read_back
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster
-from k2ktui.kafka.groups import GroupCommit
+from k2ktui.kafka.groups import OUTCOME_UNKNOWN, GroupCommit
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 _GROUPS_AT_ONCE = 100
+_RECORDED_AT_ONCE = 1000
+# Longer pauses between two steps mean that this process stood still: groups may have moved.
+_STANDSTILL_S = 120.0
 _SOURCE_ID_TIMEOUT_S = 5.0
 _LISTED_ERRORS = 20
 
@@ -78,11 +84,15 @@ class OffsetsChanged(Refused):
 class Applier:
     """Writes committed offsets of groups on the target.
 
+    What is written is recorded on the state topic (:mod:`k2ktui.engine.written`), by which it is
+    known as ours later.
+
     Args:
         config: the pipeline.
         target: reader of its target cluster.
         store: state store that holds the journal.
         on_result: callback for each row as soon as its result is known.
+        records: whether to record what is written; not for groups that are deleted again.
     """
 
     def __init__(
@@ -91,9 +101,38 @@ class Applier:
         target: TargetClusterReader,
         store: StateStore,
         on_result: Callable[[WriteResult], None] = lambda _: None,
+        *,
+        records: bool = True,
     ) -> None:
         self._config, self._target, self._store, self._on_result = config, target, store, on_result
+        self._records = records
         self._open_entry = ""
+        self._writer = secrets.token_hex(4)
+        # The newest records after the groups were read, and the numbers of those that were the
+        # newest before, too.
+        self._looked: Mapping[str, WrittenCommits] = {}
+        self._unchanged: dict[str, int] = {}
+        self._stood_still = _Standstill()
+
+    def look(
+        self, groups: Collection[str]
+    ) -> tuple[dict[str, GroupView], Mapping[str, WrittenCommits]]:
+        """Read groups on the target, then what was written for them, before they are written.
+
+        Raises:
+            Refused: the state topic cannot be read.
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        before = self._store.read_written(groups)
+        self._stood_still.step()
+        views = self._target.views(groups)
+        written = self._looked = self._store.read_written(groups)
+        self._unchanged = {
+            group: _number(written.get(group))
+            for group in groups
+            if _number(written.get(group)) == _number(before.get(group))
+        }
+        return views, written
 
     def apply(self, plan: Plan) -> Applied:
         """Apply a plan exactly as it is, or write nothing.
@@ -104,14 +143,18 @@ class Applier:
             PartlyApplied: the target stopped answering during the write.
         """
         self._check_plan(plan)
-        views = self._target.views(sorted({row.group for row in plan.changes}))
+        views, written = self.look(sorted({row.group for row in plan.changes}))
         expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
-        moved = {**self._log_objections(plan), **find_conflicts(expected, views)}
+        prefix = self._config.groups.offset_guard_prefix
+        guarded = self._config.features.apply_mappings_guard
+        moved = {
+            **self._log_objections(plan),
+            **find_taken(plan.changes, views, written, prefix, guarded=guarded),
+            **find_conflicts(expected, views),
+        }
         if moved:
             raise _changed_error(moved, "Make a new plan with k2ktui plan.")
-        prefix = self._config.groups.offset_guard_prefix
-        metadata = {row: commit_metadata(row, prefix) for row in plan.changes}
-        writes = make_writes(plan.changes, views, metadata)
+        writes = make_writes(plan.changes, views, written, prefix)
         return self._report_if_interrupted(writes, "apply", plan=plan.id)
 
     def _check_plan(self, plan: Plan) -> None:
@@ -141,13 +184,17 @@ class Applier:
         Raises:
             Refused: a group has moved since, or there is nothing to undo.
         """
-        writes = reverse_writes(rows)
+        prefix = self._config.groups.offset_guard_prefix
+        writes = [without_mark(write, prefix) for write in reverse_writes(rows)]
         if not writes:
             raise Refused(
                 f"journal entry {entry} changed nothing", unchanged="Nothing was changed."
             )
-        views = self._target.views(sorted({write.group for write in writes}))
-        moved = find_conflicts({_key(write): write.before for write in writes}, views)
+        views, _ = self.look(sorted({write.group for write in writes}))
+        moved = {
+            **find_changed_metadata(writes, views, prefix),
+            **find_conflicts({_key(write): write.before for write in writes}, views),
+        }
         if moved and not skip_moved:
             hint = (
                 "To undo the other rows, repeat with --skip-moved; or compare the offsets "
@@ -210,20 +257,99 @@ class Applier:
         """Write and read back without a journal entry."""
         rows: list[WriteResult] = []
         by_group = [list(each) for _, each in groupby(writes, key=lambda write: write.group)]
-        for first in range(0, len(by_group), _GROUPS_AT_ONCE):
-            chunk = [w for each in by_group[first : first + _GROUPS_AT_ONCE] for w in each]
-            for written in self._write_groups(chunk):
-                rows.append(written)
-                self._on_result(written)
+        for begin in range(0, len(by_group), _RECORDED_AT_ONCE):
+            block = by_group[begin : begin + _RECORDED_AT_ONCE]
+            recorded = self._announce(block)
+            current: dict[str, GroupView] = {}
+            results: list[WriteResult] = []
+            for first in range(0, len(block), _GROUPS_AT_ONCE):
+                chunk = [w for each in block[first : first + _GROUPS_AT_ONCE] for w in each]
+                for written in self._write_groups(chunk, current):
+                    results.append(written)
+                    self._on_result(written)
+            self._record_read_back(results, current, recorded)
+            rows += results
         return rows
 
-    def _write_groups(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
+    def _announce(self, block: Sequence[Sequence[OffsetWrite]]) -> Mapping[str, WrittenCommits]:
+        """Record what is about to be written; return the records."""
+        if not self._records:
+            return {}
+        now_ms = int(time.time() * 1000)
+        commits = {writes[0].group: [_commit(write) for write in writes] for writes in block}
+
+        def change(known: Mapping[str, WrittenCommits]) -> list[WrittenCommits]:
+            found = []
+            for group, each in commits.items():
+                record = known.get(group)
+                is_current = self._unchanged.get(group) == _number(record)
+                made = announce(record, group, each, self._writer, now_ms, is_current=is_current)
+                if made is not None:
+                    found.append(made)
+            return found
+
+        return self._store.put_written(list(commits), change)
+
+    def _record_read_back(
+        self,
+        results: Sequence[WriteResult],
+        current: Mapping[str, GroupView],
+        recorded: Mapping[str, WrittenCommits],
+    ) -> None:
+        if not self._records:
+            return
+        now_ms = int(time.time() * 1000)
+        changed = []
+        with contextlib.suppress(K2kError):
+            recorded = {**recorded, **self._store.read_written(list(current))}
+        for group, found in groupby(results, key=lambda each: each.write.group):
+            view = current.get(group)
+            if view is None or view.error:
+                continue
+            seen = [
+                (
+                    _commit(each.write),
+                    _committed(view, each.write),
+                    not each.why.endswith(OUTCOME_UNKNOWN),
+                )
+                for each in found
+            ]
+            looked = self._looked.get(group)
+            record = read_back(recorded.get(group), group, seen, self._writer, now_ms, looked)
+            if record is not None:
+                changed.append(record)
+        # Without this, both the commit before and this one count as ours until the next write.
+        with contextlib.suppress(K2kError):
+            self._store.put(changed)
+
+    def _write_groups(
+        self, writes: Sequence[OffsetWrite], current: dict[str, GroupView]
+    ) -> list[WriteResult]:
+        """Write and read back; adds the state of the groups after it to ``current``."""
+        paused = self._stood_still.step()
+        if paused > _STANDSTILL_S:
+            why = f"this process stood still for {paused:.0f} s, the group may have moved since"
+            return [WriteResult(write, WriteOutcome.NOT_WRITTEN, why) for write in writes]
         refused = _send(self._target, writes)
         views: Mapping[str, GroupView] = self._target.views(sorted({w.group for w in writes}))
         # Deleting the last offset of a group may delete the group, which is the intended result.
         gone = {w.group for w in writes} - views.keys()
-        current = {**views, **{group: GroupView("") for group in gone}}
+        current |= {**views, **{group: GroupView("") for group in gone}}
+        self._stood_still.step()
         return check_written(writes, refused, current)
+
+
+class _Standstill:
+    """Measures pauses between steps, also those of a suspended machine."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic(), time.time()
+
+    def step(self) -> float:
+        """Return the seconds since the last step."""
+        now = time.monotonic(), time.time()
+        before, self._last = self._last, now
+        return max(now[0] - before[0], now[1] - before[1])
 
 
 class _ClusterIdLookup:
@@ -300,6 +426,21 @@ def _key(write: OffsetWrite) -> WriteKey:
     return write.group, write.topic, write.partition
 
 
+def _number(written: WrittenCommits | None) -> int:
+    return written.number if written is not None else 0
+
+
+def _commit(write: OffsetWrite) -> Commit:
+    before = None if write.before is None else (write.before, write.before_metadata)
+    after = None if write.after is None else (write.after, write.after_metadata)
+    return Commit((write.topic, write.partition), before, after, write.after_version)
+
+
+def _committed(view: GroupView, write: OffsetWrite) -> tuple[int, str] | None:
+    found = view.offsets.get((write.topic, write.partition))
+    return (found.offset, found.metadata) if found is not None and found.offset >= 0 else None
+
+
 def _changed_error(moved: Mapping[WriteKey, str], hint: str) -> OffsetsChanged:
     lines = [
         f"{safe_text(group)} {safe_text(topic)}-{partition}: {why}"
@@ -330,6 +471,8 @@ def _journal_rows(entry: str, rows: Iterable[WriteResult]) -> list[JournalRows]:
                 write.after,
                 write.after_metadata,
                 text,
+                write.before_version,
+                write.after_version,
             )
         )
     return [JournalRows(entry, group, tuple(each)) for group, each in found.items()]
@@ -375,6 +518,8 @@ def read_results(parts: Iterable[JournalRows]) -> list[WriteResult]:
                 row.before_metadata,
                 row.after,
                 row.after_metadata,
+                row.before_version,
+                row.after_version,
             )
             name, _, why = row.result.partition(": ")
             result = WriteOutcome.APPLIED if why == BEGUN else WriteOutcome(name)

@@ -13,6 +13,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import CommittedOffset, GroupView
 from k2ktui.engine.replica import TargetLog, TargetPartition
 from k2ktui.engine.state import SourcePartition
+from k2ktui.kafka.broker_settings import broker_values
 from k2ktui.kafka.clients import (
     Cluster,
     Partition,
@@ -26,6 +27,7 @@ from k2ktui.log.content import ContentReader
 
 # A topic's id, the offset after the last copied record, and the bounds of the log.
 _ClearKey = tuple[str, int, TargetLog]
+_METADATA_SETTING = "offset.metadata.max.bytes"
 _OPEN_S = 10.0
 _CLEAR_S = 10.0
 
@@ -247,6 +249,7 @@ class TargetClusterReader:
         self.contents = ContentReader(self.cluster)
         self.reader = ConsumerGroupReader(config, "target")
         self._clear: dict[TargetPartition, tuple[_ClearKey, TargetLog]] = {}
+        self._longest_metadata: int | None = None
 
     @property
     def groups(self) -> ConsumerGroupClient:
@@ -264,6 +267,27 @@ class TargetClusterReader:
         except BaseException:
             self.reader.close()
             raise
+
+    def longest_metadata(self, needed: int) -> int | None:
+        """Return the length of the longest commit metadata that the brokers accept.
+
+        Args:
+            needed: the longest that is to be committed. The setting is read again, brokers may
+                have been restarted with a higher one, only if what is known is shorter.
+
+        Returns:
+            None if it may not be read: the brokers decide.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+        """
+        known = self._longest_metadata
+        if needed and (known is None or needed > known):
+            # One broker stands for all: another limit elsewhere is seen by that broker's refusal.
+            values = broker_values(self.cluster, _METADATA_SETTING, most=1) or {}
+            found = [int(value) for value in values.values() if value.isdecimal()]
+            self._longest_metadata = min(found, default=None)
+        return self._longest_metadata
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of the topics that exist."""

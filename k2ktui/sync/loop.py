@@ -16,12 +16,13 @@ from k2ktui.engine.applying import (
     WriteOutcome,
     WriteResult,
     find_conflicts,
+    find_taken,
     make_writes,
 )
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot, describe_conflicting_pipelines
 from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.planning import commit_metadata, make_plan
+from k2ktui.engine.planning import make_plan
 from k2ktui.errors import K2kError
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
@@ -103,7 +104,7 @@ class SyncLoop:
         self._stop_if_configured(plan, snapshot)
         notes += self._look_at_active(plan)
         rows = [row for row in plan.changes if row.group not in self.stopped]
-        written = self._write(rows, snapshot)
+        written = self._write(rows)
         failed = [_failure(each) for each in written if each.result is not WriteOutcome.APPLIED]
         return SyncPoll(
             taken_at=snapshot.taken_at,
@@ -187,24 +188,26 @@ class SyncLoop:
                 notes.append(f"{why}; skipped until it is not")
         return notes
 
-    def _write(self, rows: list[PlanRow], snapshot: Snapshot) -> list[WriteResult]:
+    def _write(self, rows: list[PlanRow]) -> list[WriteResult]:
         if not rows:
             return []
         # Another sync application may have written since the snapshot: such a row waits a turn.
-        views = self._snapshots.target.views(sorted({row.group for row in rows}))
+        views, known = self._applier.look(sorted({row.group for row in rows}))
         expected = {(row.group, row.topic, row.partition): row.current for row in rows}
-        moved = find_conflicts(expected, views)
-        rows = [row for row in rows if (row.group, row.topic, row.partition) not in moved]
         prefix = self._config.groups.offset_guard_prefix
-        metadata = {row: commit_metadata(row, prefix) for row in rows}
+        guarded = self._config.features.apply_mappings_guard
+        moved = find_conflicts(expected, views)
+        moved |= find_taken(rows, views, known, prefix, guarded=guarded, own_only=True)
+        rows = [row for row in rows if (row.group, row.topic, row.partition) not in moved]
         # Routine advances stay out of the journal; new and rewound positions are journaled.
-        told = [row for row in rows if row.action is not Action.ADVANCE]
-        quiet = [row for row in rows if row.action is Action.ADVANCE]
+        routine = (Action.ADVANCE, Action.UPDATE)
+        told = [row for row in rows if row.action not in routine]
+        quiet = [row for row in rows if row.action in routine]
         written: list[WriteResult] = []
         if told:
-            written += self._applier.write(make_writes(told, snapshot.target, metadata), SYNC).rows
+            written += self._applier.write(make_writes(told, views, known, prefix), SYNC).rows
         if quiet:
-            written += self._applier.write_only(make_writes(quiet, snapshot.target, metadata))
+            written += self._applier.write_only(make_writes(quiet, views, known, prefix))
         return written
 
     def _new(self, notes: list[str]) -> list[str]:

@@ -9,6 +9,8 @@ The order of the reads matters:
 - The ends of the target's logs before positions, so that records copied meanwhile are beyond them.
 - The high watermarks of the target after mappings, of the source after commits, where something
   lies beyond the ends read before: only then is a record lost, or a group past its log's end.
+- What was written for groups after their commits on the target: what is recorded before a commit is
+  then known of each.
 - The opposite pipeline's mappings before our own, and the target's records after its position last.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -24,10 +27,12 @@ from k2ktui.engine.both_directions import translate_both_ways
 from k2ktui.engine.groups import GroupView, Snapshot, describe_conflicts
 from k2ktui.engine.offset_intervals import FOREVER
 from k2ktui.engine.opposite_copy import OppositeCopy
+from k2ktui.engine.plan import metadata_length
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Translation
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.engine.written import WrittenCommits
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
@@ -61,6 +66,7 @@ class SnapshotReader:
         flow: what is read.
         source: its source cluster, if others use it, too; a new connection by default.
         target: the same for its target cluster.
+        for_plans: whether plans are made of the snapshots, which takes what was written for groups.
 
     Attributes:
         target: reader of the target cluster, also used for writing.
@@ -69,9 +75,15 @@ class SnapshotReader:
     """
 
     def __init__(
-        self, flow: Flow, source: Cluster | None = None, target: Cluster | None = None
+        self,
+        flow: Flow,
+        source: Cluster | None = None,
+        target: Cluster | None = None,
+        *,
+        for_plans: bool = True,
     ) -> None:
         config = flow.config
+        self._for_plans = for_plans
         self._config = config
         self._source = SourceClusterReader(config, source)
         self.target = TargetClusterReader(config, target)
@@ -103,7 +115,8 @@ class SnapshotReader:
             Refused: nothing has been replicated yet.
         """
         replicated = self._record.positions()
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(self._read_ahead)
             asked = pool.submit(self._source.read, list(replicated))
             target_cluster = self.target.cluster.cluster_id()
             down, source = "", None
@@ -116,6 +129,7 @@ class SnapshotReader:
             source = self._load_kept_commits(down)
         # Read right away: a later commit on the target, for records read since, would look ahead.
         there = self.target.views(sorted(source.groups))
+        written, unread = self._read_written(source.groups)
         later: Mapping[str, GroupView] = {}
         if not down:
             try:
@@ -147,8 +161,11 @@ class SnapshotReader:
             logs=copies.logs,
             target_ids=copies.target_ids,
             conflicting_pipelines=copies.report.conflicting_pipelines,
+            written=written,
+            longest_metadata=self._longest_metadata(source.groups),
             notes=(
                 *_notes(copies.report),
+                *([unread] if unread else []),
                 *self._record.notes(),
                 *([self._opposite.note] if self._opposite and self._opposite.note else []),
                 *([source.incomplete_reason] if source.incomplete_reason else []),
@@ -157,6 +174,30 @@ class SnapshotReader:
         policy = self._config.error_handling.on_multiple_target_committed_offsets
         notes = (*snapshot.notes, *describe_conflicts(snapshot, policy))
         return replace(snapshot, notes=notes)
+
+    def _read_ahead(self) -> None:
+        """Read the state topic beside the source, so that little of it is left to read later."""
+        if self._for_plans:
+            with suppress(K2kError):  # told later
+                self.store.read_written(())
+
+    def _read_written(self, groups: Collection[str]) -> tuple[Mapping[str, WrittenCommits], str]:
+        """Return what was written for groups, and why it is unknown; "" if it is not."""
+        if not self._for_plans:
+            return {}, ""
+        try:
+            return self.store.read_written(groups), ""
+        except Refused as error:
+            return {}, (
+                f"{error.message}: which commits on the target are k2ktui's is unknown, and all "
+                "count as the applications' own"
+            )
+
+    def _longest_metadata(self, groups: Mapping[str, GroupView]) -> int | None:
+        if not self._for_plans:
+            return None
+        found = {each.metadata for view in groups.values() for each in view.offsets.values()}
+        return self.target.longest_metadata(max(map(metadata_length, found), default=0))
 
     def translate(self, commits: Mapping[SourcePartition, int]) -> list[Translation]:
         """Translate offsets that are kept outside Kafka; the source is not needed.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 
-from k2ktui.engine.journal import DrillKey, JournalKey, StateKey, StateRecord
+from k2ktui.engine.journal import DrillKey, JournalKey, StateKey, StateRecord, WrittenKey
 from k2ktui.engine.journal_format import read_state_key, read_state_value
 from k2ktui.engine.state import MalformedRecord
+from k2ktui.engine.written import WrittenCommits, merge
 from k2ktui.kafka.control_reader import ControlRecord
+
+_NUMBER = re.compile(rb'{"number":([0-9]{1,16}),')
+# Number of records of a consumer group, written at the same time, whose commits are all known.
+_AT_ONCE = 8
 
 
 class StateFold:
@@ -27,9 +34,17 @@ class StateFold:
         self._records: dict[StateKey, StateRecord | None] = {}
         self._parts: set[JournalKey] = set()
         self._drills: dict[str, tuple[int, int]] = {}
+        # What was written for consumer groups: read on demand, several records may hold.
+        self._written_values: dict[WrittenKey, deque[bytes]] = {}
+        self._written: dict[WrittenKey, WrittenCommits] = {}
 
-    def take(self, entry: ControlRecord) -> None:
-        """Apply a record; those of one key must arrive in order."""
+    def take(self, entry: ControlRecord, written: StateRecord | None = None) -> None:
+        """Apply a record; those of one key must arrive in order.
+
+        Args:
+            entry: the record.
+            written: what this process wrote with it, so that it need not be decoded.
+        """
         raw = entry.key or b""
         key = self._read_key(raw)
         if entry.value is None:
@@ -38,6 +53,12 @@ class StateFold:
             return
         if isinstance(key, JournalKey) and key.consumer_group:
             (self._parts.discard if entry.value is None else self._parts.add)(key)
+        elif isinstance(key, WrittenKey):
+            if isinstance(written, WrittenCommits):
+                self.written([key.consumer_group])
+                self._add(key, written)
+            else:
+                self._take_written(key, entry.value)
         elif entry.value is None:
             self._values.pop(key, None)
             self._records.pop(key, None)
@@ -45,6 +66,33 @@ class StateFold:
             self._values[key] = entry.value
             if isinstance(key, DrillKey):
                 self._drills[key.id] = (entry.partition, entry.offset)
+
+    def _take_written(self, key: WrittenKey, value: bytes | None) -> None:
+        if value is None:
+            self._written_values.pop(key, None)
+            self._written.pop(key, None)
+        else:
+            self._written_values.setdefault(key, deque(maxlen=_AT_ONCE)).append(value)
+
+    def written(self, groups: Iterable[str]) -> dict[str, WrittenCommits]:
+        """Return what was written for consumer groups; a damaged record says nothing."""
+        found = {}
+        for group in groups:
+            key = WrittenKey(group)
+            for value in _at_once(self._written_values.pop(key, ())):
+                try:
+                    record = read_state_value(key, value)
+                except MalformedRecord:
+                    continue
+                if isinstance(record, WrittenCommits):
+                    self._add(key, record)
+            if key in self._written:
+                found[group] = self._written[key]
+        return found
+
+    def _add(self, key: WrittenKey, record: WrittenCommits) -> None:
+        before = self._written.get(key)
+        self._written[key] = record if before is None else merge(before, record)
 
     def records(self) -> Sequence[StateRecord]:
         """Return the newest records, without the parts of journal entries."""
@@ -82,6 +130,16 @@ class StateFold:
                 # Its next record counts as malformed, too, if a tombstone comes in between.
                 del self._keys[raw]
         return self._keys.get(raw)
+
+
+def _at_once(values: Iterable[bytes]) -> list[bytes]:
+    """Leave out the records that a later one is based on: to decode all takes too long."""
+    found = list(values)
+    for last in range(len(found) - 1, 0, -1):
+        number, before = _NUMBER.match(found[last]), _NUMBER.match(found[last - 1])
+        if number is not None and before is not None and int(number[1]) > int(before[1]):
+            return found[last:]
+    return found
 
 
 def read_own_key(raw: bytes, group: str) -> tuple[StateKey | None, bool]:

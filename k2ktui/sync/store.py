@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from threading import Lock
 from time import sleep
 
@@ -31,10 +32,11 @@ from k2ktui.engine.journal_format import (
     state_value,
 )
 from k2ktui.engine.state import MalformedRecord
-from k2ktui.errors import Refused
+from k2ktui.engine.written import WrittenCommits, join
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control import ensure_state_topic
-from k2ktui.kafka.control_reader import await_stable, read_committed
+from k2ktui.kafka.control_reader import ControlRecord, await_stable, read_committed
 from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
 from k2ktui.sync.liveness import HeartbeatObserver
@@ -45,6 +47,7 @@ _READ_S = 30.0
 # The transaction of a writer that was killed is aborted after 30 s.
 _STABLE_S = 60.0
 _LOOK_AGAIN_S = 0.5
+_WRITTEN_AT_MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,62 @@ class StateStore:
                 parts.append(record)
         return tuple(sorted(parts, key=lambda part: part.consumer_group))
 
+    def read_written(self, groups: Collection[str]) -> dict[str, WrittenCommits]:
+        """Read what was written for consumer groups; those without a record are missing.
+
+        Raises:
+            Refused, ConnectionFailed, TimedOut: as for :meth:`read`.
+        """
+        with self._lock:
+            self._read_new()
+            return self._fold.written(groups)
+
+    def put_written(
+        self,
+        groups: Collection[str],
+        change: Callable[[Mapping[str, WrittenCommits]], Sequence[WrittenCommits]],
+    ) -> dict[str, WrittenCommits]:
+        """Write records of consumer groups, and again what others overwrote at the same time.
+
+        Args:
+            groups: the consumer groups.
+            change: returns the records to write, given what is known; nothing if all that it
+                wants is recorded.
+
+        Returns:
+            The newest records, which hold everything that was to be recorded.
+
+        Raises:
+            K2kError: not everything was acknowledged, or others write all the time.
+        """
+        known = self.read_written(groups)
+        joined: list[WrittenCommits] = []
+        for _ in range(_WRITTEN_AT_MOST):
+            records = list(change(known))
+            changed = {each.consumer_group for each in records}
+            records += [each for each in joined if each.consumer_group not in changed]
+            if not records:
+                return known
+            self.put(records)
+            found = self.read_written(groups)
+            joined = [
+                both
+                for each in records
+                if (both := join(found.get(each.consumer_group), each)) is not None
+            ]
+            known = dict(found)
+            for each in records:
+                seen = found.get(each.consumer_group)
+                if seen is None or seen.number < each.number:
+                    # A transaction that hangs on the topic hides what was just written.
+                    known[each.consumer_group] = each
+        raise K2kError(
+            "what is committed for consumer groups could not be recorded: other programs write "
+            f"the same records of {safe_text(self._topic)} all the time",
+            unchanged="No offset was committed.",
+            hint="Stop all but one k2ktui sync of the pipeline.",
+        )
+
     def ensure(self) -> None:
         """Create the topic if it is missing and the pipeline may create it.
 
@@ -200,7 +259,13 @@ class StateStore:
         if self._writer is None:
             self.ensure()
             self._writer = KeyedWriter(self._target, self._topic, self._timeout)
-        self._writer.put(entries)
+        written = self._writer.put(entries)
+        if any(isinstance(record, Drill) for record in records):
+            return  # where it is on the topic matters
+        with self._lock:
+            if self._tail.skip(written):
+                for (key, value), record in zip_longest(entries, records):
+                    self._fold.take(ControlRecord(0, 0, key, value), record)
 
     def encode(self, records: Sequence[StateRecord], gone: Iterable[StateKey] = ()) -> list[Entry]:
         """Return what :meth:`put` writes, for a caller that writes it itself.

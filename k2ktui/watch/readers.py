@@ -213,7 +213,7 @@ class MappingReader:
             from k2ktui.sync.snapshot import SnapshotReader
 
             self._snapshots = SnapshotReader(
-                self._flow, self._clusters.source, self._clusters.target
+                self._flow, self._clusters.source, self._clusters.target, for_plans=False
             )
         return self._snapshots
 

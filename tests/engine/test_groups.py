@@ -17,8 +17,10 @@ from k2ktui.engine.applying import (
     WriteResult,
     check_written,
     find_conflicts,
+    find_taken,
     make_writes,
     reverse_writes,
+    without_mark,
 )
 from k2ktui.engine.groups import (
     CommittedOffset,
@@ -29,13 +31,14 @@ from k2ktui.engine.groups import (
     reading_notes,
     snapshot_notes,
 )
-from k2ktui.engine.guard import MappingVersion, add_guard
+from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.plan import Action, PlanRow, Rewind, dump_plan, load_plan, plan_remarks
-from k2ktui.engine.planning import PlanOptions, commit_metadata, make_plan
+from k2ktui.engine.planning import PlanOptions, make_plan
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import Replica, TargetLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.engine.written import WrittenCommit, WrittenCommits
 
 T = ("t", 0)
 S = SourcePartition("s", 0)
@@ -118,7 +121,8 @@ def test_actions(target: object, rewind: Rewind, action: Action) -> None:
     plan = make_plan(snapshot(40, target), replace(OPTIONS, rewind=rewind))  # type: ignore[arg-type]
     (row,) = plan.rows
     assert (row.action, row.proposed, row.source) == (action, 540, "s-0@40")
-    assert commit_metadata(row, "k2k_") == "k2k_3.100;mine"
+    assert row.metadata == "mine", "byte for byte"
+    assert row.version == MappingVersion(3, 100)
 
 
 def test_an_active_group_is_left_alone() -> None:
@@ -134,17 +138,48 @@ def test_what_the_application_committed_itself_is_not_undone() -> None:
     own_only = replace(OPTIONS, rewind=Rewind.FOLLOW, own_only=True)
     (row,) = make_plan(snapshot(40, at(560, "app")), own_only).rows
     assert (row.action, "on the target itself" in row.reason) == (Action.SKIP, True)
-    ours = add_guard("k2k_", MappingVersion(3, 90), "app")
-    (row,) = make_plan(snapshot(40, at(560, ours)), own_only).rows
+    (row,) = make_plan(snapshot(40, at(560, "k2k_3.90;app")), own_only).rows
+    assert row.action is Action.REWIND
+    written = {"g": written_commits(560, "app", MappingVersion(3, 90))}
+    (row,) = make_plan(replace(snapshot(40, at(560, "app")), written=written), own_only).rows
     assert row.action is Action.REWIND
 
 
 def test_an_older_mapping_never_overwrites() -> None:
-    newer = at(530, add_guard("k2k_", MappingVersion(4, 1), ""))
-    (row,) = make_plan(snapshot(40, newer), OPTIONS).rows
-    assert (row.action, "newer mapping" in row.reason) == (Action.SKIP, True)
-    (row,) = make_plan(snapshot(40, newer), replace(OPTIONS, guarded=False)).rows
-    assert row.action is Action.ADVANCE
+    written = {"g": written_commits(530, "", MappingVersion(4, 1))}
+    for newer in (
+        snapshot(40, at(530, "k2k_4.1;")),
+        replace(snapshot(40, at(530, "")), written=written),
+    ):
+        (row,) = make_plan(newer, OPTIONS).rows
+        assert (row.action, "newer mapping" in row.reason) == (Action.SKIP, True)
+        (row,) = make_plan(newer, replace(OPTIONS, guarded=False)).rows
+        assert row.action is Action.ADVANCE
+
+
+def test_the_mark_of_an_earlier_release_is_removed_at_the_same_offset() -> None:
+    (row,) = make_plan(snapshot(40, at(540, "k2k_3.90;mine")), OPTIONS).rows
+    assert (row.action, row.proposed, row.metadata) == (Action.UPDATE, 540, "mine")
+    (row,) = make_plan(snapshot(40, at(540, "its own")), OPTIONS).rows
+    assert row.action is Action.KEEP
+
+
+def test_what_was_committed_by_another_since_the_plan_is_refused() -> None:
+    """At the same offset: by a newer mapping, or the application itself."""
+    at_540, at_510 = at(540, "k2k_3.90;mine"), at(510, "")
+    (update,) = make_plan(snapshot(40, at_540), OPTIONS).rows
+    (advance,) = make_plan(snapshot(40, at_510), OPTIONS).rows
+    newer = {"g": written_commits(510, "", MappingVersion(3, 101))}
+
+    def taken(row: PlanRow, offset: int, metadata: str, guarded: bool = True) -> str:
+        views = {"g": GroupView("Empty", 0, at(offset, metadata))}
+        return "".join(find_taken([row], views, newer, "k2k_", guarded=guarded).values())
+
+    assert not taken(update, 540, "k2k_3.90;mine")
+    assert "application's own" in taken(update, 540, "its own")
+    assert "newer mapping" in taken(advance, 510, "")
+    assert not taken(advance, 510, "", guarded=False)
+    assert not taken(advance, 510, "its own")
 
 
 def test_two_pipelines_for_one_record() -> None:
@@ -220,12 +255,16 @@ def test_groups_and_topics_are_chosen() -> None:
     assert not make_plan(snapshot(), replace(OPTIONS, topic=lambda name: name != "s")).rows
 
 
+def written_commits(offset: int, metadata: str, version: MappingVersion) -> WrittenCommits:
+    return WrittenCommits("g", 1, {T: (WrittenCommit(offset, metadata, version),)})
+
+
 def planned(
     target: Mapping[tuple[str, int], CommittedOffset] | None,
 ) -> tuple[PlanRow, OffsetWrite]:
     taken = snapshot(40, target)
     (row,) = make_plan(taken, OPTIONS).rows
-    (write,) = make_writes([row], taken.target, {row: commit_metadata(row, "k2k_")})
+    (write,) = make_writes([row], taken.target, taken.written, "k2k_")
     return row, write
 
 
@@ -249,7 +288,8 @@ def test_every_write_is_judged_by_what_is_there_afterwards() -> None:
         views = {"g": view} if view else {}
         return check_written([write], {write: refused} if refused else {}, views)[0].result
 
-    assert judged("", GroupView("Empty", 0, at(540))) is WriteOutcome.APPLIED
+    assert judged("", GroupView("Empty", 0, at(540, "mine"))) is WriteOutcome.APPLIED
+    assert judged("", GroupView("Empty", 0, at(540, "another"))) is WriteOutcome.CHANGED
     assert judged("has members", None) is WriteOutcome.REFUSED
     assert judged("", None) is WriteOutcome.UNKNOWN
     assert judged("", GroupView("Empty", 0, at(541))) is WriteOutcome.CHANGED
@@ -264,3 +304,16 @@ def test_undoing_is_the_way_back() -> None:
     assert (back.before, back.after) == (540, None)
     (again,) = reverse_writes([WriteResult(back, WriteOutcome.APPLIED)])
     assert again == write
+
+
+def test_undoing_puts_back_no_mark() -> None:
+    _, write = planned(at(510, "k2k_3.90;mine"))
+    assert (write.before_version, write.after_version) == (
+        MappingVersion(3, 90),
+        MappingVersion(3, 100),
+    )
+    (back,) = reverse_writes([WriteResult(write, WriteOutcome.APPLIED)])
+    assert without_mark(back, "k2k_").after_metadata == "mine"
+    old = replace(back, after_version=None)
+    assert without_mark(old, "k2k_").after_version == MappingVersion(3, 90), "of an old journal"
+    assert without_mark(replace(back, after_metadata="its own"), "k2k_").after_metadata == "its own"

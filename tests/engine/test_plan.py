@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k2ktui.engine.guard import METADATA_LIMIT, MappingVersion, add_guard, is_stale, split_guard
+from k2ktui.engine.guard import MappingVersion, is_stale, split_guard
 from k2ktui.engine.pins import PinnedLog, log_objections
 from k2ktui.engine.plan import (
     Action,
@@ -29,6 +29,7 @@ from k2ktui.engine.plan import (
 from k2ktui.engine.replica import TargetLog
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.engine.written import Ours
 
 ROW = PlanRow(
     "g", "t", 0, "t-0@5", "Stable", "Empty", 3, 7, Basis.EXACT, 0, 0, Action.KEEP, "",
@@ -49,13 +50,14 @@ PLAN = Plan("p", "S", "T", 1000.0, 1600.0, "me@here", Rewind.NEVER, (ROW,), logs
         ({"state_target": "Stable"}, Rewind.NEVER, None, Action.SKIP),
         ({"proposed": None}, Rewind.NEVER, None, Action.SKIP),
         ({"basis": Basis.UNMAPPED}, Rewind.NEVER, None, Action.SKIP),
-        ({}, Rewind.NEVER, MappingVersion(2, 50), Action.ADVANCE),
-        ({}, Rewind.NEVER, MappingVersion(2, 51), Action.SKIP),
-        ({}, Rewind.NEVER, MappingVersion(3, 1), Action.SKIP),
+        ({}, Rewind.NEVER, Ours(MappingVersion(2, 50)), Action.ADVANCE),
+        ({}, Rewind.NEVER, Ours(MappingVersion(2, 51)), Action.SKIP),
+        ({}, Rewind.NEVER, Ours(MappingVersion(3, 1)), Action.SKIP),
+        ({"current": 9}, Rewind.NEVER, Ours(MappingVersion(2, 40)), Action.SKIP),
     ],
 )
 def test_decisions(
-    changes: dict[str, object], rewind: Rewind, present: MappingVersion | None, expected: Action
+    changes: dict[str, object], rewind: Rewind, present: Ours | None, expected: Action
 ) -> None:
     row = decide_action(replace(ROW, **changes), rewind, present)  # type: ignore[arg-type]
     assert row.action is expected
@@ -63,8 +65,44 @@ def test_decisions(
 
 
 def test_without_the_guard_an_older_mapping_may_overwrite() -> None:
-    newer = MappingVersion(9, 9)
+    newer = Ours(MappingVersion(9, 9))
     assert decide_action(ROW, Rewind.NEVER, newer, guarded=False).action is Action.ADVANCE
+
+
+def test_what_a_suspended_process_committed_is_corrected() -> None:
+    """It is further than what a newer mapping says: records would be skipped."""
+    late = Ours(MappingVersion(2, 40), overwrote_newer=True)
+    row = decide_action(replace(ROW, current=9), Rewind.NEVER, late)
+    assert (row.action, "suspended" in row.reason) == (Action.REWIND, True)
+
+
+@pytest.mark.parametrize(
+    ("there", "present", "action"),
+    [
+        ("old", Ours(MappingVersion(2, 50)), Action.UPDATE),
+        ("new", Ours(MappingVersion(2, 50)), Action.KEEP),
+        ("old", None, Action.KEEP),
+        ("old", Ours(MappingVersion(2, 51)), Action.SKIP),
+    ],
+)
+def test_metadata_follows_only_where_the_commit_is_ours(
+    there: str, present: Ours | None, action: Action
+) -> None:
+    row = replace(ROW, current=7, metadata="new")
+    found = decide_action(row, Rewind.NEVER, present, metadata=there)
+    assert (found.action, found.changes) == (action, action is Action.UPDATE)
+    assert to_csv(replace(PLAN, rows=(found,))) == "", "Kafka's tool would remove the metadata"
+
+
+@pytest.mark.parametrize(("metadata", "length"), [("x" * 10, 10), ("é" * 10, 10), ("😀" * 5, 10)])
+def test_metadata_that_the_target_does_not_take(metadata: str, length: int) -> None:
+    row = replace(ROW, metadata=metadata)
+    assert decide_action(row, Rewind.NEVER, None, longest=length).action is Action.ADVANCE
+    refused = decide_action(row, Rewind.NEVER, None, longest=length - 1)
+    assert refused.action is Action.SKIP
+    assert "10 characters" in refused.reason and "offset.metadata.max.bytes" in refused.reason
+    kept = decide_action(replace(row, current=7), Rewind.NEVER, None, longest=length - 1)
+    assert kept.action is Action.KEEP
 
 
 def test_a_plan_survives_its_file_and_a_changed_one_does_not() -> None:
@@ -189,15 +227,15 @@ versions = st.builds(MappingVersion, st.integers(0, 2**40), st.integers(0, 2**62
 def test_marks_keep_the_applications_metadata(
     prefix: str, version: MappingVersion, metadata: str
 ) -> None:
-    assert split_guard(prefix, add_guard(prefix, version, metadata)) == (version, metadata)
+    marked = f"{prefix}{version.term}.{version.position};{metadata}"
+    assert split_guard(prefix, marked) == (version, metadata)
 
 
 def test_foreign_metadata_is_left_alone() -> None:
-    for metadata in ("", "k2k_", "k2k_x.1;", "hello", "k2k_1.2"):
+    huge = f"k2k_1.{2**63};"
+    for metadata in ("", "k2k_", "k2k_x.1;", "hello", "k2k_1.2", huge, "k2k_1.²;"):
         assert split_guard("k2k_", metadata) == (None, metadata)
     assert split_guard("k2k_", None) == (None, "")
-    long = add_guard("k2k_", MappingVersion(1, 2), "é" * METADATA_LIMIT)
-    assert len(long.encode()) <= METADATA_LIMIT
     assert not is_stale(MappingVersion(1, 1), None)
 
 

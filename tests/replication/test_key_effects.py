@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.run_record import LARGEST_SLOTS
 from k2ktui.engine.state import Position, Run, SourcePartition
+from k2ktui.engine.written import find_ours
 from k2ktui.errors import ConfigError, TimedOut
 from k2ktui.kafka import control, control_findings, topics
 from k2ktui.kafka.clients import ConfigEntry, TopicDescription
@@ -272,9 +273,14 @@ def test_a_pattern_selects_no_control_topic(key: str) -> None:
     assert not pipeline(replication=pattern, **under(key, "mine")).topics.matches("mine")
 
 
-def test_commits_carry_the_guards_prefix() -> None:
-    assert plan_options(pipeline()).guard_prefix == "k2k_"
-    assert plan_options(pipeline(groups={"offsetGuardPrefix": "g_"})).guard_prefix == "g_"
+def test_commits_that_begin_with_the_guards_prefix_are_ours() -> None:
+    for config, metadata in (
+        (pipeline(), "k2k_1.2;mine"),
+        (pipeline(groups={"offsetGuardPrefix": "g_"}), "g_1.2;mine"),
+    ):
+        prefix = plan_options(config).guard_prefix
+        assert find_ours(None, ("t", 0), 5, metadata, prefix) is not None
+        assert find_ours(None, ("t", 0), 5, f"x{metadata}", prefix) is None
 
 
 @pytest.mark.parametrize("keys", [{}, {"separator": "-"}, {"force": "enabled"}])

@@ -130,8 +130,8 @@ def test_the_guard_and_the_applications_own_metadata(
         (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     finally:
         consumer.close()
-    assert found.metadata.rstrip("\0") == "k2k_1.82;mine"
-    # What a newer run of the pipeline wrote is not overwritten by this older one.
+    assert found.metadata.rstrip("\0") == "mine"
+    # What a newer run of an earlier release wrote is not overwritten by this older one.
     commit_offsets(target, moved, {(topic, 0): 8}, "k2k_2.1;mine")
     plan = json.loads(plan_file(copied).read_text())
     (row,) = [row for row in plan["rows"] if row["partition"] == 0]
@@ -230,7 +230,7 @@ def test_a_rewind_on_the_source(
     copied: Copied, topic: str, landed: Landed, moved: str, source: KafkaNode, target: KafkaNode
 ) -> None:
     k2ktui("apply", plan_file(copied), "--yes")
-    commit_offsets(source, moved, {(topic, 0): 2, (topic, 1): 45})
+    commit_offsets(source, moved, {(topic, 0): 2, (topic, 1): 45}, "mine")
     rows = json.loads(plan_file(copied).read_text())["rows"]
     assert sorted(row["action"] for row in rows) == ["keep", "skip"]
     k2ktui("apply", plan_file(copied, "--rewind", "follow"), "--yes")

@@ -184,7 +184,8 @@ def _commit(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
     reader = TargetClusterReader(session.config)
     store = StateStore(session.config, session.target)
     try:
-        results = Applier(session.config, reader, store).write_only(writes)
+        # They are deleted again: nothing of them is recorded as a pipeline's commit.
+        results = Applier(session.config, reader, store, records=False).write_only(writes)
     finally:
         store.close()
         reader.close()
