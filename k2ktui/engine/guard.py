@@ -12,9 +12,10 @@ import re
 from dataclasses import dataclass
 
 from k2ktui.engine.bounded import Count
+from k2ktui.engine.run_record import LARGEST_TERM
 from k2ktui.engine.strict_json import LARGEST
 
-_MARK = re.compile(r"([0-9]{1,12})\.([0-9]{1,19});")
+_MARK = re.compile(r"([0-9]{1,13})\.([0-9]{1,19});")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +35,7 @@ def split_guard(prefix: str, metadata: str | None) -> tuple[MappingVersion | Non
     text = metadata or ""
     if text.startswith(prefix):
         found = _MARK.match(text, len(prefix))
-        if found is not None and int(found[2]) <= LARGEST:
+        if found is not None and int(found[1]) <= LARGEST_TERM and int(found[2]) <= LARGEST:
             return MappingVersion(int(found[1]), int(found[2])), text[found.end() :]
     return None, text
 

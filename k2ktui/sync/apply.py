@@ -41,7 +41,7 @@ from k2ktui.kafka.groups import OUTCOME_UNKNOWN, GroupCommit
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.store import StateStore
-from k2ktui.text import safe_text
+from k2ktui.text import duration, safe_text
 
 _GROUPS_AT_ONCE = 100
 _RECORDED_AT_ONCE = 1000
@@ -328,7 +328,7 @@ class Applier:
         """Write and read back; adds the state of the groups after it to ``current``."""
         paused = self._stood_still.step()
         if paused > _STANDSTILL_S:
-            why = f"this process stood still for {paused:.0f} s, the group may have moved since"
+            why = f"this process stood still for {duration(paused)}, the group may have moved since"
             return [WriteResult(write, WriteOutcome.NOT_WRITTEN, why) for write in writes]
         refused = _send(self._target, writes)
         views: Mapping[str, GroupView] = self._target.views(sorted({w.group for w in writes}))

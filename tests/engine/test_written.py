@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import WrittenKey
@@ -317,8 +323,9 @@ class Machine(RuleBasedStateMachine):
         assert len(left) - len(newer) <= 1
 
 
-TestProcesses = Machine.TestCase
-TestProcesses.settings = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
+def test_processes_and_an_application_that_are_interrupted_anywhere() -> None:
+    chosen = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
+    run_state_machine_as_test(Machine, settings=chosen)
 
 
 @pytest.mark.parametrize("step", range(1, 12))
