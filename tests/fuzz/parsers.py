@@ -31,6 +31,7 @@ from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill_report import report_json, report_markdown
 from k2ktui.engine.drill_steps import describe_next
 from k2ktui.engine.groups import CommittedOffset
+from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import (
     CommitSnapshot,
     JournalHeader,
@@ -80,6 +81,7 @@ from k2ktui.engine.state import (
     run_key,
     run_value,
 )
+from k2ktui.engine.written import WrittenCommit, WrittenCommits
 from k2ktui.errors import ConfigError
 from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.jobs.joblog import parse_entry
@@ -154,6 +156,21 @@ STATE: tuple[StateRecord, ...] = (
     CommitSnapshot("billing", "c", 1000, "Empty", {("orders", 0): CommittedOffset(5, "m")}),
     JournalHeader("20260101-000000-ab", 1000, "ops@h", "apply", "p1", "p", {"written": 2}, ""),
     JournalRows("20260101-000000-ab", "billing", (JournalRow("t", 0, None, "", 5, "m", "ok"),)),
+    JournalRows(
+        "20260101-000000-cd",
+        "billing",
+        (JournalRow("t", 0, 4, "", 5, "m", "ok", None, MappingVersion(2, 90)),),
+    ),
+    WrittenCommits(
+        "billing",
+        7,
+        {
+            ("orders", 0): (
+                WrittenCommit(5, "m", MappingVersion(2, 90)),
+                WrittenCommit(8, "n", MappingVersion(2, 95), "ab12", 1000),
+            )
+        },
+    ),
 )
 DRILL = Drill(
     "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import CommittedOffset
+from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import (
     BEGUN,
     JOURNAL_ENTRIES,
@@ -21,12 +22,16 @@ from k2ktui.engine.journal import (
     Runner,
     RunnerState,
     SnapshotKey,
+    WrittenKey,
     new_id,
 )
-from k2ktui.engine.journal_format import state_key, state_value
+from k2ktui.engine.journal_format import read_state_value, state_key, state_value
 from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.written import Commit, WrittenCommits, announce, find_ours
 from k2ktui.errors import ConnectionFailed, K2kError, Refused
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control_reader import ControlRecord
+from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.kafka.keyed_writer import KeyedWriter
 from k2ktui.replication.events import (
     Event,
@@ -94,6 +99,67 @@ def entry(number: int) -> tuple[JournalHeader, JournalRows]:
         JournalHeader(entry_id, NOW + number * 1000, "u@h", "apply", counts={"applied": 1}),
         JournalRows(entry_id, "app", (row,)),
     )
+
+
+def announcing(
+    writer: str, offset: int, before: Callable[[], object] = lambda: None
+) -> Callable[[Mapping[str, WrittenCommits]], list[WrittenCommits]]:
+    """What announces a commit, once ``before`` was called with the record known."""
+    calls = [before]
+    commit = Commit(("t", 0), None, (offset, "m"), MappingVersion(1, 5))
+
+    def change(known: Mapping[str, WrittenCommits]) -> list[WrittenCommits]:
+        while calls:
+            calls.pop()()
+        record = announce(known.get("app"), "app", [commit], writer, NOW)
+        return [] if record is None else [record]
+
+    return change
+
+
+def test_what_two_processes_announce_at_the_same_time_is_kept(
+    config: PipelineConfig, make_store: MakeStore, target: KafkaNode
+) -> None:
+    one, other, reader = (make_store(config) for _ in range(3))
+    one.put([WrittenCommits("app", 1, {})])
+
+    def meanwhile() -> None:
+        other.put_written(["app"], announcing("other", 7))
+
+    held = one.put_written(["app"], announcing("one", 5, meanwhile))
+    for record in (held["app"], *(each.read_written(["app"])["app"] for each in (other, reader))):
+        for offset in (5, 7):
+            assert find_ours(record, ("t", 0), offset, "m", "k2k_") is not None
+    # A single record says so: those that were written at the same time may be compacted away.
+    last = read_all(target, config.coordination.state.topic)[-1]
+    alone = read_state_value(WrittenKey("app"), last.value)
+    assert alone == held["app"]
+
+
+def test_its_own_records_are_not_read_again(
+    config: PipelineConfig, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this process wrote is known; what others write in between is not missed."""
+    store, other = make_store(config), make_store(config)
+    store.put([snapshot("first", 1)])
+    store.read()
+    read: list[ControlRecord] = []
+    take = ControlTail.records
+
+    def noted(tail: ControlTail, timeout: float) -> Iterator[ControlRecord]:
+        for record in take(tail, timeout):
+            read.append(record)
+            yield record
+
+    monkeypatch.setattr(ControlTail, "records", noted)
+    store.put([snapshot("app", 5), *entry(0)])
+    assert store.read().commits["app"].offsets["t", 0].offset == 5
+    assert not read
+    other.put([snapshot("app", 6)])
+    store.put([snapshot("last", 7)])
+    state = store.read()
+    assert (state.commits["app"].offsets["t", 0].offset, len(state.commits)) == (6, 3)
+    assert len(read) == 2
 
 
 def test_what_is_written_is_read(config: PipelineConfig, make_store: MakeStore) -> None:
