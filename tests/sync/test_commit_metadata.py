@@ -362,7 +362,7 @@ def test_metadata_over_the_targets_limit_is_never_cut(
         assert (rows[fits].action, rows[long].action) == (Action.CREATE, Action.SKIP)
         assert "51 characters" in rows[long].reason
         assert "accept 50 (offset.metadata.max.bytes)" in rows[long].reason
-        monkeypatch.setattr(cluster_readers, "broker_setting", lambda *_: None)
+        monkeypatch.setattr(cluster_readers, "broker_values", lambda *_, **__: None)
         plan = plan_of(copied)
         assert {row.action for row in plan.rows} == {Action.CREATE}
         done = operations.apply_plan(copied.config, plan, [str(copied.file)], access())
