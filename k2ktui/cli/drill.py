@@ -129,7 +129,7 @@ def resume(
             accept=accept,
             chosen=drill_begin.failback_options(tail, export_to, forward),
         )
-    return print_result(drill, as_json)
+    return print_result(drill, as_json, () if flow.pipeline is None else files)
 
 
 @command.command(help="Restore what a drill changed, until the target is opened.")
@@ -161,7 +161,7 @@ def abort(
             take_over=(lambda _: True) if take_over else operator.confirm_take_over,
             forward=drill_begin.failback_options(None, None, forward).get("forward", ""),
         )
-    return print_result(drill, as_json)
+    return print_result(drill, as_json, () if flow.pipeline is None else files)
 
 
 @command.command(help="Allow a pipeline to start again after a drill fenced it.")

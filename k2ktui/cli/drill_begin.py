@@ -208,7 +208,7 @@ def _begin(
         return _show_phases(kind, options, as_json)
     with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
         drill = start_drill(flow, kind, options, files, may, operator)
-    return print_result(drill, as_json)
+    return print_result(drill, as_json, () if flow.pipeline is None else files)
 
 
 def _options(groups: str | None, accepted: str | None = None, **chosen: Any) -> DrillOptions:

@@ -13,12 +13,18 @@ import click
 from k2ktui.cli.options import access_to
 from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import print_table
+from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill import ChangeStatus, Drill, DrillStatus, PhaseStatus
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_progress import STOPPED, list_phases
+from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.drill_progress import CHOOSE, STOPPED, list_phases
 from k2ktui.engine.drill_report import has_findings, report_json, summarize
-from k2ktui.engine.drill_steps import can_go_back, describe_next, describe_way_back
+from k2ktui.engine.drill_steps import (
+    can_go_back,
+    describe_next,
+    describe_way_back,
+    waits_for_tail_choice,
+)
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
@@ -69,7 +75,9 @@ class TerminalOperator:
             if record.status in (PhaseStatus.WAITING, PhaseStatus.RUNNING):
                 self._shown = {name for name in self._shown if not name.startswith(f"{number} ")}
                 continue
-            text = f"{number} {record.phase}: {record.status}: {safe_message(record.live)}"
+            asks = record.status is PhaseStatus.FAILED and waits_for_tail_choice(drill)
+            status = CHOOSE if asks else record.status
+            text = f"{number} {record.phase}: {status}: {safe_message(record.live)}"
             if text in self._shown:
                 continue
             self._shown.add(text)
@@ -94,7 +102,8 @@ class TerminalOperator:
                 hint=f"Run k2ktui drill resume {name} -f FILE --yes-to {phase}.",
             )
         self._line.show("")
-        click.echo(f"{phase}: {safe_message(effect)}", err=True)
+        first, *more = map(safe_message, effect.splitlines())
+        click.echo("\n".join([f"{phase}: {first}", *more]), err=True)
         if can_go_back(drill):
             click.echo(describe_way_back(drill), err=True)
         typed = click.prompt(f"Type {phase} to continue", default="", show_default=False, err=True)
@@ -154,7 +163,7 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
     for row in list_phases(drill, acting=acting):
         record = row.record
         live = f"  {safe_message(record.live)}" if record.live else ""
-        status = STOPPED if row.is_interrupted else record.status
+        status = CHOOSE if row.asks else STOPPED if row.is_interrupted else record.status
         click.echo(f"{row.number:>3} {record.phase:<17} {status:<8}{live}")
         for finding in record.findings:
             click.echo(f"      {safe_message(finding)}")
@@ -174,8 +183,14 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
         click.echo(safe_message(describe_way_back(drill)))
 
 
-def print_result(drill: Drill, as_json: bool) -> int:
-    """Print the result of a command that acted on a drill; return its exit code."""
+def print_result(drill: Drill, as_json: bool, files: Sequence[str] = ()) -> int:
+    """Print the result of a command that acted on a drill; return its exit code.
+
+    Args:
+        drill: the drill.
+        as_json: whether it is printed as JSON.
+        files: the pipeline's files, for the command that leads back; none if there is no such.
+    """
     if as_json:
         click.echo(json.dumps(report_json(drill)))
     else:
@@ -183,6 +198,11 @@ def print_result(drill: Drill, as_json: bool) -> int:
             click.echo(safe_message(line))
         name = safe_text(drill.id)
         click.echo(f"Report: k2ktui drill report {name} -f FILE", err=True)
+        moved = drill.is_over and drill.figures.opened_ms is not None
+        if files and moved and drill.kind is not DrillKind.FAILBACK:
+            written = drill.kind.is_switchover or reverse_path(files).exists()
+            command = way_back_command(files, written=written)
+            click.echo(f"The way back, when the source answers: {command}", err=True)
     if drill.status is DrillStatus.ABORTED:
         bad = any(change.status is ChangeStatus.KEPT for change in drill.changes)
     else:

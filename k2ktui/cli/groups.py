@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
 
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.pair_line import print_pair
+from k2ktui.cli.pair_line import print_pair, read_beside
 from k2ktui.cli.tables import MOST, print_table
 from k2ktui.engine.groups import (
     GroupRow,
@@ -32,15 +31,12 @@ from k2ktui.text import safe_text
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
-    from k2ktui.sync.pair_drills import read_pair_state
     from k2ktui.sync.snapshot import take_snapshot
 
     flow = load_flow(files)
-    with ThreadPoolExecutor(1) as pool:
-        # At the same time, so that an unreachable source costs its time-out once.
-        reading = pool.submit(read_pair_state, flow.config)
-        snapshot = take_snapshot(flow)
-        pair = reading.result()
+    reading = read_beside(flow.config)
+    snapshot = take_snapshot(flow)
+    pair = reading()
     found = make_group_rows(snapshot)
     if pair.moved:
         found = after_failover(found)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
 import click
 
 from k2ktui.cli.notes import print_note
@@ -15,14 +19,30 @@ def print_pair(config: PipelineConfig, state: PairState) -> None:
     click.echo(f"Pair: {pair_line(config, state)}")
 
 
-def note_pair(config: PipelineConfig) -> PairState:
-    """Read the state of the pair, and print it as a note if there is anything to say; return it.
+def read_beside(config: PipelineConfig) -> Callable[[], PairState]:
+    """Read the state of the pair on a thread; return what waits for it.
 
-    For commands whose output programs read.
+    Beside what a command reads, an unreachable cluster costs its time-out once.
     """
     from k2ktui.sync.pair_drills import read_pair_state
 
-    state = read_pair_state(config)
+    reading: Future[PairState] = Future()
+
+    def read() -> None:
+        try:
+            reading.set_result(read_pair_state(config))
+        except BaseException as error:
+            reading.set_exception(error)
+
+    # A daemon: a command that fails does not wait for it.
+    threading.Thread(target=read, name="pair", daemon=True).start()
+    return reading.result
+
+
+def note_pair(config: PipelineConfig, state: PairState) -> None:
+    """Print the state of the pair as a note, if there is anything to say.
+
+    For commands whose output programs read.
+    """
     if not is_plain(state):
         print_note(f"pair: {pair_line(config, state)}")
-    return state

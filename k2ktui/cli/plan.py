@@ -9,6 +9,7 @@ import click
 
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.pair_line import note_pair, read_beside
 from k2ktui.cli.tables import MOST, print_table
 from k2ktui.engine.plan import (
     Plan,
@@ -81,7 +82,9 @@ def command(
         group=matcher("--group", group),
         topic=matcher("--topic", topic),
     )
+    pair = read_beside(flow.config)
     plan, notes = create_plan(flow, options, files)
+    note_pair(flow.config, pair())
     print_notes(notes)
     if output:
         write_plan(Path(output), plan)

@@ -12,6 +12,7 @@ import click
 from k2ktui.cli.apply import read_plan
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.pair_line import note_pair, read_beside
 from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import print_table
 from k2ktui.errors import ConfigError, ExitCode
@@ -77,6 +78,7 @@ def command(
         raise ConfigError("--plan and --translated cannot be combined")
     plan = read_plan(Path(plan_file), now=0) if plan_file else None
     flow = load_flow(files)
+    pair = read_beside(flow.config)
     with StatusLine() as line:
         proof = verify_content(
             flow,
@@ -89,6 +91,7 @@ def command(
             progress=line.show,
         )
     result = proof.verification
+    note_pair(flow.config, pair())
     if as_json:
         click.echo(json.dumps({"pipeline": flow.config.name, **verification_object(proof)}))
     else:

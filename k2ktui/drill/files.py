@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,25 @@ def reverse_path(files: Sequence[str]) -> Path:
     """Return where the reverse pipeline's file is written: beside the pipeline's first file."""
     first = Path(split_files(files)[0])
     return first.with_name(f"{first.stem}{REVERSE_SUFFIX}{first.suffix}")
+
+
+def way_back_command(files: Sequence[str], *, written: bool) -> str:
+    """Return the command that starts the way back after a failover, to paste into a shell.
+
+    Args:
+        files: the pipeline's files on this host.
+        written: whether the reverse pipeline's file exists.
+    """
+    reverse = str(reverse_path(files))
+    given = [word for file in files for word in ("-f", file)]
+    steps = [
+        shlex.join(["k2ktui", "jobs", "start", "-f", reverse]),
+        shlex.join(["k2ktui", "drill", "failback", "-f", reverse]),
+    ]
+    if not written:
+        write = shlex.join(["k2ktui", "config", "reverse", *given])
+        steps.insert(0, f"{write} > {shlex.quote(reverse)}")
+    return " && ".join(steps)
 
 
 def forward_path(files: Sequence[str]) -> Path | None:

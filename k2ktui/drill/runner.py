@@ -13,7 +13,7 @@ from k2ktui.engine.drill import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill_catalog import blocking, ids_asked
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill_facts import DrillMeasures
-from k2ktui.engine.drill_report import tool_ms
+from k2ktui.engine.drill_report import stopped_ms, tool_ms
 from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
 from k2ktui.engine.state import SourcePartition
 from k2ktui.text import counted, duration, safe_message
@@ -129,7 +129,7 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
     drill, figures = session.drill, session.drill.figures
     first = figures.first_record_ms
     measures = DrillMeasures(
-        rto_s=None if first is None else max(0, first - drill.started_ms) / 1000,
+        rto_s=None if first is None else max(0, first - stopped_ms(drill)) / 1000,
         phases={
             str(each.phase): each.took_ms / 1000
             for each in drill.phases

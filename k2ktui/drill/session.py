@@ -328,8 +328,15 @@ class Session:
 
 
 def finish_drill(session: Session, status: DrillStatus) -> None:
-    """End a drill: its last event holds the hash of the report."""
-    session.change_drill(lambda drill: replace(drill, status=status, ended_ms=_now()))
+    """End a drill: its last event holds the hash of the report.
+
+    One that has ended before, and of which something is recorded later, keeps its end.
+    """
+    session.change_drill(
+        lambda drill: replace(
+            drill, status=status, ended_ms=_now() if drill.ended_ms is None else drill.ended_ms
+        )
+    )
     session.write(end_text(session.drill), phase="end")
 
 

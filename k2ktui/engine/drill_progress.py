@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k2ktui.engine.drill import Drill, DrillStatus, Fence, PhaseRecord, PhaseStatus
-from k2ktui.engine.drill_report import summarize
-from k2ktui.engine.drill_steps import needs_confirmation, next_phase
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_report import producers_stopped_ms, stopped_ms, summarize
+from k2ktui.engine.drill_steps import needs_confirmation, next_phase, waits_for_tail_choice
 from k2ktui.text import counted, duration
 
+# Status of a phase that waits for a choice of the operator.
+CHOOSE = "choose"
 # Status of a phase that was begun and on which no process acts now.
 STOPPED = "stopped"
 
@@ -23,6 +26,7 @@ class PhaseRow:
         is_next: whether it is the first that is not over.
         confirmed: whether the operator must confirm it.
         is_interrupted: whether it was begun, and no process acts on the drill now.
+        asks: whether it waits for a choice of the operator, which is no failure.
     """
 
     number: int
@@ -30,12 +34,13 @@ class PhaseRow:
     is_next: bool = False
     confirmed: bool = False
     is_interrupted: bool = False
+    asks: bool = False
 
 
 def list_phases(drill: Drill, *, acting: bool = True) -> list[PhaseRow]:
     """Return the phases of a drill in order; ``acting`` says whether a process acts on it."""
     following = next_phase(drill)
-    fence = drill.options.fence
+    fence, asks = drill.options.fence, waits_for_tail_choice(drill)
     return [
         PhaseRow(
             number,
@@ -43,6 +48,7 @@ def list_phases(drill: Drill, *, acting: bool = True) -> list[PhaseRow]:
             each.phase is following,
             _must_confirm(each, fence),
             not acting and each.status is PhaseStatus.RUNNING,
+            each.phase is following and asks,
         )
         for number, each in enumerate(drill.phases, start=1)
     ]
@@ -61,6 +67,8 @@ def describe_state(drill: Drill) -> str:
     if phase is None:
         return summarize(drill)[0]
     record = drill.record(phase)
+    if waits_for_tail_choice(drill):
+        return f"{phase} waits for your choice: {record.live}"
     if record.status is PhaseStatus.FAILED:
         return f"{phase} failed: {record.live}"
     if record.status is PhaseStatus.RUNNING:
@@ -90,11 +98,25 @@ def elapsed_ms(drill: Drill, now_ms: int) -> int:
 
 
 def rto_ms(drill: Drill, now_ms: int) -> int | None:
-    """Return the time to the first record read on the target; so far, if none was read yet.
+    """Return the time from the stop of the applications to the first record read on the target.
 
-    None if the drill is over without one: a rehearsal opens nothing.
+    None without such a record; :func:`stopped_for` says how long they have been stopped so far.
     """
     first = drill.figures.first_record_ms
-    if first is not None:
-        return max(0, first - drill.started_ms)
-    return None if drill.is_over else elapsed_ms(drill, now_ms)
+    return None if first is None else max(0, first - stopped_ms(drill))
+
+
+def stopped_for(drill: Drill, now_ms: int) -> tuple[int | None, int | None]:
+    """Return how long producers and consumers have been stopped so far; None while they run.
+
+    None, too, where the drill does not know: a rehearsal stops nothing, a disaster has no source.
+    """
+    if drill.is_over or drill.figures.first_record_ms is not None:
+        return None, None
+    consumers = drill.record(DrillPhase.STOP_CONSUMERS)
+    quiet = consumers.ended_ms if consumers.status is PhaseStatus.DONE else None
+    producers = producers_stopped_ms(drill)
+    return (
+        None if producers is None else max(0, now_ms - producers),
+        None if quiet is None else max(0, now_ms - quiet),
+    )

@@ -15,7 +15,7 @@ from k2ktui.engine.drill import (
     PhaseRecord,
     PhaseStatus,
 )
-from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill_format import find_broken_event, report_content, report_digest
 from k2ktui.engine.drill_steps import describe_way_back
 from k2ktui.engine.drill_tail import list_tail
@@ -35,6 +35,45 @@ def has_findings(drill: Drill) -> bool:
     return bool(drill.blockers) or any(
         each.findings or each.status is PhaseStatus.FAILED for each in drill.phases
     )
+
+
+def list_harm(drill: Drill) -> list[str]:
+    """Return what a drill has done to records and groups; empty if it is none at all.
+
+    Findings of checks are none: they say what could have gone wrong, or may later.
+    """
+    figures, groups = drill.figures, drill.groups
+    missing = figures.rpo_records or figures.rpo_at_least or 0
+    reread, skipped = (sum(n or 0 for n in ns) for ns in _effects(groups))
+    unmapped = sum(1 for each in groups if each.unmapped)
+    absent = sum(1 for each in groups if each.was_active and each.joined is False)
+    least = "at least " if figures.rpo_records is None else ""
+    found = (
+        (missing, f"{least}{counted(missing, 'record')} missing"),
+        (reread, f"{counted(reread, 'record')} read again"),
+        (skipped, f"{counted(skipped, 'record')} skipped"),
+        (figures.content_different, f"{counted(figures.content_different, 'record')} different"),
+        (unmapped, f"{counted(unmapped, 'group')} not moved completely"),
+        (absent, f"{counted(absent, 'group')} not on the target yet"),
+    )
+    return [text for number, text in found if number]
+
+
+def _effects(groups: Collection[GroupResult]) -> tuple[list[int | None], list[int | None]]:
+    return [each.reread for each in groups], [each.skipped for each in groups]
+
+
+def _count_findings(drill: Drill) -> str:
+    """Return the number of checks that fail, and of other findings, in words; "" for none.
+
+    A check that two phases have asked counts once, and not if it has passed later.
+    """
+    checks = sum(each.failed for each in drill.checks)
+    others = sum(not check for each in drill.phases for _, check in each.list_findings())
+    parts = [f"{counted(checks, 'check')} failed"] if checks else []
+    if others:
+        parts.append(counted(others, "other finding" if checks else "finding"))
+    return ", ".join(parts)
 
 
 def summarize(drill: Drill) -> list[str]:
@@ -71,12 +110,12 @@ def _verdict(drill: Drill) -> str:
         return f"The {name} has not ended."
     if drill.kind is DrillKind.REHEARSE:
         if drill.blockers:
-            found = counted(len(drill.blockers), "finding")
-            return f"A failover now would not be safe: {found}."
+            return f"A failover now would not be safe: {_count_findings(drill)}."
         return "A failover now would move every group to its exact position."
-    if has_findings(drill):
-        return f"The {name} ended with findings."
-    return f"The {name} succeeded."
+    findings = _count_findings(drill)
+    if harm := list_harm(drill):
+        return f"The {name} ended: {', '.join(harm)}."
+    return f"The {name} succeeded{f'; {findings}' if findings else ''}."
 
 
 def _rpo(drill: Drill) -> str:
@@ -108,8 +147,28 @@ def _rto(drill: Drill) -> str:
     first = drill.figures.first_record_ms
     if drill.kind is DrillKind.REHEARSE or first is None:
         return f"{tool}; the time of people and applications is not measured"
-    total = max(0, first - drill.started_ms) / 1000
-    return f"{duration(total)} to the first record read on the target, of which {tool}"
+    total = max(0, first - stopped_ms(drill)) / 1000
+    begun = producers_stopped_ms(drill) is None
+    since = "the beginning" if begun else "the stop of the producers"
+    return f"{duration(total)} from {since} to the first record read on the target; {tool}"
+
+
+def stopped_ms(drill: Drill) -> int:
+    """Return when the applications stopped, from which the RTO counts.
+
+    Of a switchover: when its producers were stopped, as their fence has proven. Before, and of a
+    disaster: when the drill was begun.
+    """
+    producers = producers_stopped_ms(drill)
+    return drill.started_ms if producers is None else producers
+
+
+def producers_stopped_ms(drill: Drill) -> int | None:
+    """Return when the producers stopped, as their fence has proven it; None before."""
+    fence = drill.record(DrillPhase.FENCE_PRODUCERS)
+    if fence.status is not PhaseStatus.DONE or fence.ended_ms is None:
+        return None
+    return max(drill.started_ms, fence.ended_ms - int(drill.options.frozen_s * 1000))
 
 
 def tool_ms(drill: Drill) -> int:

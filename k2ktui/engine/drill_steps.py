@@ -20,6 +20,7 @@ from k2ktui.engine.drill import (
 from k2ktui.engine.drill_catalog import blocking, ids_asked
 from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill_tail import TailChoice
+from k2ktui.text import safe_text
 
 SILENT_AFTER_MS = 15_000
 _OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
@@ -139,6 +140,16 @@ def needs_confirmation(phase: DrillPhase, fence: Fence) -> bool:
     """Return whether the operator must confirm a phase; producers fenced by hand need none."""
     by_hand = phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND
     return phase in CONFIRMED and not by_hand
+
+
+def list_remarks(drill: Drill) -> list[str]:
+    """Return everything that was found so far, for the question before the point of no return."""
+    groups = [
+        f"{safe_text(each.group)}: {each.skipped or 0:,} skipped, {each.reread or 0:,} read again"
+        for each in drill.groups
+        if each.skipped or each.reread
+    ]
+    return [*groups, *drill.blockers]
 
 
 def begin_phase(drill: Drill, phase: DrillPhase, at_ms: int) -> Drill:

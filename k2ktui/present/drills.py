@@ -14,6 +14,7 @@ from k2ktui.engine.drill import (
 )
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_progress import (
+    CHOOSE,
     STOPPED,
     PhaseRow,
     describe_loss,
@@ -21,9 +22,15 @@ from k2ktui.engine.drill_progress import (
     elapsed_ms,
     list_phases,
     rto_ms,
+    stopped_for,
 )
-from k2ktui.engine.drill_report import has_findings, summarize, tool_ms
-from k2ktui.engine.drill_steps import changes_to_restore, describe_phase, describe_way_back
+from k2ktui.engine.drill_report import has_findings, list_harm, summarize, tool_ms
+from k2ktui.engine.drill_steps import (
+    changes_to_restore,
+    describe_phase,
+    describe_way_back,
+    waits_for_tail_choice,
+)
 from k2ktui.engine.drill_tail import list_tail
 from k2ktui.errors import fix_text
 from k2ktui.present.columns import Column
@@ -55,12 +62,16 @@ def judge_drill(drill: Drill) -> SeverityLabel:
     if drill.status is DrillStatus.ABORTING:
         return SeverityLabel(Severity.BAD, word)
     if drill.status is DrillStatus.OPEN:
+        if waits_for_tail_choice(drill):
+            return SeverityLabel(Severity.WARN, word)
         failed = any(each.status is PhaseStatus.FAILED for each in drill.phases)
         return SeverityLabel(Severity.BAD if failed else Severity.INFO, word)
     if drill.status is DrillStatus.ABORTED:
         kept = any(change.status is ChangeStatus.KEPT for change in drill.changes)
         return SeverityLabel(Severity.WARN if kept else Severity.OK, word)
-    return SeverityLabel(Severity.WARN if has_findings(drill) else Severity.OK, word)
+    rehearses = drill.kind is DrillKind.REHEARSE
+    bad = has_findings(drill) if rehearses else bool(list_harm(drill))
+    return SeverityLabel(Severity.WARN if bad else Severity.OK, word)
 
 
 def drill_columns(glyphs: Glyphs) -> tuple[Column[Drill], ...]:
@@ -110,6 +121,8 @@ def judge_phase(row: PhaseRow) -> SeverityLabel:
     status = row.record.status
     if status is PhaseStatus.DONE and row.record.findings:
         return SeverityLabel(Severity.WARN, "findings")
+    if row.asks:
+        return SeverityLabel(Severity.WARN, CHOOSE)
     if row.is_interrupted:
         return SeverityLabel(Severity.WARN, STOPPED)
     return SeverityLabel(_PHASES[status], str(status))
@@ -177,15 +190,22 @@ def headline(drill: Drill, now_ms: int, glyphs: Glyphs) -> Line:
 
 def _times(drill: Drill, now_ms: int) -> Line:
     elapsed = duration(elapsed_ms(drill, now_ms) / 1000)
-    rto = rto_ms(drill, now_ms)
+    rto, stopped = rto_ms(drill, now_ms), stopped_for(drill, now_ms)
     since = Cell(f"  {'took' if drill.is_over else 'since start'} {elapsed}")
     if drill.kind is DrillKind.REHEARSE and not drill.is_over:
         return (since,)
-    if drill.kind is DrillKind.REHEARSE or rto is None:
+    if any(each is not None for each in stopped):
+        names = ("producers", "consumers")
+        parts = (
+            Cell(f"  {name} stopped {duration(ms / 1000)}", Tone.HEADING)
+            for name, ms in zip(names, stopped, strict=True)
+            if ms is not None
+        )
+        return (since, *parts)
+    if rto is None and not drill.is_over:
+        return (since,)
+    if rto is None:
         return (since, Cell(f", {tool_time(drill)} of the tool", Tone.MUTED))
-    if drill.figures.first_record_ms is None:
-        label, text = Cell("  RTO so far ", Tone.MUTED), Cell(elapsed, Tone.HEADING)
-        return (label, text, Cell(" since start", Tone.MUTED))
     return (since, Cell("  RTO ", Tone.MUTED), Cell(duration(rto / 1000), Tone.HEADING))
 
 

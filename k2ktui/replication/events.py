@@ -206,7 +206,14 @@ class Rehearsed:
     rto_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class PairSeen:
+    """Where the workload is, or goes, by the drills on the target: ``replicating`` and so on."""
+
+    phase: str
+
+
 Report = Waiting | Started | Progress | FirstRecord | Stopped | Resumed | Note | Finished
 Sharing = SlotsAssigned | PartitionsReleased
-Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Sharing | Trouble | Rehearsed
+Detail = SlotLap | TopicsDiscovered | HeartbeatWritten | Sharing | Trouble | Rehearsed | PairSeen
 Event = Report | Detail

@@ -8,8 +8,9 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill import Drill, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_report import tool_ms
+from k2ktui.engine.pair_state import find_pair_state
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.events import Rehearsed
+from k2ktui.replication.events import PairSeen, Rehearsed
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.store import StateStore
 
@@ -36,12 +37,12 @@ def last_rehearsal(drills: Iterable[Drill]) -> Rehearsed | None:
 
 
 class RehearsalWatcher(BackgroundRunner):
-    """Reports the last rehearsal once a minute.
+    """Reports the last rehearsal and the state of the pair once a minute.
 
     Args:
         config: the pipeline.
         report: called when it begins to fail, at growing intervals, and when it works again.
-        feed: called with the last rehearsal.
+        feed: called with the state of the pair, and with the last rehearsal.
     """
 
     failing = "the last rehearsal cannot be read from the target"
@@ -51,7 +52,7 @@ class RehearsalWatcher(BackgroundRunner):
         self,
         config: PipelineConfig,
         report: Callable[[str], None],
-        feed: Callable[[Rehearsed], None],
+        feed: Callable[[Rehearsed | PairSeen], None],
     ) -> None:
         super().__init__("rehearsals", _INTERVAL_S, report, immediately=True)
         self._config, self._feed = config, feed
@@ -61,7 +62,9 @@ class RehearsalWatcher(BackgroundRunner):
         """Read the drills."""
         if self._store is None:
             self._store = StateStore(self._config, target_cluster(self._config))
-        found = last_rehearsal(self._store.read().drills.values())
+        drills = self._store.read().drills.values()
+        self._feed(PairSeen(str(find_pair_state(drills).phase)))
+        found = last_rehearsal(drills)
         if found is not None:
             self._feed(found)
 

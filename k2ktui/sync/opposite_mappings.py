@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.offset_intervals import Span
+from k2ktui.engine.offset_intervals import FOREVER, Span
 from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_returned_ends, find_uncopied
 from k2ktui.engine.ranges import MappingRanges, find_one
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
@@ -65,11 +65,24 @@ class _Tail:
 class OppositeMappings:
     """Reads the mappings of the pipelines from our target to our source; keeps them.
 
+    Args:
+        config: our pipeline.
+        source, target: its clusters.
+        patience_s: seconds for the search for records that nothing has copied; by default it also
+            ends after a number of gaps between copies, so that a screen does not wait for it.
+
     Attributes:
         note: what an operator should know about them; may be empty.
     """
 
-    def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        source: Cluster,
+        target: Cluster,
+        patience_s: float | None = None,
+    ) -> None:
+        self._patience_s = patience_s
         self._mappings = PairMappings(_opposite(config), target, source)
         self._mode = config.bidirectional_mode
         self._is_named = any(config.bidirectional.opposite.model_dump().values())
@@ -258,7 +271,9 @@ class OppositeMappings:
         self, replicas: _Replicas, logs: _Logs, ids: Mapping[str, str], contents: ContentReader
     ) -> dict[TargetPartition, _Tail]:
         """Return the first record of each partition that neither pipeline has copied."""
-        until = monotonic() + _TAIL_S
+        patience = self._patience_s
+        until = monotonic() + (_TAIL_S if patience is None else max(_TAIL_S, patience))
+        most = _MOST if patience is None else FOREVER
         copies: dict[TargetPartition, list[MappingRanges]] = {}
         for replica in replicas.values():
             for target, ranges in replica.target_ranges.items():
@@ -275,7 +290,7 @@ class OppositeMappings:
         taken = 0
         while todo := {at: spans for at, spans in todo.items() if spans}:
             rest = max(0.0, until - monotonic())
-            if taken >= _MOST or not rest:
+            if taken >= most or not rest:
                 found |= {at: _Tail(spans[0][0], TailKind.UNCHECKED) for at, spans in todo.items()}
                 break
             asked = {at: spans[:_AT_ONCE] for at, spans in todo.items()}

@@ -17,7 +17,7 @@ from k2ktui.engine.journal import DrillKey
 from k2ktui.engine.journal_format import read_state_key, read_state_value
 from k2ktui.engine.pair_state import PairState, find_pair_state
 from k2ktui.engine.state import MalformedRecord
-from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.sync.store import StateStore
@@ -113,7 +113,7 @@ def _read_opposite(
     try:
         found, unread = reader.read()
         return choose_opposite(found, source.cluster_id(), target.cluster_id()), unread
-    except (ConnectionFailed, TimedOut):
+    except K2kError:
         return (), ""  # what needs the source says that it does not answer
     finally:
         reader.close()

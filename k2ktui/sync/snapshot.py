@@ -67,6 +67,7 @@ class SnapshotReader:
         source: its source cluster, if others use it, too; a new connection by default.
         target: the same for its target cluster.
         for_plans: whether plans are made of the snapshots, which takes what was written for groups.
+        patience_s: as for OppositeMappings.
 
     Attributes:
         target: reader of the target cluster, also used for writing.
@@ -81,6 +82,7 @@ class SnapshotReader:
         target: Cluster | None = None,
         *,
         for_plans: bool = True,
+        patience_s: float | None = None,
     ) -> None:
         config = flow.config
         self._for_plans = for_plans
@@ -90,7 +92,7 @@ class SnapshotReader:
         clusters = self._source.cluster, self.target.cluster
         self._record = flow.open_mappings(*clusters)
         both = config.features.bidirectional_replication
-        self._opposite = OppositeMappings(config, *clusters) if both else None
+        self._opposite = OppositeMappings(config, *clusters, patience_s) if both else None
         self.store = StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
 
@@ -434,10 +436,12 @@ def _lowest_commits(
 
 
 def take_snapshot(
-    flow: Flow, also: Mapping[SourcePartition, Collection[int]] = _NOTHING
+    flow: Flow,
+    also: Mapping[SourcePartition, Collection[int]] = _NOTHING,
+    patience_s: float | None = None,
 ) -> Snapshot:
-    """Take one snapshot; arguments and errors as for ``SnapshotReader.take``."""
-    snapshots = SnapshotReader(flow)
+    """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
+    snapshots = SnapshotReader(flow, patience_s=patience_s)
     try:
         return snapshots.take(also)
     finally:

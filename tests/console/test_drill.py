@@ -299,7 +299,7 @@ def test_what_happens_to_a_listed_tail_is_chosen_later() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)
         await console.sees(
-            "tail failed: 13,128 records", "T chooses what happens to these records."
+            "tail waits for your choice: 13,128", "T chooses what happens to these records."
         )
         await console.press("T")
         await console.sees("copy them", "export them to files", "discard them")

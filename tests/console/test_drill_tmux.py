@@ -76,7 +76,7 @@ def begin(tmux: Tmux, pair: Pair) -> None:
     tmux.sees("preflight failed: stopped by", "or accept D07, D08 with A", timeout=PATIENCE)
     continue_to(tmux, name, "Now, fence-producers: Waits until you have stopped", "s of 30 s")
     # Nothing is hidden: the whole checklist, the figures, who acts, and the way back.
-    tmux.sees("RTO so far", "RPO 0 records", "It runs here: H holds it.", "12 report")
+    tmux.sees("since start", "RPO 0 records", "It runs here: H holds it.", "12 report")
     tmux.sees("You can still go back: X aborts.")
 
 

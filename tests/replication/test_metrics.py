@@ -13,6 +13,7 @@ from k2ktui.engine.state import Gap
 from k2ktui.replication.events import (
     FirstRecord,
     HeartbeatWritten,
+    PairSeen,
     PartitionsReleased,
     Rehearsed,
     Resumed,
@@ -208,6 +209,14 @@ def test_the_age_of_the_heartbeat(fed: Fed) -> None:
     assert fed.read("heartbeat.age") == {(): 65}
     fed.clock.now -= 100  # the host's clock was set back
     assert fed.read("heartbeat.age") == {(): 0}
+
+
+def test_the_state_of_the_pair(fed: Fed) -> None:
+    assert fed.read("pair.state") == {}, "it is not known yet"
+    fed.feed(PairSeen("failing over"))
+    assert fed.read("pair.state") == {"failing over": 1}
+    fed.feed(PairSeen("replicating"))
+    assert fed.read("pair.state") == {"replicating": 1}
 
 
 def test_the_last_rehearsal(fed: Fed) -> None:

@@ -13,11 +13,10 @@ from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
-from k2ktui.drill.files import reverse_path
+from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.engine.drill import (
     ChangeKind,
     Drill,
-    DrillOptions,
     DrillStatus,
     Fence,
     PhaseStatus,
@@ -186,11 +185,15 @@ class DrillChecklist(DrillBaseScreen):
         if drill.kind is DrillKind.FAILBACK or self.flow.pipeline is None or not files:
             command = cli_equivalent.drill_on(files, "release", drill.id)
             return f"It does not start until you run: {command}"
-        back = [str(reverse_path(files))]
-        written = "" if drill.kind.is_switchover else f"write {back[0]}, "
-        return f"The way back: {written}{cli_equivalent.job(back, 'start')}; then " + (
-            cli_equivalent.drill(back, DrillKind.FAILBACK, DrillOptions())
-        )
+        return f"The way back: {self._way_back_command(drill)}"
+
+    def _way_back_command(self, drill: Drill) -> str:
+        """Return the command that leads back after a failover; "" if there is none."""
+        files, moved = self.session.files, drill.figures.opened_ms is not None
+        if drill.kind is DrillKind.FAILBACK or self.flow.pipeline is None or not files or not moved:
+            return ""
+        written = drill.kind.is_switchover or reverse_path(files).exists()
+        return way_back_command(files, written=written)
 
     def _who(self, drill: Drill) -> Line:
         if self.operator is not None:
@@ -244,7 +247,7 @@ class DrillChecklist(DrillBaseScreen):
         texts = [describe_phase(row.record.phase, fence), row.record.live]
         if self.drill is not None:
             texts += describe_findings(self.drill, row.record)
-        title = f"{row.number} {row.record.phase}: {row.record.status}"
+        title = f"{row.number} {row.record.phase}: {judge_phase(row).word}"
         self.app.push_screen(TextDialog(title, [text for text in texts if text]))
 
     def document(self) -> str | None:
@@ -256,9 +259,11 @@ class DrillChecklist(DrillBaseScreen):
         return None if self.drill is None else report_markdown(self.drill)
 
     def text_to_copy(self) -> str:
-        """Return the command that continues the drill, or prints its report."""
+        """Return the command that continues the drill, leads back, or prints its report."""
         if self.drill is None:
             return ""
+        if self.drill.is_over and (back := self._way_back_command(self.drill)):
+            return back
         verb = "report" if self.drill.is_over else "resume"
         return cli_equivalent.drill_on(self.session.files, verb, self.drill.id)
 

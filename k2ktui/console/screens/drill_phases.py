@@ -21,7 +21,7 @@ from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.drill import operations
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_report import has_findings, summarize
+from k2ktui.engine.drill_report import has_findings, list_harm, summarize
 from k2ktui.engine.drill_steps import (
     can_go_back,
     changes_to_restore,
@@ -175,7 +175,9 @@ class DrillScreen(DrillChecklist):
             self.show_drill(drill)
             if drill.is_over:
                 self._following = None
-                calm = drill.status is DrillStatus.DONE and not has_findings(drill)
+                rehearses = drill.kind is DrillKind.REHEARSE
+                bad = has_findings(drill) if rehearses else bool(list_harm(drill))
+                calm = drill.status is DrillStatus.DONE and not bad
                 self.inform(summarize(drill)[0], "information" if calm else "warning")
             self._run_following()
 
@@ -243,7 +245,8 @@ class DrillScreen(DrillChecklist):
     @work(group="question")
     async def _ask(self, question: Question) -> None:
         drill, phase = question.drill, question.phase
-        lines: list[str | Line] = [question.effect]
+        first, *remarks = question.effect.splitlines() or [""]
+        lines: list[str | Line] = [first]
         if question.lines:
             lines = list(question.lines)
             title, typed, label = f"Drill {drill.id}", drill.id, "Continue"
@@ -258,6 +261,9 @@ class DrillScreen(DrillChecklist):
             elif can_go_back(drill):
                 lines.append("You can still go back afterwards: X aborts the drill.")
             lines.append("Esc stops the drill here; R resumes it.")
+        if remarks:
+            # Last: they may be many, and the rest must be seen without scrolling.
+            lines += [f"What was found so far ({len(remarks):,}):", *(f"- {r}" for r in remarks)]
         title = safe_message(title, 80)
         agreed = await self.app.push_screen_wait(Confirm(title, lines, typed, label))
         self._shows_question = False

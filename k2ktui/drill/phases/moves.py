@@ -61,17 +61,22 @@ def make_plan(session: Session, snapshot: Snapshot | None = None) -> Plan:
     back = session.drill.kind is DrillKind.FAILBACK
     rewind = Rewind.FOLLOW if back else Rewind.NEVER
     options = plan_options(session.config, rewind=rewind, group=session.chosen)
-    session.snapshot = snapshot or take_snapshot(session.flow)
+    patience_s = session.drill.options.wait_s  # a drill has time
+    session.snapshot = snapshot or take_snapshot(session.flow, patience_s=patience_s)
     plan = session.plan = plan_snapshot(session.snapshot, options, session.files)
     return plan
 
 
 def keep_group_results(session: Session, plan: Plan) -> None:
     """Record what a plan does to each group; what was found before about a group stays."""
-    session.change_drill(lambda drill: replace(drill, groups=_group_results(drill, plan)))
+    # The states of groups are not kept: without the source it is not known which are active.
+    down = session.snapshot is not None and bool(session.snapshot.source_down)
+    session.change_drill(
+        lambda drill: replace(drill, groups=_group_results(drill, plan, knows_active=not down))
+    )
 
 
-def _group_results(drill: Drill, plan: Plan) -> tuple[GroupResult, ...]:
+def _group_results(drill: Drill, plan: Plan, *, knows_active: bool) -> tuple[GroupResult, ...]:
     known = {each.group: each for each in drill.groups}
     rows: dict[str, list[PlanRow]] = defaultdict(list)
     for row in plan.rows:
@@ -79,7 +84,7 @@ def _group_results(drill: Drill, plan: Plan) -> tuple[GroupResult, ...]:
     for group, found in rows.items():
         unmapped = [row for row in found if row.proposed is None or _is_refused(row)]
         active = any(row.state_source not in EMPTY_STATES for row in found)
-        before = known.get(group, GroupResult(group, was_active=active))
+        before = known.get(group, GroupResult(group, was_active=active if knows_active else None))
         known[group] = replace(
             before,
             partitions=len(found),
@@ -138,7 +143,7 @@ def run_plan(session: Session) -> PhaseResult:
     else:
         try:
             auditor.read()
-            snapshot = take_snapshot(session.flow)
+            snapshot = take_snapshot(session.flow, patience_s=session.drill.options.wait_s)
             plan = make_plan(session, snapshot)
             keep_group_results(session, plan)
             _keep_checkpoints(session, auditor, snapshot)
@@ -183,7 +188,8 @@ def run_content(session: Session) -> PhaseResult:
 def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
     phase = DrillPhase.VERIFY if session.drill.record(DrillPhase.VERIFY).began_ms else None
     if session.snapshot is None:
-        session.snapshot = take_snapshot(session.flow, planned_offsets(plan))
+        patience_s = session.drill.options.wait_s
+        session.snapshot = take_snapshot(session.flow, planned_offsets(plan), patience_s)
     report = verify_content(
         session.flow,
         group=lambda _: True,

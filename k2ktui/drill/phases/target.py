@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic, time
 
@@ -18,7 +18,7 @@ from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_phase, find_change, put_change
+from k2ktui.engine.drill_steps import describe_phase, find_change, list_remarks, put_change
 from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.engine.groups import GroupView
 from k2ktui.engine.plan import PlanRow
@@ -38,6 +38,8 @@ from k2ktui.text import counted, first_lines, safe_text
 _MOST_ENDS = 5_000
 # A fenced run finds out with its next transaction or renewal.
 _RUNS_END_S = 30.0
+# A group whose activity is unknown is waited for so long after the last one that came.
+_NO_MORE_S = 15.0
 _RESTART = "Start the pipeline again; a start takes over from any other run"
 
 
@@ -228,10 +230,8 @@ def run_open_target(session: Session) -> PhaseResult:
         ends = tuple(PartitionEnd(*at, log.end) for at, log in sorted(logs.items()))
         if moved:
             return failed("the target cannot be opened yet", *moved)
-        session.confirm(
-            DrillPhase.OPEN_TARGET,
-            describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence),
-        )
+        effect = describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence)
+        session.confirm(DrillPhase.OPEN_TARGET, "\n".join([effect, *list_remarks(session.drill)]))
         now = int(time() * 1000)
         kept = ends if len(ends) <= _MOST_ENDS else ()
         session.change_drill(
@@ -280,25 +280,30 @@ def run_watch_clients(session: Session) -> PhaseResult:
             for row in rows
             if row.proposed is not None
         }
-    expected = {each.group for each in session.drill.groups if each.was_active} & applied.keys()
+    groups = session.drill.groups
+    expected = {each.group for each in groups if each.was_active} & applied.keys()
+    # Without the source it is not known which groups were active: those that come are watched.
+    unknown = {each.group for each in groups if each.was_active is None} & applied.keys()
+    newest, changed_at = frozenset[str](), monotonic()
     reader = TargetClusterReader(session.config)
     watched: dict[str, GroupResult] = {}
 
     def look() -> tuple[bool, str]:
-        nonlocal watched
+        nonlocal watched, newest, changed_at
         watched = _watch(session, reader, applied)
-        late = [name for name in sorted(expected) if not _is_started(watched[name])]
-        started = len(expected) - len(late)
-        return not late, f"{started:,} of {len(expected):,} groups read on the target"
+        seen = frozenset(name for name in unknown if watched[name].joined)
+        if seen != newest:
+            newest, changed_at = seen, monotonic()
+        late = [name for name in sorted(expected | seen) if not _is_started(watched[name])]
+        awaits = unknown and (not seen or monotonic() - changed_at < _NO_MORE_S)
+        return not late and not awaits, _describe_clients(watched, expected, unknown)
 
     try:
         live = session.wait(
             DrillPhase.WATCH_CLIENTS, look, hint="", timeout=session.drill.options.watch_s
         )
     except TimedOut:
-        late = [name for name in sorted(expected) if not _is_started(watched[name])]
-        started = len(expected) - len(late)
-        live = f"{started:,} of {len(expected):,} groups read on the target"
+        live = _describe_clients(watched, expected, unknown)
     finally:
         reader.close()
     session.reads = find_reads(session, plan)
@@ -308,6 +313,20 @@ def run_watch_clients(session: Session) -> PhaseResult:
         if watched[name].note and (name in expected or watched[name].joined)
     ]
     return PhaseResult(live, tuple(first_lines(findings, 50)))
+
+
+def _describe_clients(
+    watched: Mapping[str, GroupResult], expected: Collection[str], unknown: Collection[str]
+) -> str:
+    """Return how many groups read on the target, in one line."""
+    names = [*expected, *unknown]
+    started = [name for name in names if _is_started(watched[name])]
+    text = f"{len(started):,} of {counted(len(names), 'group')} read on the target"
+    if not unknown:
+        return text
+    left = sorted(set(unknown) - set(started))
+    more = f"; not yet: {name_partitions(map(safe_text, left))}" if left else ""
+    return f"{text}; which were active on the source is not known{more}"
 
 
 def _is_started(result: GroupResult) -> bool:

@@ -10,7 +10,10 @@ from k2ktui.replication.telemetry.metric import Metric, Points
 
 
 class RehearsalSource(Protocol):
-    """Figures that know the last rehearsal."""
+    """Figures that know the last rehearsal, and the state of the pair."""
+
+    def pair_state(self) -> Points:
+        """Return 1 with the state of the pair as label."""
 
     def rehearsal(self, read: Callable[[Rehearsed, float], float | None]) -> Points:
         """Return one point of the last rehearsal, read with the current time in epoch seconds."""
@@ -25,7 +28,18 @@ def _metric(
     return Metric("assignment", f"drill.{name}", unit, text, points)
 
 
+def _read_pair(figures: RehearsalSource) -> Points:
+    return figures.pair_state()
+
+
 DRILL_CATALOG: tuple[Metric, ...] = (
+    Metric(
+        "assignment",
+        "pair.state",
+        "1",
+        "Where the workload is, or goes, by the drills on the target; always 1",
+        _read_pair,
+    ),
     _metric(
         "rehearsal.age",
         "s",

@@ -17,6 +17,7 @@ from k2ktui.replication.events import (
     Event,
     FirstRecord,
     HeartbeatWritten,
+    PairSeen,
     PartitionsReleased,
     Rehearsed,
     Resumed,
@@ -73,6 +74,7 @@ class PipelineMetrics:
         self._shares = False
         self._first: FirstRecord | None = None
         self._rehearsed: Rehearsed | None = None
+        self._pair: PairSeen | None = None
         self._partitions: int | None = None
         self._alive_at = clock()
 
@@ -101,6 +103,8 @@ class PipelineMetrics:
                     self._first = event
                 case Rehearsed():
                     self._rehearsed = event
+                case PairSeen():
+                    self._pair = event
                 case HeartbeatWritten():
                     self._alive_at = self._clock()
                 case TopicsDiscovered():
@@ -220,6 +224,10 @@ class PipelineMetrics:
         """Return one point of the last rehearsal; nothing if none is known."""
         last = self._rehearsed
         return self._one(None if last is None else read(last, self._clock()))
+
+    def pair_state(self) -> Points:
+        """Return 1 with the state of the pair as label; nothing before it is known."""
+        return [] if self._pair is None else [(1, {**self._labels, "state": self._pair.phase})]
 
     def _one(self, value: float | None) -> Points:
         return [] if value is None else [(value, self._labels)]
