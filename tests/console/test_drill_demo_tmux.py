@@ -118,6 +118,15 @@ def test_a_planned_switchover(demo: tuple[Tmux, Path]) -> None:
     agree(tmux, "demo")
     switch_over(tmux, "target")
     tmux.sees("done planned", "The pipeline is fenced. The way back:", timeout=PATIENCE)
+    # Overview calls nothing of it a loss, and J does not begin to check.
+    tmux.press("1")
+    tmux.sees("failed over to the target", "0 records missing when it was opened", timeout=PATIENCE)
+    tmux.sees("17 ○ fenced", "moved", timeout=PATIENCE)
+    assert "would" not in tmux.screen and "lose" not in tmux.screen, tmux.screen
+    tmux.press("5")
+    tmux.sees("no run is alive", timeout=PATIENCE)
+    tmux.press("J")
+    tmux.sees("the pipeline was fenced by", "The way back is", timeout=PATIENCE)
     drill, *_ = k2ktui_json("drill", "list", "-f", file)["drills"]
     report = k2ktui_json("drill", "report", drill["id"], "-f", file)
     (watched,) = [each for each in report["phases"] if each["phase"] == "watch-clients"]
@@ -138,7 +147,10 @@ def test_a_disaster_and_back_with_a_tail_chosen_later(demo: tuple[Tmux, Path], m
         agree(tmux, phase)
     tmux.sees("Start your producers and consumers", timeout=PATIENCE)
     act(tmux, "start producers and consumers on the target", "write to the target")
-    tmux.sees("done disaster", "The way back: write", timeout=PATIENCE)
+    tmux.sees("done disaster", "The way back: k2ktui config reverse", timeout=PATIENCE)
+    tmux.press("1")
+    tmux.sees("failed over to the target", "missing when it was opened", "moved", timeout=PATIENCE)
+    assert "would" not in tmux.screen, tmux.screen
     act(tmux, "start the source cluster again", "runs.")
     back = file.with_name("pipeline-reverse.yaml")
     back.write_text(k2ktui("config", "reverse", "-f", file).stdout)
