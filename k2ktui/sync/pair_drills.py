@@ -1,12 +1,12 @@
 """Read the drills of both directions, which say which cluster the workload uses.
 
 Those of a pipeline are on its target. Those of the opposite pipeline, such as a failback, are on
-our source: found by the ids of their clusters, because its commit group may have any name.
+our source. Its commit group may have any name, so its drills are found by clusters and topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import cast
@@ -23,6 +23,7 @@ from k2ktui.kafka.control_tail import ControlTail
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
+REVERSE = "-reverse"
 _READ_S = 20.0
 # Every key of a drill's record has this text: most records are others, and are not decoded.
 _DRILL = b"drill"
@@ -82,12 +83,36 @@ class OppositeDrills:
 
 
 def choose_opposite(
-    drills: Iterable[Drill], source_cluster: str, target_cluster: str
+    drills: Iterable[Drill],
+    pipeline: str,
+    clusters: tuple[str, str],
+    is_ours: Callable[[str], bool],
 ) -> tuple[Drill, ...]:
-    """Return the drills that lead from our target cluster to our source cluster."""
-    ids = target_cluster, source_cluster
-    found = (each for each in drills if (each.source_cluster, each.target_cluster) == ids)
-    return tuple(found) if all(ids) else ()
+    """Return the drills of the opposite pipeline.
+
+    Several pipelines may copy between the same clusters. A drill that has opened our source has
+    the topics there; before, the name of its pipeline tells, as ``config reverse`` gives it.
+
+    Args:
+        drills: the drills on our source.
+        pipeline: name of our pipeline.
+        clusters: ids of our source and target cluster; nothing is found while one is unknown.
+        is_ours: whether our pipeline copies a topic of the source.
+    """
+    here, there = clusters
+    names = {f"{pipeline}{REVERSE}", pipeline.removesuffix(REVERSE)}
+    if not (here and there):
+        return ()
+    return tuple(
+        drill
+        for drill in drills
+        if (drill.source_cluster, drill.target_cluster) == (there, here)
+        and (
+            any(is_ours(each.topic) for each in drill.opened_ends)
+            if drill.opened_ends
+            else drill.pipeline in names
+        )
+    )
 
 
 def read_pair_state(config: PipelineConfig) -> PairState:
@@ -112,7 +137,8 @@ def _read_opposite(
     reader = OppositeDrills(config, source)
     try:
         found, unread = reader.read()
-        return choose_opposite(found, source.cluster_id(), target.cluster_id()), unread
+        clusters = source.cluster_id(), target.cluster_id()
+        return choose_opposite(found, config.name, clusters, config.topics.matches), unread
     except K2kError:
         return (), ""  # what needs the source says that it does not answer
     finally:

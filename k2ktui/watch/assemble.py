@@ -101,7 +101,7 @@ class Assembler:
         groups = _fact(known, PartName.GROUPS, GroupFacts)
         state = _fact(known, PartName.STATE, StateFacts)
         audit = _audit(known, groups)
-        pair, arrival = _find_pair(state, source, target)
+        pair, arrival = _find_pair(self._pair.pipeline, state, source, target)
         if pair.moved and groups is not None:
             groups = self._moved_of.get((Same(groups),), partial(_after_failover, groups))
         self._past = pair.moved and bool(pair.fenced_by or self._pair.mirror)
@@ -363,15 +363,19 @@ def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Spa
 
 
 def _find_pair(
-    state: StateFacts | None, source: SourceFacts | None, target: TargetFacts | None
+    pipeline: str,
+    state: StateFacts | None,
+    source: SourceFacts | None,
+    target: TargetFacts | None,
 ) -> tuple[PairState, Ends]:
     named = target.fenced_by if target is not None else ""
     if state is None:
         return PairState(), _NOTHING
     opposite: tuple[Drill, ...] = ()
     if source is not None and target is not None:
-        ids = source.cluster.cluster_id, target.cluster.cluster_id
-        opposite = choose_opposite(source.drills, *ids)
+        clusters = source.cluster.cluster_id, target.cluster.cluster_id
+        topics = {at.topic for at in source.partitions}
+        opposite = choose_opposite(source.drills, pipeline, clusters, topics.__contains__)
     pair = find_pair_state(state.drills, opposite, named)
     unread = source.no_drills if source is not None else ""
     return replace(pair, unread=unread), find_arrival(state.drills, opposite)

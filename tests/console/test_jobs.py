@@ -21,6 +21,7 @@ from k2ktui.jobs.process import this_process
 from tests.jobs.support import all_ended, begin, config_of, found, silent_port, write_pipeline
 from tests.support.console import ConsoleDriver, drive_session, file_session
 from tests.support.kafka import eventually
+from tests.support.made_drills import switched_over
 from tests.support.views import runner
 
 HOSTILE = "a[/b]\x1b]0;x\x07\u202e[@click=app.quit]x[/]"
@@ -183,6 +184,22 @@ def test_what_may_not_be_written_is_greyed_with_the_reason(
         await console.sees(reason)
 
     drive_session(file_session(file, runner(), **given), steps, screen="5")  # type: ignore[arg-type]
+
+
+def test_a_fenced_pipeline_is_not_started_and_the_way_back_is_said_at_once(file: Path) -> None:
+    drill = switched_over()
+    session = file_session(file)
+    session.feed.made.drills = (drill,)  # type: ignore[attr-defined]
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.sees(f"failed over to the target, drill {drill.id}", "fenced")
+        await console.press("J")
+        assert not console.screen.is_modal
+        await console.until(lambda: "was fenced by drill" in console.notices, "refused")
+        for text in (drill.id, "2026-11-21", "k2ktui drill failback -f", "orders-reverse.yaml"):
+            assert text in console.notices, console.notices
+
+    drive_session(session, steps, screen="5")
 
 
 def test_what_runs_elsewhere_is_stopped_there(file: Path) -> None:

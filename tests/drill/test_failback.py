@@ -62,6 +62,12 @@ def work_on_the_other_side(work: Workload) -> None:
     work.consume(work.b, work.groups[1], 50)
 
 
+def pair_state(file: Path) -> tuple[str, str, bool]:
+    """Return what a pipeline says of its pair: where the workload is, and which drill says so."""
+    shown = k2ktui_json("status", "-f", file)["pair_state"]
+    return shown["phase"], shown["drill"], shown["moved"]
+
+
 def leave_a_tail(work: Workload) -> set[Identity]:
     """Fail over; something is written to the old source although it is no longer in use."""
     begin(work)
@@ -103,9 +109,13 @@ def read_on(work: Workload, left_out: frozenset[Identity] | set[Identity] = froz
 @pytest.mark.timeout(1200)
 def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> None:
     begin(work)
-    work.fail_over()
+    away = work.fail_over()
     work_on_the_other_side(work)
     work.copy_back()
+    assert pair_state(work.file) == ("failed over", away.id, True)
+    assert pair_state(work.back) == ("replicating", away.id, False)
+    reverse = k2ktui_json("status", "-f", work.back, "--groups")["failover"]
+    assert reverse["rpo_records"] == 0, reverse
     with pytest.raises(Refused, match="was fenced by drill"):
         refuse_fenced(work.flow.config, target_cluster(work.flow.config))
     operator = Yes()
@@ -118,6 +128,8 @@ def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> No
         DrillPhase.OPEN_TARGET,
     ]
     assert "0 read again, 0 skipped" in operator.asked[0][1]
+    assert pair_state(work.file) == ("replicating", drill.id, False)
+    assert pair_state(work.back) == ("failed over", drill.id, True)
     assert {each.status for each in drill.phases} == {PhaseStatus.DONE}
     refuse_fenced(work.flow.config, target_cluster(work.flow.config))
     read_on(work)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from k2ktui.engine.audit import estimate_by_translation
 from k2ktui.engine.drill import Drill, DrillFigures
+from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.engine.translate import Basis
 from k2ktui.present.failover import failover_lines
@@ -14,7 +15,7 @@ from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.codec import dumps, loads, to_object
 from k2ktui.watch.model import View
 from k2ktui.watch.severity import Severity, find_problems, judge_group, judge_group_row
-from tests.support.made_drills import NOON_MS, switched_over
+from tests.support.made_drills import NOON_MS, new_drill, switched_over
 from tests.support.views import NOON, Made
 
 
@@ -104,6 +105,24 @@ def test_what_came_from_the_other_side_is_no_loss_of_the_reverse_pipeline() -> N
     # A drill between other clusters says nothing of this pair.
     made.opposite = (replace(there, target_cluster="another"),)
     assert made.view().failover.rpo_records == 1_280_010
+    # Nor does that of another pipeline between the same clusters.
+    made.opposite = (replace(there, opened_ends=(PartitionEnd("payments", 0, 10**9),)),)
+    assert made.view().failover.rpo_records == 1_280_010
+
+
+def test_a_failback_that_has_opened_nothing_yet_is_known_by_the_name_of_its_pipeline() -> None:
+    made = busy()
+    made.drills = (switched_over(),)
+    back = replace(
+        new_drill(DrillKind.FAILBACK),
+        pipeline="orders-reverse",
+        source_cluster="CHbS4_THSQ-SqJF5kYBYBA",
+        target_cluster="lQmMYe12RG21HTTP1Fo2zw",
+    )
+    made.opposite = (back,)
+    assert made.view().pair_state.phase == "failing back"
+    made.opposite = (replace(back, pipeline="payments-reverse"),)
+    assert made.view().pair_state.phase == "failed over"
 
 
 def test_a_recording_keeps_the_state_and_one_without_it_is_readable() -> None:
