@@ -22,6 +22,7 @@ from k2ktui.cli.options import (
     optional_file_option,
     unlock_option,
 )
+from k2ktui.cli.pair_line import note_pair, read_beside
 from k2ktui.cli.tables import print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
@@ -84,12 +85,14 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
         from k2ktui.jobs.runners import read_runners
 
         config = load_flow(files).config
+        pair = read_beside(config)
         own = {job_directory(config, kind).id for kind in RunKind}
         own |= {
             job.place.id for job in found if job.record.files == local_jobs.absolute_paths(files)
         }
         found = [job for job in found if job.place.id in own]
         heartbeats, name = read_runners(config), config.name
+        note_pair(config, pair())
     now = time.time()
     table = make_run_rows(found, heartbeats, name, now)
     if as_json:

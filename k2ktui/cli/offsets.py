@@ -20,11 +20,13 @@ from k2ktui.cli.options import (
     matcher,
     unlock_option,
 )
+from k2ktui.cli.pair_line import note_pair
 from k2ktui.cli.positions import MOVES, ROWS, change_object, row_object, runner_object
 from k2ktui.cli.tables import output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
 from k2ktui.engine.journal import RunKind
+from k2ktui.engine.pair_state import PairState, find_pair_state
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.formatting import moment
@@ -75,6 +77,9 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
     finally:
         positions.close()
     notes = [note for note in (positions.source_down, unread) if note]
+    pair = PairState(unread=unread) if unread else find_pair_state(state.drills.values())
+    if not unread:
+        note_pair(config, pair)
     print_notes(notes)
     now = time.time()
     if as_json:
@@ -83,6 +88,7 @@ def show(files: tuple[str, ...], as_json: bool) -> None:
                 {
                     "pipeline": config.name,
                     "taken_at": now,
+                    "pair_state": pair.as_json(),
                     "notes": notes,
                     "runners": [runner_object(r, now) for r in state.runners],
                     "partitions": [row_object(row) for row in rows],

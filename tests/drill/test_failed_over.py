@@ -26,6 +26,7 @@ def work_on(pair: Pair, node: KafkaNode, records: int) -> None:
             produce(node, topic, [Out(b"n%d" % n, b"k", partition) for n in range(records)])
 
 
+@pytest.mark.slow
 def test_no_command_says_that_records_are_lost(
     pair: Pair, source: KafkaNode, target: KafkaNode
 ) -> None:

@@ -300,6 +300,7 @@ def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
     later.close()
 
 
+@pytest.mark.slow
 def test_a_start_after_a_release_is_named_by_no_drill_any_more(pair: Pair) -> None:
     drill = pair.start(DrillKind.PLANNED)
     config, cluster = pair.flow.config, target_cluster(pair.flow.config)
