@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from k2ktui.drill.changes import read_change
+from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.forward import find_failover
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
@@ -21,7 +22,9 @@ from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.pipeline_fencing import make_fencer
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import list_names, safe_message, safe_text
+
+_NAMED = 3
 
 
 class _Silent:
@@ -200,8 +203,26 @@ def _find_job(session: Session) -> Job | None:
 def run_release(session: Session) -> str:
     """Let the forward pipeline copy on after the failback; return what the operator should know."""
     record_return(session)
+    told = _pass_deleted(session)
     release_forward(session, DrillPhase.REVERSE)
     try:
-        return start_forward(session, DrillPhase.REVERSE)
+        return told + start_forward(session, DrillPhase.REVERSE)
     except Refused as error:
-        return f"{error.message}. {error.hint}"
+        return f"{told}{error.message}. {error.hint}"
+
+
+def _pass_deleted(session: Session) -> str:
+    """Let the forward pipeline begin after what retention has deleted since source-back."""
+    phase = DrillPhase.REVERSE
+    settle_passed(session, phase)
+    deleted = find_deleted(session)
+    told = ""
+    if deleted.returned:
+        try:
+            told = pass_returned(session, phase, deleted.returned, asks=False) + "; "
+        except Refused as error:
+            told = f"{error.message}: it stops at records that are deleted; "
+    if deleted.unknown:
+        names = list_names([each.at for each in deleted.unknown], _NAMED)
+        told += f"{names}: retention has deleted records that may never have been copied; "
+    return told

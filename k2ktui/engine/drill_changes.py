@@ -7,6 +7,7 @@ quotas and positions. All readers raise :class:`MalformedRecord`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -165,6 +166,31 @@ def read_released(change: Change) -> list[str]:
 def read_plans(change: Change) -> list[str]:
     """Return the ids of the plans that a drill has applied, or was about to."""
     return _ids(change.after)
+
+
+PlannedRow = tuple[str, str, int, int | None, int | None]
+"""Group, topic, partition, and the committed offset before and after."""
+
+
+def digest_rows(rows: Iterable[PlannedRow]) -> str:
+    """Return a digest of what a plan commits, in any order."""
+    lines = sorted(json.dumps(list(row)) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def dump_digests(digests: Mapping[str, str]) -> str:
+    """Return the digests of what plans commit, by their ids, as a JSON text."""
+    return json.dumps(dict(digests))
+
+
+def read_digests(change: Change) -> dict[str, str]:
+    """Return the digest of what each plan of a drill commits, by its id.
+
+    An abort undoes only an entry of the journal that has these rows: anyone who may write to the
+    state topic could have written another one. Records of earlier releases have none.
+    """
+    found = parse_object(change.before or "{}", "the state before", largest=LONGEST)
+    return {text(name, _LONGEST_ID): text(each, _LONGEST_ID) for name, each in found.items()}
 
 
 def _parse(raw: str) -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from k2ktui.engine.state import Gap
+
+RETURNED = "came from the target"
+"""Reason of a gap whose records the opposite pipeline wrote: nothing of it was lost."""
 
 MAX_GAPS = 100
 """Maximum number of gaps in a position: about 6 KB of a record of at most 1 MiB."""
@@ -31,6 +35,16 @@ def with_gap(gaps: tuple[Gap, ...], new: Gap) -> tuple[Gap, ...]:
         above = replace(gap, first=max(gap.first, new.end))
         found += [part for part in (below, above) if part.first < part.end]
     return tuple(sorted(found, key=lambda gap: gap.first)[-MAX_GAPS:])
+
+
+def lost_gaps(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
+    """Return the gaps of lost or skipped records, not those that came from the target."""
+    return tuple(gap for gap in gaps if gap.reason != RETURNED)
+
+
+def find_returned_end(gaps: Iterable[Gap]) -> int:
+    """Return the offset after the last gap whose records came from the target; 0 for none."""
+    return max((gap.end for gap in gaps if gap.reason == RETURNED), default=0)
 
 
 def gaps_before(gaps: tuple[Gap, ...], end: int) -> tuple[Gap, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.gaps import gaps_before, with_gap
+from k2ktui.engine.gaps import RETURNED, gaps_before, with_gap
 from k2ktui.engine.state import Gap, Position, SourcePartition
 
 SKIPPED = "skipped by operator"
@@ -161,6 +161,15 @@ def plan_move(
     told = f"{lost:,} of them are lost: the log start offset is {log.start}" if lost else ""
     left_out = offset - copied.offset
     return PositionMove(source, effect, before, after, offset, left_out=left_out, why=told)
+
+
+def mark_returned(move: PositionMove) -> PositionMove:
+    """Return a move past offsets that the opposite pipeline wrote: it leaves no record out."""
+    if move.effect is not MoveEffect.FORWARD or move.before is None or move.offset is None:
+        return move
+    gap = Gap(move.before.offset, move.offset, RETURNED)
+    after = _move_position(move.before, move.offset, with_gap(move.before.gaps, gap))
+    return replace(move, after=after, left_out=0, why="these offsets " + RETURNED)
 
 
 def plan_clear(

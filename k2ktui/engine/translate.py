@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from k2ktui.engine.gaps import RETURNED
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.offset_intervals import FOREVER
 from k2ktui.engine.range_columns import count_below, count_consumed
@@ -325,7 +326,7 @@ def _find_hole(replica: Replica, committed: int, first: int) -> tuple[int, int] 
 
 def _lost_reason(position: Position, committed: int) -> str:
     for gap in position.gaps:
-        if gap.first <= committed < gap.end:
+        if gap.first <= committed < gap.end and gap.reason != RETURNED:
             return f"source offsets {gap.first} to {gap.end - 1} were lost ({gap.reason})"
     return ""
 

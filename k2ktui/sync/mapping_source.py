@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from k2ktui.engine.gaps import find_returned_end
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, Replica, TargetPartition
@@ -150,6 +151,6 @@ def make_replica(
         mapped=mappings.count_mapped(source),
         held_from=mappings.held_from(source),
         unusable_reason=unusable_reason,
-        left_out_end=gaps.left_out_end,
+        left_out_end=max(gaps.left_out_end, find_returned_end(position.gaps)),
         source_end=source_end,
     )

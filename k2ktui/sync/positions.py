@@ -10,7 +10,14 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import JournalRow
-from k2ktui.engine.moves import PositionMove, SourceLog, TargetTopicState, plan_clear, plan_move
+from k2ktui.engine.moves import (
+    PositionMove,
+    SourceLog,
+    TargetTopicState,
+    mark_returned,
+    plan_clear,
+    plan_move,
+)
 from k2ktui.engine.state import (
     MalformedRecord,
     Position,
@@ -28,7 +35,7 @@ from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
 
-SET, CLEAR = "offsets set", "offsets clear"
+SET, CLEAR, PASS = "offsets set", "offsets clear", "offsets pass"
 _READ_S = 30.0
 
 
@@ -167,6 +174,19 @@ class PositionPlanner:
         copied = self._copied_positions(view)
         moves = [self._move(s, wanted[s], view, copied.get(s)) for s in sorted(wanted)]
         return PositionPlan(SET, self._config.name, tuple(moves), self._notes(view, moves))
+
+    def plan_pass(self, ends: Mapping[SourcePartition, int]) -> PositionPlan:
+        """Plan moves past offsets whose records the opposite pipeline wrote: nothing is left out.
+
+        Args:
+            ends: the new positions.
+
+        Raises:
+            As for :meth:`plan_set`.
+        """
+        plan = self.plan_set(ends)
+        # Not as SET: the next move counts from here, not from where copying ended.
+        return PositionPlan(PASS, plan.pipeline, tuple(map(mark_returned, plan.moves)))
 
     def plan_to(
         self, topic: Callable[[str], bool], kind: str, timestamp_ms: int | None = None

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from k2ktui.engine.audit import Audit
 from k2ktui.engine.drill import Drill
+from k2ktui.engine.gaps import lost_gaps
 from k2ktui.engine.groups import Finding, after_failover, outcome
 from k2ktui.engine.pair_state import Ends, PairState, find_arrival, find_pair_state
 from k2ktui.engine.state import Position, SourcePartition
@@ -251,7 +252,7 @@ class Assembler:
         )
         if source is not None and not self._past:
             status = with_held_back(status, source.high.get(at), source.held_back.get(at))
-        gaps = tuple((gap.first, gap.end) for gap in position.gaps) if position else ()
+        gaps = tuple((gap.first, gap.end) for gap in lost_gaps(position.gaps)) if position else ()
         return PartitionRow(
             status=status,
             why=reason_for(status, position),

@@ -13,6 +13,7 @@ from k2ktui.drill.operations import abort_drill
 from k2ktui.engine.drill import ChangeKind, ChangeStatus, DrillStatus, new_phases
 from k2ktui.engine.drill_changes import EVERYONE, dump_names, dump_rates
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
+from k2ktui.engine.journal import JournalRow, JournalRows
 from k2ktui.errors import Refused
 from k2ktui.jobs.local_jobs import list_jobs, this_host
 from k2ktui.jobs.manager import StopMode, stop_job
@@ -20,11 +21,15 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.quotas import Quota, producer_quotas, set_producer_quotas
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill_guard import refuse_fenced
-from k2ktui.sync.operations import apply_plan, plan_snapshot
+from k2ktui.sync.operations import apply_plan, plan_snapshot, read_journal
 from k2ktui.sync.plans import plan_options
 from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.sync.store import StateStore
+from tests.support.brokers import Brokers
 from tests.support.cli import k2ktui
+from tests.support.copied import committed
 from tests.support.drill_runs import MAY, Pair, Yes, kill_at, remove_quotas
+from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import admin, eventually
 from tests.support.other_hosts import other_host
 from tests.support.planted import PLANTED_ID, change, plant, planted
@@ -175,3 +180,44 @@ def test_a_record_with_phases_of_another_kind_is_refused(pair: Pair, target: Kaf
     plant(config, target, hidden)
     refused = k2ktui("drill", "resume", PLANTED_ID, "-f", pair.file, code=5)
     assert "its phases are not those of a rehearsal" in refused.stderr
+
+
+@pytest.mark.parametrize("version", ["2.8", "3.9"])
+def test_an_old_coordinator_may_not_say_who_wrote_a_drill(
+    tmp_path: Path, source: KafkaNode, brokers: Brokers, version: str
+) -> None:
+    (old,) = brokers(version)
+    pair = Pair(tmp_path, source, old)
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, operator=Yes(frozenset({DrillPhase.FENCE_REPLICATOR})))
+    (drill,) = pair.drills()
+    says = version == "3.9"
+    done = k2ktui("drill", "abort", drill.id, "-f", pair.file, code=0 if says else 5)
+    if says:
+        return
+    assert "brokers before Kafka 3.0 do not say who writes for a drill" in done.stderr
+    assert pair.target_offsets(pair.groups[0]) == pair.expected_offsets(0)
+    person = Yes(is_person=True)
+    assert abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, person).is_over
+    assert set(pair.target_offsets(pair.groups[0]).values()) == {None}
+
+
+def test_a_planted_journal_entry_moves_no_group(pair: Pair) -> None:
+    """It claims to be of the plan of a drill that is aborted by its operator."""
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, operator=Yes(frozenset({DrillPhase.FENCE_REPLICATOR})))
+    (drill,) = pair.drills()
+    config = pair.flow.config
+    group, topic = f"{pair.copied.name}-victim", pair.topics[0]
+    commit_offsets(pair.target, group, {(topic, 0): 15})
+    (real,) = [each for each in read_journal(config) if each.operation == "apply"]
+    row = JournalRow(topic, 0, 0, "", 15, "", "applied")
+    store = StateStore(config, target_cluster(config))
+    entry = replace(real, id="20260101-000000-beef")
+    store.put([JournalRows(entry.id, group, (row,)), entry])
+    store.close()
+    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert committed(pair.target, group, [(topic, 0)]) == {(topic, 0): 15}
+    (problem,) = [each for each in aborted.blockers if "does not have the rows" in each]
+    assert f"journal entry {entry.id}" in problem
+    assert set(pair.target_offsets(pair.groups[0]).values()) == {None}

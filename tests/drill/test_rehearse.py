@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
 from k2ktui.engine.drill import ChangeStatus, DrillStatus
-from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.runtime.node import KafkaNode
 from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.drill_runs import Pair, check_of, kill_at
+from tests.support.drill_runs import QUICK, Pair, check_of, kill_at
 from tests.support.kafka import Out, admin, produce
 
 
@@ -113,3 +116,29 @@ def test_a_dry_run_begins_no_drill(pair: Pair) -> None:
     said = k2ktui("drill", "planned", "-f", pair.file, "--fence", "acl", "--dry-run").stdout
     assert "fence-producers: Denies Write" in said and "Must be confirmed" in said
     assert pair.drills() == []
+
+
+class OddName(str):
+    """A header name that other clients write: its bytes are not UTF-8."""
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff\xfe"
+
+
+@pytest.mark.slow
+def test_a_header_name_that_is_not_utf_8_is_compared_as_bytes(
+    pair: Pair, source: KafkaNode, target: KafkaNode
+) -> None:
+    topic, prior, now = pair.topics[0], pair.copied.prior, int(time.time() * 1000)
+    for node in (source, target):
+        producer = KafkaProducer(bootstrap_servers=node.bootstrap)
+        sent = producer.send(topic, b"odd", b"k", [(OddName("odd"), b"h")], 0, now)
+        assert sent.get(30).offset == (20 if node is source else 20 + prior)
+        producer.close()
+    pair.copied.record(topic, 0, {n: n + prior for n in range(21)}, 21, 0)
+    drill = pair.start(DrillKind.REHEARSE, replace(QUICK, shadow_records=100))
+    assert drill.status is DrillStatus.DONE
+    assert drill.record(DrillPhase.SHADOW).findings == ()
+    compared = sum(20 - at[1] for at in pair.source_offsets(0).items())
+    compared += sum(20 - at[1] for at in pair.source_offsets(1).items())
+    assert sum(each.compared for each in drill.groups) == compared + 2

@@ -11,6 +11,7 @@ CHANGE_READERS: tuple[tuple[ChangeKind, Callable[[Change], object]], ...] = (
     (ChangeKind.ACLS, drill_changes.read_denied_topics),
     (ChangeKind.QUOTAS, drill_changes.read_quota_rates),
     (ChangeKind.OFFSETS, drill_changes.read_plans),
+    (ChangeKind.OFFSETS, drill_changes.read_digests),
     (ChangeKind.JOB, drill_changes.read_host),
     (ChangeKind.EPOCHS, drill_changes.read_fenced),
     (ChangeKind.TAIL, drill_changes.read_tail_choice),
@@ -26,7 +27,7 @@ RECORDED: Mapping[ChangeKind, tuple[str, str]] = {
         '[[[["client-id", null], ["user", null]], 1.0], '
         '[[["client-id", "a"], ["user", null]], 1.0]]',
     ),
-    ChangeKind.OFFSETS: ("", '["plan-1", "plan-2"]'),
+    ChangeKind.OFFSETS: ('{"plan-1": "5e88", "plan-2": "9f86"}', '["plan-1", "plan-2"]'),
     ChangeKind.JOB: ('{"host": "h", "files": ["/a.yaml"], "telemetry": false, "cwd": "/"}', ""),
     ChangeKind.EPOCHS: ("", '{"term": 7, "fenced": {"g.driver": [4711, 3], "g.0": [4712, 0]}}'),
     ChangeKind.TAIL: ('[["orders", 0, 7]]', '"replay"'),

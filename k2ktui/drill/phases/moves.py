@@ -254,7 +254,7 @@ def run_apply(session: Session) -> PhaseResult:
             DrillPhase.APPLY,
             ChangeKind.OFFSETS,
             f"commit offsets of {groups} on the target",
-            "" if change is None else change.before,
+            drill_changes.dump_digests({**_digests(session, change), plan.id: _digest_plan(plan)}),
             drill_changes.dump_names(plans),
             f"k2ktui drill abort {session.drill.id} -f FILE; or k2ktui undo with the journal's "
             "entries of these plans",
@@ -266,6 +266,23 @@ def run_apply(session: Session) -> PhaseResult:
     kept = sum(row.action is Action.KEEP for row in plan.rows)
     done = f"{counted(len(plan.changes), 'offset')} committed, {kept:,} were right already"
     return PhaseResult(f"{done}: {_sum_effect(plan)}", tuple(refused))
+
+
+def _digests(session: Session, change: Change | None) -> dict[str, str]:
+    """Return the digests of the plans that the drill has applied before, or was about to."""
+    return {} if change is None else read_change(session.drill, change, drill_changes.read_digests)
+
+
+def _digest_plan(plan: Plan) -> str:
+    return drill_changes.digest_rows(
+        (row.group, row.topic, row.partition, row.current, row.proposed) for row in plan.changes
+    )
+
+
+def _digest_entry(entry: JournalEntry) -> str:
+    return drill_changes.digest_rows(
+        (group, row.topic, row.partition, row.before, row.after) for group, row in entry.lines
+    )
 
 
 def find_unapplied(plan: Plan) -> list[str]:
@@ -335,7 +352,18 @@ def _read_entries(session: Session, change: Change) -> tuple[list[JournalEntry],
                 f"the journal has no entry of plan {name}, and no longer has all entries: if the "
                 f"plan was applied, it was not undone; {by_hand}"
             )
-    return [read_entry(session.config, each.id) for each in headers], problems
+    digests = _digests(session, change)
+    entries = []
+    for entry in (read_entry(session.config, each.id) for each in headers):
+        if digests and digests.get(entry.header.plan) != _digest_entry(entry):
+            name, plan = safe_text(entry.header.id), safe_text(entry.header.plan)
+            problems.append(
+                f"journal entry {name} does not have the rows of plan {plan}, so it was not "
+                f"undone: {by_hand}"
+            )
+        else:
+            entries.append(entry)
+    return entries, problems
 
 
 def _find_left(session: Session, entry: JournalEntry) -> tuple[list[OffsetWrite], list[str]]:

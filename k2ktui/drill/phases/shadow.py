@@ -35,8 +35,8 @@ from k2ktui.engine.translate import Basis
 from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import PARTITION_END
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
-from k2ktui.log.content import ContentReader
-from k2ktui.log.record import KafkaRecord, compare_content
+from k2ktui.log.content import ContentReader, UnreadableReason
+from k2ktui.log.record import Header, KafkaRecord, compare_content
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
@@ -248,7 +248,7 @@ def _read_group(
                     raise K2kError(f"shadow group of {safe_text(group)}: {error.str()}")
                 left.pop(at, None)
             elif at in left:
-                found[at].append(_read_message(message))
+                found[at].append(_read_message(session, at, message))
                 if len(found[at]) >= left[at]:
                     del left[at]
     finally:
@@ -256,16 +256,30 @@ def _read_group(
     return found
 
 
-def _read_message(message: Message) -> KafkaRecord:
+def _read_message(session: Session, at: Where, message: Message) -> KafkaRecord:
     kind, timestamp = message.timestamp()
-    headers = tuple((str(name), value) for name, value in message.headers() or ())
+    offset = int(message.offset() or 0)
+    try:
+        headers = tuple((str(name), value) for name, value in message.headers() or ())
+    except UnicodeDecodeError:
+        headers = _read_headers(session, at, offset)
     return KafkaRecord(
-        int(message.offset() or 0),
+        offset,
         message.key(),
         message.value(),
         headers,
         -1 if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp),
     )
+
+
+def _read_headers(session: Session, at: Where, offset: int) -> tuple[Header, ...]:
+    """Read the headers of one record as bytes: the consumer only gives names that are UTF-8."""
+    with ContentReader(session.target) as reader:
+        (found,) = reader.next_records([(*at, offset)], _READ_S).values()
+    if isinstance(found, KafkaRecord) and found.offset == offset:
+        return found.headers
+    why = found.reason if isinstance(found, UnreadableReason) else "it is gone"
+    raise K2kError(f"the headers of {safe_text(at[0])}-{at[1]} at {offset} cannot be read: {why}")
 
 
 def _compare(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 
+from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
 from k2ktui.engine.drill import Change, ChangeKind
 from k2ktui.engine.drill_changes import EVERYONE
+from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.errors import Refused
 from k2ktui.kafka.acls import denied_topics
 from k2ktui.kafka.clients import TopicDescription
@@ -38,10 +41,21 @@ def run_source_back(session: Session) -> PhaseResult:
             *first_lines(wrong, _NAMED),
             "Its copy cannot be continued: set up a new pipeline in the other direction.",
         )
-    deleted = [text for each in bounds if (text := _find_deleted(each))]
+    deleted = find_deleted(session)
+    if deleted.unknown:
+        return failed(
+            "retention has deleted records of the old source that may never have been copied",
+            *first_lines([_describe_deleted(each) for each in deleted.unknown], _NAMED),
+            _choices(session, deleted.unknown),
+        )
+    passed = ""
+    if deleted.returned:
+        passed = "; " + pass_returned(session, DrillPhase.SOURCE_BACK, deleted.returned)
+    else:
+        settle_passed(session, DrillPhase.SOURCE_BACK)
     topics = counted(len({each.at.topic for each in bounds}), "topic")
     text = f"cluster {safe_text(ids[1])} answers, with {topics}; failed over by drill {failover.id}"
-    return PhaseResult(text, tuple(first_lines(deleted, _NAMED)))
+    return PhaseResult(text + passed)
 
 
 def _find_fences(session: Session, changes: tuple[Change, ...]) -> Iterator[str]:
@@ -95,11 +109,21 @@ def _find_loss(bounds: TailBounds) -> str:
     )
 
 
-def _find_deleted(bounds: TailBounds) -> str:
-    position = bounds.position
-    if position is None or bounds.start <= position.offset:
-        return ""
+def _describe_deleted(bounds: TailBounds) -> str:
+    copied = bounds.position.offset if bounds.position else 0
     return (
-        f"{safe_text(bounds.at)} begins at offset {bounds.start}, and was copied up to "
-        f"{position.offset}: retention has deleted what was between"
+        f"{safe_text(bounds.at)} begins at offset {bounds.start}, and was copied up to {copied}: "
+        "retention has deleted what was between, and it is not proven that the reverse pipeline "
+        "had written all of it"
+    )
+
+
+def _choices(session: Session, deleted: Sequence[TailBounds]) -> str:
+    """Return what the operator can do about records that may be lost."""
+    forward = session.forward
+    moves = shlex.join(f"{each.at.topic}:{each.at.partition}:{each.start}" for each in deleted)
+    return (
+        "Choose: look for these records elsewhere first; or accept that they may be lost: "
+        f"k2ktui offsets set -f {forward.file} {safe_text(moves)} moves {forward.name}'s positions "
+        f"past them. Then: k2ktui drill resume {session.drill.id} -f FILE"
     )

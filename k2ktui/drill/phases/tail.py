@@ -244,10 +244,20 @@ def restore_positions(session: Session, change: Change) -> list[str]:
     begun = [at for at, offset in before.items() if offset is None and at in positions]
     planner = PositionPlanner(session.forward.config)
     try:
+        logs = planner.bounds(back)
+        deleted = [at for at, offset in back.items() if at in logs and offset < logs[at].start]
+        back = {at: offset for at, offset in back.items() if at not in deleted}
         if back:
             _write_positions(session, planner, planner.plan_set(back))
         if begun:
             _write_positions(session, planner, planner.plan_clear(lambda at: at in begun))
     finally:
         planner.close()
-    return [f"{safe_text(at)}: its position was moved since; it was left there" for at in moved]
+    return [
+        *(f"{safe_text(at)}: its position was moved since; it was left there" for at in moved),
+        *(
+            f"{safe_text(at)}: its position stays at {after[at]}: the old source has deleted what "
+            "was before"
+            for at in deleted
+        ),
+    ]

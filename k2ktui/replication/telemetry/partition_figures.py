@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from k2ktui.engine.gaps import lost_gaps
 from k2ktui.engine.state import Position
 from k2ktui.engine.status import count_lag
 from k2ktui.replication.slot_task import FaultKind, SourceLogBounds
@@ -29,7 +30,7 @@ class PartitionFigures:
     def move(self, position: Position) -> None:
         """Take a newer position."""
         self.position = position.offset
-        self.lost = sum(gap.end - gap.first for gap in position.gaps)
+        self.lost = sum(gap.end - gap.first for gap in lost_gaps(position.gaps))
 
 
 def start_offset(row: PartitionFigures, now: float, current: bool) -> float | None:

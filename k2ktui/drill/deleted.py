@@ -1,0 +1,148 @@
+"""Records that retention has deleted on the old source before the forward pipeline read them.
+
+Where the reverse pipeline had written them, nothing is lost: the forward pipeline would have left
+them out. Their producer ids went with the records, so the proof is what the reverse pipeline's
+position records say: which target offsets it wrote alone (``Landed`` in ``engine/state.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from k2ktui.drill.session import Session
+from k2ktui.drill.tail import TailBounds, read_bounds
+from k2ktui.engine import drill_changes
+from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus
+from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import find_change_of
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import Refused
+from k2ktui.sync.position_writer import PipelineRunning, PositionWriter
+from k2ktui.sync.positions import PositionPlanner
+from k2ktui.text import counted, safe_text
+
+Spans = Iterable[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Partitions whose records at the forward pipeline's position are deleted.
+
+    Attributes:
+        returned: those where the reverse pipeline had written all of them.
+        unknown: those where that is not proven.
+    """
+
+    returned: tuple[TailBounds, ...] = ()
+    unknown: tuple[TailBounds, ...] = ()
+
+
+def find_deleted(session: Session) -> Deleted:
+    """Return the partitions that the forward pipeline would find to be lost.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
+        Refused: a pipeline has copied nothing yet.
+    """
+    bounds = read_bounds(session.forward)
+    deleted = [each for each in bounds if each.position and each.position.offset < each.start]
+    if not deleted:
+        return Deleted()
+    spans = _written_alone(_reverse_positions(session).values())
+    proven = [each for each in deleted if is_returned(each, spans.get(each.at, ()))]
+    return Deleted(tuple(proven), tuple(each for each in deleted if each not in proven))
+
+
+def _reverse_positions(session: Session) -> Mapping[SourcePartition, Position]:
+    mappings = session.flow.open_mappings(session.source, session.target)
+    try:
+        return mappings.positions()
+    finally:
+        mappings.close()
+
+
+def _written_alone(positions: Collection[Position]) -> dict[SourcePartition, list[tuple[int, int]]]:
+    """Return the spans that a pipeline wrote alone, by target partition."""
+    found: dict[SourcePartition, list[tuple[int, int]]] = {}
+    for landed in (each for position in positions for each in position.landed):
+        at = SourcePartition(landed.topic, landed.partition)
+        found.setdefault(at, []).append((landed.first, landed.end))
+    return found
+
+
+def is_returned(bounds: TailBounds, spans: Spans) -> bool:
+    """Return whether spans cover every offset from the position to the log start.
+
+    Each span ends after a record. If only one offset follows, it is the marker of its transaction.
+    """
+    if bounds.position is None:
+        return False
+    reached, ended = bounds.position.offset, False
+    for first, end in sorted(spans):
+        if first <= reached < end:
+            reached, ended = end, True
+    if reached >= bounds.start:
+        return True
+    return ended and reached + 1 == bounds.start == bounds.high
+
+
+def settle_passed(session: Session, phase: DrillPhase) -> None:
+    """Record moves that an earlier process has made before it ended."""
+    change = find_change_of(session.drill, phase, ChangeKind.POSITIONS)
+    if change is not None and change.status is ChangeStatus.INTENDED:
+        session.settle(change, ChangeStatus.MADE)
+
+
+def pass_returned(
+    session: Session, phase: DrillPhase, deleted: Collection[TailBounds], *, asks: bool = True
+) -> str:
+    """Move the forward pipeline's positions past what the reverse pipeline wrote.
+
+    Args:
+        session: the failback.
+        phase: the phase that does it.
+        deleted: partitions of which this is proven.
+        asks: whether the operator confirms it.
+
+    Returns:
+        What was done, for the operator.
+
+    Raises:
+        Refused: the operator did not confirm it, or the forward pipeline runs.
+        K2kError: as for ``PositionWriter.apply``.
+    """
+    name = session.forward.name
+    ends = {each.at: each.start for each in deleted}
+    count = sum(each.start - each.position.offset for each in deleted if each.position)
+    where = counted(len(ends), "partition")
+    effect = (
+        f"move {name}'s positions on {where} past {counted(count, 'offset')} that retention has "
+        "deleted; the reverse pipeline had written all of them, so no record is left out"
+    )
+    if asks:
+        session.confirm(phase, effect)
+    planner = PositionPlanner(session.forward.config)
+    try:
+        plan = planner.plan_pass(ends)
+        before = {m.source: m.before.offset if m.before else None for m in plan.changes}
+        change = Change(
+            phase,
+            ChangeKind.POSITIONS,
+            f"move the positions of {name} past deleted records that came from the other cluster",
+            drill_changes.dump_offsets(before),
+            drill_changes.dump_offsets({at: ends[at] for at in before}),
+            f"Nothing: {name} would not have copied these records",
+        )
+        session.intend(change)
+        PositionWriter(session.forward.config, planner).apply(plan, session.may)
+        session.settle(change, ChangeStatus.MADE)
+    except PipelineRunning as error:
+        raise Refused(
+            error.message,
+            unchanged="No position was changed. The drill stays where it is.",
+            hint=f"Stop it, then: k2ktui drill resume {safe_text(session.drill.id)} -f FILE",
+        ) from None
+    finally:
+        planner.close()
+    return f"positions moved past {counted(count, 'offset')} on {where} that came from there"
