@@ -86,6 +86,7 @@ def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:
     assert "--yes-to open-target" in refused.value.hint
     assert "the target is open" in refused.value.message
     assert not operator.confirm_take_over(make(owner="bob@b", session="x"))
+    assert not TerminalOperator(StatusLine(), {"all"}).agree(make(), ["it would change this"])
 
 
 def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:

@@ -75,6 +75,28 @@ def test_a_phase_is_confirmed_by_its_name_and_by_nothing_else() -> None:
     assert steps_.confirmed == [True]
 
 
+def test_a_person_agrees_to_an_unproven_record_by_the_drill_s_id() -> None:
+    lines = ("It is not proven that a drill wrote the record.", "  group billing: 500 → 7")
+    answers: list[bool] = []
+
+    def ask(operator: ScreenOperator) -> Drill:
+        answers.append(operator.agree(APPLYING, lines))
+        answers.append(operator.agree(APPLYING, lines))
+        return APPLYING
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, ask)
+        await console.sees(*(line.strip() for line in lines), f"type {APPLYING.id} to continue")
+        await console.type(APPLYING.id)
+        await console.press("tab", "space")
+        await console.until(lambda: answers == [True], "agreed")
+        await console.sees(f"type {APPLYING.id} to continue")
+        await console.press("escape")
+        await console.until(lambda: answers == [True, False], "declined")
+
+    watch(steps, fencing())
+
+
 def test_a_phase_is_not_confirmed_by_escape() -> None:
     steps_ = Steps()
 

@@ -31,7 +31,7 @@ from k2ktui.present.journal import (
 )
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied
-from k2ktui.sync.positions import CLEAR, SET
+from k2ktui.sync.positions import CLEAR, PASS, SET
 from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Severity, SeverityLabel
@@ -216,7 +216,7 @@ class EntryScreen(OperationScreen):
             return []
         group, row = line
         # The metadata of a position is its whole record.
-        own = self._header.operation in (SET, CLEAR)
+        own = self._header.operation in (SET, CLEAR, PASS)
         before = _with_metadata(row.before, "" if own else row.before_metadata)
         after = _with_metadata(row.after, "" if own else row.after_metadata)
         return [
