@@ -15,7 +15,7 @@ from k2ktui.drill.tail import TailBounds, read_bounds
 from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import find_change_of
+from k2ktui.engine.drill_steps import describe_undo, find_change_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.sync.position_writer import PipelineRunning, PositionWriter
@@ -132,7 +132,7 @@ def pass_returned(
             f"move the positions of {name} past deleted records that came from the other cluster",
             drill_changes.dump_offsets(before),
             drill_changes.dump_offsets({at: ends[at] for at in before}),
-            f"Nothing: {name} would not have copied these records",
+            describe_undo(session.drill, ChangeKind.POSITIONS),
         )
         session.intend(change)
         PositionWriter(session.forward.config, planner).apply(plan, session.may)

@@ -38,6 +38,7 @@ from k2ktui.engine.drill_steps import (
     accept_checks,
     can_go_back,
     changes_to_restore,
+    describe_undo,
     explain_no_repeat,
     find_change,
     put_change,
@@ -294,7 +295,7 @@ def abort_drill(
     ) as session:
         if not can_go_back(session.drill):
             left = "; ".join(
-                f"{change.what} (to undo it: {change.undo})"
+                f"{change.what} (to undo it: {describe_undo(session.drill, change.kind)})"
                 for change in changes_to_restore(session.drill)
             )
             raise Refused(

@@ -15,7 +15,7 @@ from k2ktui.drill.tail import read_bounds
 from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import find_change_of, put_change
+from k2ktui.engine.drill_steps import describe_undo, find_change_of, put_change
 from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
@@ -69,7 +69,7 @@ def release_forward(session: Session, phase: DrillPhase) -> None:
             f"let {session.forward.name} start again",
             drill_changes.dump_names(ids),
             "",
-            f"k2ktui jobs stop -f {session.forward.file}",
+            describe_undo(session.drill, ChangeKind.RELEASE),
         )
         session.intend(change)
     ids = read_change(session.drill, change, drill_changes.read_released)
@@ -166,7 +166,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
             f"start the job {safe_text(job.place.id)} on {safe_text(this_host())}",
             drill_changes.dump_host(this_host()),
             "",
-            f"k2ktui jobs stop -f {forward.file} on that host",
+            describe_undo(session.drill, ChangeKind.STARTED_JOB),
         )
         session.intend(change)
     record = job.record

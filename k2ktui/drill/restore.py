@@ -14,6 +14,7 @@ from k2ktui.drill.release import restore_fences, restore_started_job
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill import Change, ChangeKind
 from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill_steps import describe_undo
 
 
 def restore(session: Session, change: Change) -> list[str]:
@@ -30,7 +31,10 @@ def restore(session: Session, change: Change) -> list[str]:
         return _RESTORES[change.kind](session, change)
     except UnusableChange as error:
         # Another attempt would fail, too.
-        return [f"{error.message}. It was not restored: undo it by hand. {change.undo}"]
+        return [
+            f"{error.message}. It was not restored: undo it by hand. "
+            + describe_undo(session.drill, change.kind)
+        ]
 
 
 def _restore_acls(session: Session, change: Change) -> list[str]:

@@ -180,7 +180,7 @@ def digest_rows(rows: Iterable[PlannedRow]) -> str:
 
 def dump_digests(digests: Mapping[str, str]) -> str:
     """Return the digests of what plans commit, by their ids, as a JSON text."""
-    return json.dumps(dict(digests))
+    return json.dumps({"digests": dict(digests)})
 
 
 def read_digests(change: Change) -> dict[str, str]:
@@ -189,7 +189,10 @@ def read_digests(change: Change) -> dict[str, str]:
     An abort undoes only an entry of the journal that has these rows: anyone who may write to the
     state topic could have written another one. Records of earlier releases have none.
     """
-    found = parse_object(change.before or "{}", "the state before", largest=LONGEST)
+    if not change.before:
+        return {}
+    value = parse_object(change.before, "the state before", largest=LONGEST)
+    found = mapping(field(value, "digests"))
     return {text(name, _LONGEST_ID): text(each, _LONGEST_ID) for name, each in found.items()}
 
 

@@ -17,7 +17,7 @@ from k2ktui.engine.drill import (
 )
 from k2ktui.engine.drill_checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill_format import find_broken_event, report_content, report_digest
-from k2ktui.engine.drill_steps import describe_way_back
+from k2ktui.engine.drill_steps import describe_undo, describe_way_back
 from k2ktui.engine.drill_tail import list_tail
 from k2ktui.text import counted, duration, moment, safe_message, safe_text
 
@@ -277,7 +277,7 @@ def _changes(drill: Drill) -> Iterator[str]:
         yield "| change | status | to undo it |"
         yield "|---|---|---|"
     for each in drill.changes:
-        undo = "—" if each.status is ChangeStatus.UNDONE else _cell(each.undo)
+        undo = "—" if each.status is ChangeStatus.UNDONE else _cell(describe_undo(drill, each.kind))
         yield f"| {_cell(each.what)} | {each.status} | {undo} |"
     yield ""
 

@@ -233,6 +233,31 @@ def changes_to_restore(drill: Drill) -> tuple[Change, ...]:
     return tuple(change for change in reversed(drill.changes) if change.status in open_)
 
 
+_ABORT = "k2ktui drill abort {id} -f FILE"
+_UNDOS: Mapping[ChangeKind, str] = {
+    ChangeKind.SHADOW_GROUPS: f"{_ABORT}; or delete these groups with kafka-consumer-groups",
+    ChangeKind.ACLS: f"{_ABORT}; or delete the rules that deny Write to User:* on these topics",
+    ChangeKind.QUOTAS: f"{_ABORT}; or restore producer_byte_rate of users and clients",
+    ChangeKind.OFFSETS: f"{_ABORT}; or k2ktui undo with the journal's entries of these plans",
+    ChangeKind.JOB: "k2ktui jobs start -f FILE on that host",
+    ChangeKind.EPOCHS: "k2ktui drill release {id} -f FILE, then start the pipeline again",
+    ChangeKind.TAIL: "Records that were copied stay; a position is set back with k2ktui offsets "
+    "set",
+    ChangeKind.POSITIONS: f"{_ABORT}; or k2ktui offsets set -f FORWARD-FILE",
+    ChangeKind.RELEASE: "k2ktui jobs stop -f FORWARD-FILE",
+    ChangeKind.STARTED_JOB: "k2ktui jobs stop -f FORWARD-FILE on that host",
+}
+
+
+def describe_undo(drill: Drill, kind: ChangeKind) -> str:
+    """Return how to take a change back by hand.
+
+    Never the text of the record: people paste commands, and anyone who may write to the state topic
+    could have written that one.
+    """
+    return _UNDOS[kind].format(id=safe_text(drill.id))
+
+
 def put_change(drill: Drill, change: Change) -> Drill:
     """Return the drill with a change added, or in place of the one of its phase and kind."""
     same = [(c.phase, c.kind) == (change.phase, change.kind) for c in drill.changes]

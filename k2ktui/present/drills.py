@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from k2ktui.engine.drill import (
+    Change,
     ChangeStatus,
     Drill,
     DrillStatus,
@@ -28,6 +29,7 @@ from k2ktui.engine.drill_report import has_findings, list_harm, summarize, tool_
 from k2ktui.engine.drill_steps import (
     changes_to_restore,
     describe_phase,
+    describe_undo,
     describe_way_back,
     waits_for_tail_choice,
 )
@@ -221,11 +223,7 @@ def report_lines(drill: Drill) -> Iterator[str]:
     if drill.changes:
         yield _section(
             "Changes",
-            [
-                f"{each.what}: {each.status}"
-                + ("" if each.status is ChangeStatus.UNDONE else f"; to undo it: {each.undo}")
-                for each in drill.changes
-            ],
+            [_change_text(drill, each) for each in drill.changes],
         )
     if drill.tail:
         yield _section("Tail: records of the old source not copied", list_tail(drill.tail))
@@ -253,6 +251,13 @@ def report_lines(drill: Drill) -> Iterator[str]:
         "Journal",
         [f"{moment(e.at_ms / 1000)} {safe_text(e.who)} {e.phase}: {e.text}" for e in drill.events],
     )
+
+
+def _change_text(drill: Drill, change: Change) -> str:
+    text = f"{change.what}: {change.status}"
+    if change.status is ChangeStatus.UNDONE:
+        return text
+    return f"{text}; to undo it: {describe_undo(drill, change.kind)}"
 
 
 def _phase_text(row: PhaseRow) -> str:

@@ -27,7 +27,7 @@ RECORDED: Mapping[ChangeKind, tuple[str, str]] = {
         '[[[["client-id", null], ["user", null]], 1.0], '
         '[[["client-id", "a"], ["user", null]], 1.0]]',
     ),
-    ChangeKind.OFFSETS: ('{"plan-1": "5e88", "plan-2": "9f86"}', '["plan-1", "plan-2"]'),
+    ChangeKind.OFFSETS: ('{"digests": {"plan-1": "5e88"}}', '["plan-1", "plan-2"]'),
     ChangeKind.JOB: ('{"host": "h", "files": ["/a.yaml"], "telemetry": false, "cwd": "/"}', ""),
     ChangeKind.EPOCHS: ("", '{"term": 7, "fenced": {"g.driver": [4711, 3], "g.0": [4712, 0]}}'),
     ChangeKind.TAIL: ('[["orders", 0, 7]]', '"replay"'),

@@ -22,7 +22,7 @@ from k2ktui.engine.drill import (
     GroupResult,
 )
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.drill_steps import describe_undo, find_change
 from k2ktui.engine.groups import EMPTY_STATES, Snapshot, make_group_rows
 from k2ktui.engine.journal import has_displaced
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
@@ -256,8 +256,7 @@ def run_apply(session: Session) -> PhaseResult:
             f"commit offsets of {groups} on the target",
             drill_changes.dump_digests({**_digests(session, change), plan.id: _digest_plan(plan)}),
             drill_changes.dump_names(plans),
-            f"k2ktui drill abort {session.drill.id} -f FILE; or k2ktui undo with the journal's "
-            "entries of these plans",
+            describe_undo(session.drill, ChangeKind.OFFSETS),
         )
         session.intend(intended)
         apply_plan(session.config, plan, session.files, session.may)

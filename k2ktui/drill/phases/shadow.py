@@ -28,7 +28,7 @@ from k2ktui.engine.applying import OffsetWrite, WriteOutcome
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_facts import GroupReads
-from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.drill_steps import describe_undo, find_change
 from k2ktui.engine.plan import PlanRow
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
@@ -135,8 +135,7 @@ def _intend(session: Session, groups: int) -> Change:
             f"create {counted(groups, 'shadow group')} named {prefix}* on the target",
             "",
             prefix,
-            f"k2ktui drill abort {session.drill.id} -f FILE; or delete these groups with "
-            "kafka-consumer-groups",
+            describe_undo(session.drill, ChangeKind.SHADOW_GROUPS),
         )
         session.intend(change)
     return change

@@ -13,7 +13,7 @@ from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Fence
 from k2ktui.engine.drill_changes import LOWERED_RATE
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import find_change
+from k2ktui.engine.drill_steps import describe_undo, find_change
 from k2ktui.engine.groups import GroupView
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.acls import allow_writes, denied_topics, deny_writes
@@ -75,8 +75,7 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
             f"deny Write on {text} of the source to User:*",
             drill_changes.dump_names(before),
             drill_changes.dump_names(added),
-            f"k2ktui drill abort {session.drill.id} -f FILE; or delete the rules that deny Write "
-            "to User:* on these topics",
+            describe_undo(session.drill, ChangeKind.ACLS),
         )
         session.intend(change)
     deny_writes(session.source, _denied_topics(session, change))
@@ -94,8 +93,7 @@ def _fence_by_quota(session: Session, logs: SourceLogs) -> None:
             "set the producer quotas of the source to 1 byte per second",
             _dump_quotas(before),
             _dump_quotas(lowered(before, LOWERED_RATE)),
-            f"k2ktui drill abort {session.drill.id} -f FILE; or restore producer_byte_rate of "
-            "users and clients",
+            describe_undo(session.drill, ChangeKind.QUOTAS),
         )
         session.intend(change)
     _, lower = _read_quotas(session, change)

@@ -9,9 +9,10 @@ from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
-from k2ktui.engine.drill import Change, ChangeKind
+from k2ktui.engine.drill import ChangeKind, Drill
 from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill_steps import describe_undo
 from k2ktui.errors import Refused
 from k2ktui.kafka.acls import denied_topics
 from k2ktui.kafka.clients import TopicDescription
@@ -31,7 +32,7 @@ def run_source_back(session: Session) -> PhaseResult:
             f"{safe_text(failover.source_cluster)}",
             "Check bootstrap.servers of the target in the reverse pipeline's file.",
         )
-    if fenced := list(_find_fences(session, failover.changes)):
+    if fenced := list(_find_fences(session, failover)):
         return failed("producers are still kept from writing to the old source", *fenced)
     bounds = read_bounds(session.forward)
     wrong = [*_find_replaced(session), *(text for each in bounds if (text := _find_loss(each)))]
@@ -58,7 +59,7 @@ def run_source_back(session: Session) -> PhaseResult:
     return PhaseResult(text + passed)
 
 
-def _find_fences(session: Session, changes: tuple[Change, ...]) -> Iterator[str]:
+def _find_fences(session: Session, failover: Drill) -> Iterator[str]:
     """Yield what the failover set on the old source and what is still there."""
     looks: dict[ChangeKind, Callable[[], bool]] = {
         ChangeKind.ACLS: lambda: _is_denied(session),
@@ -67,12 +68,13 @@ def _find_fences(session: Session, changes: tuple[Change, ...]) -> Iterator[str]
             for each in producer_quotas(session.target)
         ),
     }
-    for change in changes:
+    for change in failover.changes:
         if change.kind not in looks:
             continue
         try:
             if looks[change.kind]():
-                yield f"{change.what}: the reverse pipeline cannot write either. {change.undo}"
+                undo = describe_undo(failover, change.kind)
+                yield f"{change.what}: the reverse pipeline cannot write either. {undo}"
         except Refused:
             continue  # without the right to see them, the reverse pipeline's lag shows it
 

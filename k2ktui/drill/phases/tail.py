@@ -13,7 +13,7 @@ from k2ktui.drill.tail_export import TailExport, export_directory
 from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import find_change_of
+from k2ktui.engine.drill_steps import describe_undo, find_change_of
 from k2ktui.engine.drill_tail import (
     TailChoice,
     TailPartition,
@@ -118,7 +118,7 @@ def _begin(session: Session, choice: TailChoice, tail: list[TailPartition]) -> C
             {SourcePartition(each.topic, each.partition): each.first for each in tail}
         ),
         drill_changes.dump_tail_choice(choice),
-        "Records that were copied stay; a position is set back with k2ktui offsets set",
+        describe_undo(session.drill, ChangeKind.TAIL),
     )
     session.intend(change)
     return change
@@ -191,8 +191,7 @@ def _leave_out(session: Session, choice: TailChoice, where: str) -> str:
                     {at: _before(positions.get(at)) for at in sorted(wanted)}
                 ),
                 drill_changes.dump_offsets({at: wanted[at] for at in sorted(wanted)}),
-                f"k2ktui drill abort {session.drill.id} -f FILE; or k2ktui offsets set -f "
-                f"{session.forward.file}",
+                describe_undo(session.drill, ChangeKind.POSITIONS),
             )
             session.intend(change)
         if wanted:

@@ -18,7 +18,13 @@ from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine import drill_changes
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_phase, find_change, list_remarks, put_change
+from k2ktui.engine.drill_steps import (
+    describe_phase,
+    describe_undo,
+    find_change,
+    list_remarks,
+    put_change,
+)
 from k2ktui.engine.drill_tail import PartitionEnd
 from k2ktui.engine.groups import GroupView
 from k2ktui.engine.plan import PlanRow
@@ -65,7 +71,7 @@ def run_fence_replicator(session: Session) -> PhaseResult:
             "raise the producer epochs of the driver and of all slots, and refuse new starts",
             "",
             "",
-            f"k2ktui drill release {session.drill.id} -f FILE, then start the pipeline again",
+            describe_undo(session.drill, ChangeKind.EPOCHS),
         )
         session.intend(change)
     # Also if an earlier process did it: a driver may have started since.
@@ -181,7 +187,7 @@ def _stop_own_job(session: Session) -> None:
             f"stop the job {safe_text(job.place.id)} on {safe_text(this_host())}",
             drill_changes.dump_host(this_host()),
             "",
-            "k2ktui jobs start -f FILE on that host",
+            describe_undo(session.drill, ChangeKind.JOB),
         )
         session.intend(change)
     now = stop_job(job, session.may)
