@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 4
     REFUSED = 5
     PARTIAL = 6
+    INTERNAL = 70
     INTERRUPTED = 130
 
 
@@ -100,6 +101,12 @@ class ClusterRefused(Refused):
     It ends a start. A run that has copied stops what it concerns and tries again, as the refusal
     may be cured on the cluster.
     """
+
+
+class InternalError(K2kError):
+    """A bug in k2ktui."""
+
+    exit_code = ExitCode.INTERNAL
 
 
 class PartlyApplied(K2kError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import traceback
 
-from k2ktui.errors import K2kError
+from k2ktui.errors import InternalError
 from k2ktui.private_files import private_directory, write_private
 
 
-def fault(error: Exception) -> K2kError:
+def fault(error: Exception) -> InternalError:
     """Return the error to show for an unexpected exception.
 
     The traceback is written to a file in the user's state directory, without local values and
@@ -26,4 +26,4 @@ def fault(error: Exception) -> K2kError:
     except OSError:
         hint = "Report it; its place could not be written to a file."
     name = type(error).__name__
-    return K2kError(f"internal error in k2ktui ({name}).", hint=hint)
+    return InternalError(f"internal error in k2ktui ({name}).", hint=hint)

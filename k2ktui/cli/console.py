@@ -81,7 +81,8 @@ def run(given: ConsoleArguments) -> int:
 
 
 def _session(given: ConsoleArguments) -> Session:
-    from k2ktui.cli.options import load_flow
+    from k2ktui.cli.options import load_flow_and_notes
+    from k2ktui.config.load import SEVERAL_NAMES
     from k2ktui.console import terminal
     from k2ktui.console.session import Options, Session
     from k2ktui.watch.player import Player
@@ -93,11 +94,11 @@ def _session(given: ConsoleArguments) -> Session:
     if given.replay:
         player = Player(Path(given.replay))
         return Session(player, player.pair, options=options)
-    flow = load_flow(given.files)
+    flow, notes = load_flow_and_notes(given.files)
     recorder = Recorder(Path(given.record)) if given.record else None
     feed = open_poller(flow, given.interval, load_compared(given.compare, flow))
     feed.begin()
-    from k2ktui.demo.wiring import steps_beside
+    from k2ktui.demo.wiring import steps_beside, watchdog_beside
 
     return Session(
         feed,
@@ -106,5 +107,8 @@ def _session(given: ConsoleArguments) -> Session:
         given.files,
         options,
         recorder,
+        # What was printed is behind the console.
+        tuple(note for note in notes if note.startswith(SEVERAL_NAMES)),
         demo_steps=steps_beside(given.files),
+        watchdog=watchdog_beside(given.files),
     )

@@ -10,6 +10,20 @@ from typing import Any
 import click
 
 
+def complete_files(command: click.Command) -> None:
+    """Let a shell complete the names of files and directories where a command takes them.
+
+    Click completes nothing for a text, so that a shell with its script completes no files at all.
+    """
+    for parameter in command.params:
+        kind = (parameter.metavar or "").partition("[")[0]
+        if kind in ("FILE", "DIR") and isinstance(parameter.type, click.types.StringParamType):
+            parameter.type = click.Path(file_okay=kind == "FILE")
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            complete_files(each)
+
+
 class LazyGroup(click.Group):
     """A group whose commands are modules of this package with a ``command`` attribute.
 
@@ -22,6 +36,7 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kw)
         self._verbs = verbs
         self._prefix = prefix
+        complete_files(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._verbs)
@@ -31,6 +46,7 @@ class LazyGroup(click.Group):
             return None
         name = f"{self._prefix}{cmd_name.replace('-', '_')}"
         command: click.Command = importlib.import_module(f"k2ktui.cli.{name}").command
+        complete_files(command)
         return command
 
     def resolve_command(

@@ -103,7 +103,7 @@ def main() -> NoReturn:
         _exit(ExitCode.OK)
     except Exception as error:
         click.echo(_error_text(fault(error)), err=True)
-        _exit(ExitCode.FINDINGS)
+        _exit(ExitCode.INTERNAL)
     _exit(code if isinstance(code, int) else ExitCode.OK)
 
 

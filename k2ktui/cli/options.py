@@ -82,6 +82,14 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
 def load_flow(files: tuple[str, ...]) -> Flow:
     """Load what can be watched and whose groups can be moved, and print the files' notes to stderr.
 
+    Args and errors are those of :func:`load_flow_and_notes`.
+    """
+    return load_flow_and_notes(files)[0]
+
+
+def load_flow_and_notes(files: tuple[str, ...]) -> tuple[Flow, tuple[str, ...]]:
+    """Load what can be watched, print the files' notes to stderr, and return them, too.
+
     Args:
         files: those of a pipeline or of the mapping application, or one MirrorMaker 2 file:
             ``FILE[#A->B]``.
@@ -93,7 +101,7 @@ def load_flow(files: tuple[str, ...]) -> Flow:
 
     flow, notes = read_flow(files)
     print_notes(notes)
-    return flow
+    return flow, notes
 
 
 def load_pipeline_flow(files: tuple[str, ...]) -> Flow:

@@ -1,25 +1,27 @@
-"""Tables: wide columns are dropped on a narrow terminal, names are safe, unknown is a dash.
+"""Tables: columns that do not fit the terminal are left out, names are safe, unknown is a dash.
 
 Output that does not go to a terminal has all rows and columns, untruncated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from k2ktui.present.columns import Column
+from k2ktui.present.columns import SENTENCE, Column
 from k2ktui.text import safe_message
 
 T = TypeVar("T")
 
-WIDE = 130
 MOST = 500  # rows that are still useful in a terminal's scrollback
+# Cells between two columns, and those of a sentence, which is wrapped.
+_BETWEEN, _SENTENCE = 3, 24
 _UNBOUNDED = 1_000_000
 
 
@@ -53,20 +55,50 @@ def print_table(
     """
     out = console or output()
     table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    shown = [column for column in columns if out.width >= WIDE or not column.is_wide]
+    every = list(rows)
+    limit = most if out.is_terminal else None
+    cells = {
+        column.id: [_safe(column.cell(row).text) for row in every[:limit]] for column in columns
+    }
+    shown = _fitting(columns, cells, out.width)
     for column in shown:
         table.add_column(
             column.heading,
             justify="right" if column.right else "left",
             no_wrap=column.right or not out.is_terminal,
+            overflow="fold",  # names that differ at their end must not look the same
         )
-    every = list(rows)
-    limit = most if out.is_terminal else None
-    for row in every[:limit]:
-        table.add_row(*(Text(_safe(column.cell(row).text)) for column in shown))
+    for texts in zip(*(cells[column.id] for column in shown), strict=True):
+        table.add_row(*map(Text, texts))
     out.print(table)
+    if len(shown) < len(columns):
+        left_out = ", ".join(column.heading for column in columns if column not in shown)
+        out.print(Text(f"not shown: {left_out}; a wider terminal or --json shows them"))
     if limit is not None and len(every) > limit:
         out.print(Text(f"… and {len(every) - limit:,} more; --json prints all of them"))
+
+
+def _fitting(
+    columns: Sequence[Column[T]], cells: Mapping[str, Sequence[str]], width: int
+) -> list[Column[T]]:
+    """Return the columns that fit side by side, uncut; those of the highest rank go first.
+
+    Sentences stay: they are wrapped.
+    """
+
+    def needed(column: Column[T]) -> int:
+        lines = [line for cell in cells[column.id] for line in cell.split("\n")]
+        longest = max(map(cell_len, [column.heading, *lines]))
+        return (min(longest, _SENTENCE) if column.widest >= SENTENCE else longest) + _BETWEEN
+
+    widths = {column.id: needed(column) for column in columns}
+    left = list(columns)
+    while sum(widths[column.id] for column in left) > width:
+        most = max(left, key=lambda each: each.rank if each.widest < SENTENCE else 0)
+        if not most.rank or most.widest >= SENTENCE:
+            break
+        left.remove(most)
+    return left
 
 
 def _safe(cell: str) -> str:

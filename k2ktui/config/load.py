@@ -32,6 +32,9 @@ from k2ktui.text import safe_text
 
 ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
 
+# How the note on files with several names begins.
+SEVERAL_NAMES = "-f gives several names:"
+
 # These tables hold mutually exclusive alternatives: merging two layers must not combine them.
 _WHOLE: frozenset[Path] = frozenset({("replication", "sink", "topic")})
 
@@ -173,7 +176,19 @@ def _merge_files(files: list[str], notes: list[str], problems: list[Problem]) ->
     if len(layers) < len(files):
         # Validation would report keys as missing that the unreadable files may contain.
         raise refuse(problems)
+    notes += _several_names(layers)
     return reduce(lambda below, above: merge(below, above, _WHOLE), layers)
+
+
+def _several_names(layers: list[Node]) -> list[str]:
+    """Return the note that several pipelines were named as if they were layers of one."""
+    nodes = [node for layer in layers if (node := layer.at(("name",))) is not None]
+    names = {str(node.value): node for node in nodes}
+    if len(names) < 2:
+        return []
+    listed = ", ".join(f"{safe_text(name, 60)} ({node.mark})" for name, node in names.items())
+    last = safe_text(nodes[-1].value, 60)
+    return [f"{SEVERAL_NAMES} {listed}: the files are layers of one pipeline, {last}"]
 
 
 def _check_clients(

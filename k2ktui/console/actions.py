@@ -18,6 +18,7 @@ from k2ktui.watch.model import View
 from k2ktui.watch.player import Player, parse_time
 
 _CLIPBOARD = 74_000
+_LOCKED = "Nothing was changed; the session stays read-only."
 
 
 class ActionApp(ThemedApp):
@@ -26,10 +27,15 @@ class ActionApp(ThemedApp):
     Attributes:
         view: the last view; None until the first one arrives.
         chart_minutes: the time window of charts.
+        resumed_at: when polling was continued last; what was read earlier is old until then.
     """
 
     view: View | None = None
     chart_minutes: int = WINDOWS_MIN[0]
+    resumed_at: float = 0.0
+
+    def show_latest(self) -> None:
+        """Show the last view again, as old or new as polling is paused or not."""
 
     def update_frame(self) -> None:
         """Update what all screens show besides views: ages, warnings, the access mode."""
@@ -48,6 +54,9 @@ class ActionApp(ThemedApp):
         """Pause or resume polling."""
         feed = self.session.feed
         feed.pause(not feed.paused)
+        if not feed.paused:
+            self.resumed_at = feed.now()
+        self.show_latest()
         self.update_frame()
 
     def action_interval(self, by: int) -> None:
@@ -96,7 +105,7 @@ class ActionApp(ThemedApp):
             feed.seek(at)
 
         question = f"Go to HH:MM:SS (UTC, {first} to {last}), or +SECONDS from the beginning:"
-        self.push_screen(TextPrompt(question), seek)
+        self.push_screen(TextPrompt(question, canceled="The frame was not changed."), seek)
 
     # Files and the clipboard
 
@@ -163,6 +172,7 @@ class ActionApp(ThemedApp):
             return
         if not may.unlockable:
             self.inform(f"cannot be unlocked: {may.reason}", error=True)
+            self.ignore_typing()
             return
 
         def answered(agreed: bool | None) -> None:
@@ -170,12 +180,16 @@ class ActionApp(ThemedApp):
                 self.session.unlocked = True
                 self.refresh_bindings()
                 self.update_frame()
+                self.inform("Changes are allowed until you leave the console; u locks it again.")
 
         lines = ["Until you leave the console, plans can be applied and jobs started and stopped."]
-        self.push_screen(Confirm("Unlock this session", lines, pair, "Unlock"), answered)
+        self.push_screen(
+            Confirm("Unlock this session", lines, pair, "Unlock", canceled=_LOCKED), answered
+        )
 
     def _lock_again(self) -> None:
         if self.session.unlocked:
             self.session.unlocked = False
             self.refresh_bindings()
             self.update_frame()
+            self.inform("The session is read-only again.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -11,7 +12,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
@@ -31,8 +31,10 @@ from k2ktui.console.screens.event_log import EventLogScreen
 from k2ktui.console.screens.help import Help
 from k2ktui.console.session import Session
 from k2ktui.console.theming import PlainBar
+from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.console.widgets.palette import Palette
 from k2ktui.text import safe_text
-from k2ktui.watch.model import View
+from k2ktui.watch.model import View, pause_view
 
 _AGE_S, _THEMES_S = 1.0, 5.0
 _SWITCH_S = 0.001
@@ -63,6 +65,7 @@ class ConsoleApp(ActionApp):
         self.events = EventLog(session.feed.now, cli_equivalent.poll(session.files))
         self._came_from: list[str] = []
         self._failed = ""
+        self._latest: View | None = None
         super().__init__(session)
         added = [*(REPLAY if session.feed.replay else ())]
         for entry in self.entries:
@@ -98,10 +101,21 @@ class ConsoleApp(ActionApp):
         if self.view is None:
             # Not before the first figures are shown, and before the first key opens a screen.
             self.run_worker(self._load_screens, group="load", thread=True, exit_on_error=False)
-        self.view = event.view
+        self.show_latest(event.view)
+
+    def show_latest(self, view: View | None = None) -> None:
+        """Show a new view, or the last one as old or new as polling is paused or not."""
+        self._latest = view or self._latest
+        if self._latest is None:
+            return
+        feed = self.session.feed
+        if feed.replay:
+            self.view = self._latest
+        else:
+            self.view = pause_view(self._latest, math.inf if feed.paused else self.resumed_at)
         for screen in self.screen_stack:
             if isinstance(screen, ConsoleScreen):
-                screen.post_message(ViewArrived(event.view))
+                screen.post_message(ViewArrived(self.view))
 
     def _load_screens(self) -> None:
         for entry in self.entries:
@@ -159,8 +173,8 @@ class ConsoleApp(ActionApp):
 
     def action_command_palette(self) -> None:
         """Open the palette, which lists screens and commands by name."""
-        if not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette(placeholder="Screen or command"))
+        if not isinstance(self.screen, Dialog):
+            self.push_screen(Palette(placeholder="Screen or command"))
 
     async def _run_in(self, node: object, action: str) -> None:
         await self.run_action(action, node)  # type: ignore[arg-type]

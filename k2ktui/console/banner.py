@@ -40,12 +40,13 @@ def banner(
         sign = glyphs.status[Severity.INFO]
         line = (Cell(f"{sign} {message(short_pair_text(view))}", Tone.INFO),)
         found.append(BannerItem(line, pair_text(view)))
+    found += [_paused(glyphs)] if session.feed.paused and not session.feed.replay else []
     for part in PartName:
         state = view.part(part)
         if state.error:
             found.append(_unread(view, part, now, glyphs))
         elif state.pending_s > 3 * session.feed.interval or (
-            state.stale and part is not PartName.COMPARISON
+            state.stale and not state.is_paused and part is not PartName.COMPARISON
         ):
             text = f"{part}: no answer for {duration(state.pending_s)}"
             found.append(_warning(glyphs, text, text))
@@ -56,6 +57,12 @@ def banner(
     if session.recorder and session.recorder.error:
         found.append(_warning(glyphs, session.recorder.error, session.recorder.error))
     return found
+
+
+def _paused(glyphs: Glyphs) -> BannerItem:
+    mark = f"{glyphs.status[Severity.WARN]} paused"
+    text = f"no figure ({glyphs.stale}) is renewed, and no problem is reported; p continues"
+    return BannerItem((Cell(mark, Tone.WARN), Cell(f": {text}", Tone.MUTED)), f"paused: {text}")
 
 
 def _unread(view: View, part: PartName, now: float, glyphs: Glyphs) -> BannerItem:

@@ -10,10 +10,10 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button
 
 from k2ktui.console.session import LeaveChoice
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, name
 from k2ktui.text import safe_message
@@ -22,7 +22,7 @@ LEAVE = LeaveChoice("l", "Leave", "", 0)
 _STAY = "stay"
 
 
-class LeaveDialog(ModalScreen[int | None]):
+class LeaveDialog(Dialog[int | None]):
     """Asks how to leave; the result is that of the choice, None to stay.
 
     The focus starts on Stay, so that a key pressed once too often ends nothing.

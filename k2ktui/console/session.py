@@ -66,12 +66,14 @@ class DemoStep:
         title: what it does, as a phrase with a verb.
         effect: what to know about it, as sentences.
         run: does it, and returns what runs then; raises K2kError.
+        is_destructive: whether it is confirmed by typing the pipeline's name.
     """
 
     id: str
     title: str
     effect: str
     run: Callable[[], str]
+    is_destructive: bool = False
 
 
 @dataclass(slots=True)

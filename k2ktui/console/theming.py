@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.scrollbar import ScrollBarRender
-from textual.theme import Theme
+from textual.theme import Theme, ThemeProvider
 
 from k2ktui.console.session import Session
 from k2ktui.console.terminal import DEFAULT
@@ -17,7 +17,9 @@ from k2ktui.console.themes import (
     stamp,
     status_defaults,
 )
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.minimum_size import SizedApp
+from k2ktui.console.widgets.palette import Palette
 from k2ktui.text import safe_text
 
 
@@ -50,6 +52,11 @@ class ThemedApp(SizedApp):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return status colors for themes that do not define them."""
         return status_defaults(self.current_theme)
+
+    def search_themes(self) -> None:
+        """Show the list of themes."""
+        if not isinstance(self.screen, Dialog):
+            self.push_screen(Palette(providers=[ThemeProvider], placeholder="Theme"))
 
     def load_themes(self) -> None:
         """Register the themes of all files, and note the files that cannot be used."""

@@ -30,7 +30,8 @@ from k2ktui.demo.schemas import (
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.signals import DemoEnded, ending_signals
 from k2ktui.demo.table import summarize_topics
-from k2ktui.errors import ExitCode, K2kError, Refused
+from k2ktui.errors import ExitCode, K2kError, Refused, fix_text
+from k2ktui.faults import fault as report
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.runtime.paths import state_dir
@@ -165,16 +166,15 @@ def _has_console(options: DemoOptions) -> bool:
 def _reattach(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
     """Open the console on a demo that runs without one; the user may end the demo or leave it."""
     screen.say("The demo still runs; q offers to end it or to keep it running.")
-    detached.reattach(home)
-    number = wiring.open_console(
-        home,
-        host.config,
-        lambda: "" if host.identity.alive else "the demo was stopped",
-        host.compare,
-    )
+
+    def watch() -> str:
+        detached.keep_waiting(home)  # the hour begins when nobody looks any more
+        return "" if host.identity.alive else "the demo was stopped"
+
+    number, code = _open_console(home, host.config, watch, host.compare, screen)
     if number == DemoEnded.HANG_UP:
-        detached.reattach(home)
-        return ExitCode.OK
+        detached.keep_waiting(home)
+        return code
     screen.say("Stopping the pipeline and the clusters …")
     detached.end(host)
     return ExitCode.INTERRUPTED if number == DemoEnded.INTERRUPT else ExitCode.OK
@@ -220,14 +220,36 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         def fault() -> str:
             return _failure_text(job.fault()) or (peer.fault() if peer else "")
 
-        number = wiring.open_console(home, config, fault, compare)
+        number, code = _open_console(home, config, fault, compare, screen)
         if number == DemoEnded.HANG_UP:
             if wiring.has_terminal():
                 screen.say(_DETACHED)
             detached.stay(home, config, compare=compare)
-        elif number:
+            return code
+        if number:
             raise DemoEnded(number)
     return ExitCode.OK
+
+
+def _open_console(
+    home: Path,
+    config: Path,
+    watchdog: Callable[[], str],
+    compare: Path | None,
+    screen: Screen,
+) -> tuple[int, ExitCode]:
+    """Open the console until it is left; a bug in it ends neither the clusters nor the traffic.
+
+    Returns:
+        What :func:`wiring.open_console` returns, a hang-up if it failed; and the exit code of a
+        demo that goes on without it.
+    """
+    try:
+        return wiring.open_console(home, config, watchdog, compare), ExitCode.OK
+    except Exception as error:
+        found = error if isinstance(error, K2kError) else report(error)
+        screen.say(f"The console has ended: {found.message} {fix_text(found.hint)}")
+        return DemoEnded.HANG_UP, found.exit_code
 
 
 def _run_tour(

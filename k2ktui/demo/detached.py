@@ -1,6 +1,6 @@
 """A demo whose terminal was closed keeps running, so that its user can reconnect.
 
-It ends after an hour at most: three abandoned Java processes must not run forever.
+It ends an hour after its last console: three abandoned Java processes must not run forever.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def stay(home: Path, config: Path, seconds: float = STAY_S, compare: Path | None
         time.sleep(_TICK_S)
 
 
-def reattach(home: Path) -> None:
-    """Restart the demo's waiting time: its user has reconnected or has just left."""
+def keep_waiting(home: Path) -> None:
+    """Restart the demo's waiting time: a console is open on it, or was closed just now."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(home / _FILE)
 

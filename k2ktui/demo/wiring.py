@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from k2ktui.config.load import load
 from k2ktui.demo import detached
-from k2ktui.demo.actions import ACTION_TEXTS
+from k2ktui.demo.actions import ACTION_TEXTS, DemoAction
 from k2ktui.demo.requests import request
 from k2ktui.errors import K2kError
 from k2ktui.runtime.paths import state_dir
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from k2ktui.console.session import DemoStep
 
 _DETACHED = (
-    "the demo keeps running without a console for up to an hour. k2ktui demo opens the console "
+    "the demo keeps running for up to an hour without a console. k2ktui demo opens the console "
     "again, k2ktui demo --stop ends it."
 )
 
@@ -96,20 +96,43 @@ def demo_steps(home: Path) -> tuple[DemoStep, ...]:
     from k2ktui.console.session import DemoStep
 
     return tuple(
-        DemoStep(str(action), title, effect, partial(request, home, action))
+        DemoStep(
+            str(action),
+            title,
+            effect,
+            partial(request, home, action),
+            is_destructive=action is DemoAction.KILL_SOURCE,
+        )
         for action, (title, effect) in ACTION_TEXTS.items()
     )
 
 
 def steps_beside(files: Sequence[str]) -> tuple[DemoStep, ...]:
     """Return the steps of the running demo whose directory has one of these files, if any."""
+    home = _home_beside(files)
+    return () if home is None else demo_steps(home)
+
+
+def watchdog_beside(files: Sequence[str]) -> Callable[[], str]:
+    """Return what keeps the demo whose directory has one of these files running, if any."""
+    home = _home_beside(files)
+
+    def watch() -> str:
+        if home is not None:
+            detached.keep_waiting(home)
+        return ""
+
+    return watch
+
+
+def _home_beside(files: Sequence[str]) -> Path | None:
     home = state_dir("demo")
     host = detached.host(home)
     if host is None:
-        return ()
+        return None
     own = host.config.parent.resolve()
     named = (Path(part).resolve() for file in files for part in file.split(","))
-    return demo_steps(home) if any(each.parent == own for each in named) else ()
+    return home if any(each.parent == own for each in named) else None
 
 
 def has_terminal() -> bool:

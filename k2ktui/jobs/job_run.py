@@ -34,7 +34,7 @@ def run_job(job: JobProcess) -> int:
         job.record_end(error.exit_code, error.message)
         return error.exit_code
     except BaseException as error:
-        job.record_end(ExitCode.FINDINGS, f"internal error in k2ktui ({type(error).__name__})")
+        job.record_end(ExitCode.INTERNAL, f"internal error in k2ktui ({type(error).__name__})")
         raise
     job.record_end(code)
     return code

@@ -12,8 +12,8 @@ from k2ktui.text import safe_text
 T = TypeVar("T")
 Row = TypeVar("Row")
 
-# Columns of this rank and higher are left out of text tables on a narrow terminal, except for those
-# as wide as sentences: their cells are wrapped.
+# The rank of columns that a narrow terminal leaves out first, except for those as wide as
+# sentences: a text table wraps their cells.
 WIDE_RANK, SENTENCE = 8, 100
 
 
@@ -38,11 +38,6 @@ class Column(Generic[T]):
     width: int = 4
     rank: int = 0
     widest: int = 24
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether a text table on a narrow terminal leaves the column out."""
-        return self.rank >= WIDE_RANK and self.widest < SENTENCE
 
     def of(self, part: Callable[[Row], T]) -> Column[Row]:
         """Return this column for rows of which ``part`` returns what it shows."""

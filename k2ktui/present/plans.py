@@ -67,8 +67,8 @@ def delta(row: PlanRow) -> int | None:
 def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
     """Return the columns of a table of a plan's rows."""
     return (
-        group_column(lambda row: row.group, width=11),
-        partition_column(lambda row: (row.topic, row.partition), width=11),
+        group_column(lambda row: row.group, width=10),
+        partition_column(lambda row: (row.topic, row.partition), width=10),
         Column("from", "from", lambda row: Cell(safe_text(row.source, 400)), rank=10, widest=48),
         _number("now", "now", lambda row: row.current, 0),
         _number("proposed", "proposed", lambda row: row.proposed, 0),
@@ -81,8 +81,8 @@ def plan_columns(glyphs: Glyphs) -> tuple[Column[PlanRow], ...]:
             rank=8,
         ),
         Column("basis", "basis", _basis, rank=5, width=8),
-        _number("reread", "re-read", lambda row: row.reread, 7, Tone.WARN),
-        _number("skipped", "skipped", lambda row: row.skipped, 6, Tone.BAD),
+        _number("reread", "re-read", lambda row: row.reread, 3, Tone.WARN),
+        _number("skipped", "skipped", lambda row: row.skipped, 2, Tone.BAD),
         Column(
             "action",
             "action",

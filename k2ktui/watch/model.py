@@ -5,9 +5,10 @@ None means unknown, never zero. Times are epoch seconds.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from k2ktui.engine.audit import NOTHING, Audit, RereadEstimate
@@ -56,6 +57,26 @@ class Part:
     def stale(self) -> bool:
         """Whether the values are from an earlier attempt: the last one failed, or is overdue."""
         return bool(self.error) or self.pending_s >= LATE_S
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is old because polling is paused, which is no problem."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PausedPart(Part):
+    """A part that is old, or may be at any moment, because polling is paused."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether the values are old: always."""
+        return True
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is old because polling is paused, and not because it cannot be read."""
+        return not (self.error or self.pending_s >= LATE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +402,36 @@ class View:
         """Return the age of a part's values in seconds, None if there are none."""
         taken = self.part(name).taken_at
         return None if taken is None else max(0.0, now - taken)
+
+
+def pause_view(view: View, before: float = math.inf) -> View:
+    """Return a view as it is shown while polling is paused: all of it is old.
+
+    Rates and trends are left out, as they are if a cluster does not answer.
+
+    Args:
+        view: the last view.
+        before: parts that were read at this time or later are as new as they look. After a pause,
+            the first view still has parts from before it.
+    """
+    parts = {name: _paused(part, before) for name, part in view.parts.items()}
+    if not any(part.is_paused for part in parts.values()):
+        return view
+    return replace(
+        view,
+        parts=parts,
+        partitions=tuple(
+            replace(row, rate=None, direction=Direction.UNKNOWN, eta_s=None)
+            for row in view.partitions
+        ),
+        totals=replace(view.totals, rate=None, direction=Direction.UNKNOWN, eta_s=None),
+    )
+
+
+def _paused(part: Part, before: float) -> Part:
+    if part.taken_at is None or part.taken_at >= before:
+        return part
+    return PausedPart(part.taken_at, part.error, part.pending_s)
 
 
 def _move(group: GroupSummary, waiting: int, gone: int) -> GroupMove:

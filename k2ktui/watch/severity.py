@@ -176,7 +176,7 @@ def _of_parts(view: View) -> list[Problem]:
             found.append(Problem(Severity.WARN, "groups", "MirrorMaker 2", str(name), text))
         elif part.error:
             found.append(Problem(Severity.BAD, "cluster", _subject(name), str(name), part.error))
-        elif part.stale and name is not PartName.COMPARISON:
+        elif part.stale and not part.is_paused and name is not PartName.COMPARISON:
             text = f"no response for {duration(part.pending_s)}; the data shown are old"
             found.append(Problem(Severity.UNKNOWN, "cluster", _subject(name), str(name), text))
     return found

@@ -69,16 +69,34 @@ def parses(shell: str, script: str) -> bool:
 def test_bash_completes_commands_and_options() -> None:
     """As the script asks: with the words so far, and the number of the word at the cursor."""
 
-    def completed(words: str, at: int) -> set[str]:
+    def answers(words: str, at: int) -> set[tuple[str, str]]:
         asked = {"_K2KTUI_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
         done = subprocess.run(
             [PROGRAM], env={**os.environ, **asked}, capture_output=True, text=True, check=False
         )
-        return {line.partition(",")[2] for line in done.stdout.splitlines()}
+        return {(kind, word) for kind, _, word in (x.partition(",") for x in done.stdout.split())}
+
+    def completed(words: str, at: int) -> set[str]:
+        return {word for _, word in answers(words, at)}
+
+    def kinds(words: str, at: int) -> set[str]:
+        return {kind for kind, _ in answers(words, at)}
 
     assert completed("k2ktui sta", 1) == {"start", "status"}
     assert completed("k2ktui jobs st", 2) >= {"start", "stop"}
     assert "--json" in completed("k2ktui groups --", 2)
+    # Bash itself completes the name: it knows spaces, quotes and ~.
+    for words, at in (
+        ("k2ktui -f pi", 2),
+        ("k2ktui --replay to", 2),
+        ("k2ktui groups -f pi", 3),
+        ("k2ktui jobs start -f pi", 4),
+        ("k2ktui drill planned -f pi", 4),
+        ("k2ktui plan -o pl", 3),
+        ("k2ktui apply pl", 2),
+    ):
+        assert completed(words, at) == {words.split()[at]}, words
+        assert kinds(words, at) == {"file"}, words
 
 
 def test_listing_jobs_loads_no_client_library_and_no_check(tmp_path: Path) -> None:

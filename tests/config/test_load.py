@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from k2ktui.config import load
+from k2ktui.config.load import SEVERAL_NAMES, load
 from k2ktui.config.start import StartPosition
 from k2ktui.errors import ConfigError, ExitCode
 from tests.config.files import MINIMAL, Files
@@ -301,3 +301,13 @@ def test_configuration_loads_no_client_library_and_no_console() -> None:
     script = f"import sys, k2ktui.config.show; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_files_of_several_names_are_one_pipeline_and_that_is_noted(files: Files) -> None:
+    paths = files.write({"a.yaml": MINIMAL, "b.yaml": "name: b"})
+    notes = [note for note in load(paths).notes if note.startswith(SEVERAL_NAMES)]
+    assert len(notes) == 1
+    assert "p (" in notes[0] and "a.yaml:" in notes[0] and "b.yaml:1)" in notes[0]
+    assert notes[0].endswith("layers of one pipeline, b")
+    same = files.write({"a.yaml": MINIMAL, "b.yaml": "name: p"})
+    assert not [note for note in load(same).notes if note.startswith(SEVERAL_NAMES)]

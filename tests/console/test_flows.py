@@ -287,6 +287,7 @@ def test_production_is_read_only_until_its_name_is_typed() -> None:
         # Enter and space, hit by habit, confirm nothing.
         await console.press("enter", "enter", "space")
         assert "READ-ONLY" in console.text
+        await console.press("escape")
         await console.press("u", *"order")
         assert console.widget("#confirm-do").disabled
         await console.press("s")

@@ -53,7 +53,7 @@ def test_entries_say_what_became_of_them() -> None:
         await console.press("U")
         await console.settle()
         assert "has undone it completely" in console.notices
-        await console.press("z")
+        await console.press("up", "z")  # letters behind a refusal are taken for a name
         assert "2 of 4" in console.text
 
     drive_session(session(FIRST, CUT, PARTLY, UNDO), steps, (120, 30))

@@ -286,3 +286,23 @@ def test_without_a_terminal_it_says_what_to_use_instead() -> None:
     with pytest.raises(ConfigError, match="needs a terminal") as raised:
         terminal.check()
     assert "k2ktui watch" in raised.value.hint
+
+
+@pytest.mark.parametrize("opener", ["colon", "t"])
+def test_without_colour_the_chosen_row_of_a_list_is_underlined(opener: str) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press(opener)
+        commands = console.widget("CommandList")
+        await console.until(lambda: commands.option_count, "a list")  # type: ignore[attr-defined]
+        await console.press("down", "down")
+        top = commands.region.y
+        lines = list(console.strips())[top : top + commands.region.height]
+        chosen = [
+            segment.text.strip()
+            for strip in lines
+            for segment in strip
+            if segment.style and segment.style.underline and segment.text.strip()
+        ]
+        assert len(chosen) == (2 if opener == "colon" else 1), chosen  # a command has two lines
+
+    drive(flow, theme="k2k-mono")

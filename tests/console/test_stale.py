@@ -182,3 +182,32 @@ def test_before_anything_is_copied_no_line_is_red() -> None:
         assert "✗ group" in console.text
 
     drive(flow, made)
+
+
+def test_a_paused_console_looks_old_and_raises_no_alarm() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        feed = console.feed
+        await console.press("p")
+        assert "▲ paused" in console.line("paused: no figure")
+        for part in ("Lag", "Throughput", "Partitions", "Coverage", "Groups", "Failover"):
+            assert "≈" in console.line(part) or "— records/s" in console.line(part), part
+        assert "? not polled" in console.line("Source  ")
+        assert "●" not in console.text
+        assert "No problem is known" not in console.text
+        feed.clock = feed.made.now + 3_600  # an hour passes, and nothing is read
+        console.app.update_frame()
+        for screen in ("5", "2", "3", "1"):
+            await console.press(screen)
+            assert "no heartbeat" not in console.text and "silent" not in console.text
+            assert "●" not in console.text, screen
+        # The first view after it has parts from before it.
+        await console.press("p")
+        assert "paused: no figure" not in console.text
+        assert "no heartbeat" not in console.text
+        assert "≈1,200 records" in console.line("Lag")
+        feed.made.now += 3_600
+        feed.clock = None
+        await console.show()
+        assert "≈" not in console.line("Lag") and "● up" in console.line("Source  ")
+
+    drive(flow)

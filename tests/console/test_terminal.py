@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.errors import ExitCode
 from k2ktui.watch.recording import Recorder
 from tests.jobs.support import silent_port, write_pipeline
 from tests.support.kafka import eventually
@@ -206,7 +207,7 @@ def test_a_fault_of_ours_shows_no_traceback_and_no_values(env: dict[str, str]) -
         terminal.send("2")
         terminal.await_text("clicks-2")
         terminal.send("\r")
-        assert terminal.wait() == 1
+        assert terminal.wait() == ExitCode.INTERNAL
         assert terminal.now() == terminal.attributes
         reported = terminal.output[terminal.output.rindex(LEFT) :].decode()
         assert "internal error in k2ktui (KeyError)" in reported

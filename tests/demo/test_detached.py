@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from k2ktui.demo import detached
+from k2ktui.demo import app, detached, wiring
+from k2ktui.demo.screen import Screen
+from k2ktui.demo.signals import DemoEnded
+from k2ktui.demo.wiring import watchdog_beside
+from k2ktui.errors import ExitCode
 from tests.support.kafka import eventually
 
 _DEMO = """
@@ -55,11 +62,60 @@ def test_it_is_found_and_ended(waiting: subprocess.Popen[bytes], tmp_path: Path)
     assert found is not None
     assert (found.identity.pid, found.config) == (waiting.pid, tmp_path / "pipeline.yaml")
     waiting.send_signal(1)  # a terminal's end may be signaled more than once
-    detached.reattach(tmp_path)
+    detached.keep_waiting(tmp_path)
     detached.end(found)
     assert waiting.wait(10) == 115, "SIGTERM, and nothing before"
     assert detached.host(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_waits_for_as_long_as_a_console_is_open(
+    waiting: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, old = tmp_path / "demo.json", time.time() - 3000
+    ages: list[float] = []
+
+    def console(*given: Any) -> int:
+        os.utime(file, (old, old))  # opened 50 minutes ago
+        assert given[2]() == ""  # polled every second
+        ages.append(time.time() - file.stat().st_mtime)
+        os.utime(file, (old, old))
+        monkeypatch.setattr(wiring, "state_dir", lambda _: tmp_path)
+        assert watchdog_beside([str(tmp_path / "pipeline-reverse.yaml")])() == ""
+        ages.append(time.time() - file.stat().st_mtime)
+        return int(DemoEnded.HANG_UP)
+
+    monkeypatch.setattr(wiring, "open_console", console)
+    assert attach(tmp_path) is ExitCode.OK
+    assert max(ages) < 60
+    assert waiting.poll() is None
+
+
+def test_a_console_that_fails_does_not_end_it(
+    waiting: subprocess.Popen[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def console(*given: Any) -> int:
+        raise KeyError("boom")
+
+    monkeypatch.setattr(wiring, "open_console", console)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert attach(tmp_path) is ExitCode.INTERNAL
+    assert "internal error in k2ktui (KeyError)" in capsys.readouterr().out
+    assert waiting.poll() is None
+    assert detached.host(tmp_path) is not None
+    # Nor does the one that the demo itself has opened.
+    number, code = app._open_console(tmp_path, tmp_path, str, None, Screen())  # noqa: SLF001
+    assert (number, code) == (DemoEnded.HANG_UP, ExitCode.INTERNAL)
+
+
+def attach(home: Path) -> ExitCode:
+    """Open a console on a demo that runs without one."""
+    host = detached.host(home)
+    assert host is not None
+    return app._reattach(home, host, Screen())  # noqa: SLF001
 
 
 def test_it_ends_by_itself_when_no_one_comes(tmp_path: Path) -> None:
@@ -74,4 +130,4 @@ def test_it_ends_by_itself_when_no_one_comes(tmp_path: Path) -> None:
 def test_a_damaged_file_is_no_demo(tmp_path: Path, text: str) -> None:
     (tmp_path / "demo.json").write_text(text)
     assert detached.host(tmp_path) is None
-    detached.reattach(tmp_path / "none")
+    detached.keep_waiting(tmp_path / "none")

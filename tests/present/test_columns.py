@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from k2ktui.cli import groups, jobs_text, journal, mm2_audit, plan, positions, status
-from k2ktui.cli.tables import WIDE, print_table
+from k2ktui.cli.tables import print_table
 from k2ktui.engine.groups import Outcome
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import JournalHeader, JournalRow
@@ -125,10 +125,25 @@ def test_a_narrow_terminal_leaves_wide_columns_out_and_wraps_sentences() -> None
         text_column("extra", str, wide=True),
         Column("why", "why", lambda row: Cell("because"), rank=12, widest=100),
     )
-    assert "extra" in printed(columns, ["a"], WIDE)
-    narrow = printed(columns, ["a"], WIDE - 1)
-    assert "extra" not in narrow and "because" in narrow
+    assert "extra" in printed(columns, ["a"], 40)
+    narrow = printed(columns, ["a"], 16)
+    assert "because" in narrow and "not shown: extra" in " ".join(narrow.split())
     assert [column.id for column in pick(columns, "why", "name")] == ["why", "name"]
+
+
+@pytest.mark.parametrize("width", [80, 100, 130])
+def test_names_are_whole_at_every_width(width: int) -> None:
+    made = usual()
+    for number in range(4):
+        made.group(
+            "billing-service", made.partition("orders-of-europe", number, end=90_000 + number)
+        )
+    lines = printed(groups.COLUMNS, list(made.view().groups), width).splitlines()
+    assert max(map(len, lines)) <= width
+    for number in range(4):
+        [line] = [each for each in lines if f"orders-of-europe-{number}" in each]
+        assert "billing-service" in line
+    assert "…" not in "".join(lines)
 
 
 def test_a_column_of_a_part_of_a_row() -> None:

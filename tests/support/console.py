@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from textual import events
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.strip import Strip
@@ -42,6 +43,7 @@ from tests.support.views import Made, StubFeed, usual
 
 _LOOK_S = 0.05
 _SESSION = ("flow", "files", "notes", "leave_choices", "recorder")
+_CHARS = {"space": " ", "enter": "\r", "tab": "\t", "colon": ":", "slash": "/"}
 _KEYS = {"-": "minus", "_": "underscore", ":": "colon", "+": "plus", " ": "space"}
 
 
@@ -109,17 +111,31 @@ class ConsoleDriver:
         if self.app.is_running:
             await self.settle()
 
+    async def press_at_once(self, *keys: str) -> None:
+        """Let keys arrive together, as over a slow line, and wait until all had their effect."""
+        for key in keys:
+            char = _CHARS.get(key, key if len(key) == 1 else None)
+            self.app.post_message(events.Key(_KEYS.get(key, key), char))
+        # Not by Pilot, which waits for widgets of the screen of now, and the keys may close it.
+        await asyncio.sleep(_LOOK_S)
+        while self.app.is_running and self.app.has_typed_keys:
+            await asyncio.sleep(_LOOK_S)
+        if self.app.is_running:
+            await self.settle()
+
     async def type(self, text: str) -> None:
         """Type a text."""
         await self.press(*(_KEYS.get(char, char) for char in text))
 
     async def confirm(self, name: str) -> None:
-        """Wait for the confirmation dialog, type the name and apply."""
+        """Wait for the confirmation dialog, type the name and, once it can be applied, apply."""
         await self.until(
             lambda: self.app.focused and self.app.focused.id == "confirm-name",
             "confirmation dialog",
         )
         await self.type(name)
+        button = self.widget("#confirm-do")
+        await self.until(lambda: not button.disabled, "a change that can be confirmed")
         await self.press("tab", "space")
 
     async def settle(self) -> None:
@@ -218,7 +234,12 @@ def drive_session(
                     await console.settle()
                     if screen:
                         await console.press(screen)
-                    await steps(console)
+                    try:
+                        await steps(console)
+                    except BaseException:
+                        # One may wait for the answer of a dialog, and the console for it.
+                        app.workers.cancel_all()
+                        raise
         finally:
             session.feed.close()
         if app.fault is not None:

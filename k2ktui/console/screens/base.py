@@ -85,6 +85,9 @@ class Console(Protocol):
     def action_screen(self, name: str) -> None:
         """Switch to a top-level screen."""
 
+    def ignore_typing(self) -> None:
+        """Ignore letters for two seconds: they are typed for a dialog that does not come."""
+
     def jump(self, name: str) -> AwaitMount:
         """Switch to a top-level screen from which ``q`` goes back to the current one."""
 
@@ -295,6 +298,8 @@ class ConsoleScreen(Screen[None]):
         if found is not None and why:
             self.inform(f"{found.binding.description}: {why}", "warning")
             event.stop()
+            if found.binding.action in self.CHANGES:
+                self.console.ignore_typing()  # the name, for the dialog that does not come
 
 
 class ListScreen(ConsoleScreen):

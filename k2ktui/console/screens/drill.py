@@ -16,6 +16,7 @@ from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.drill import PHASES, Drill, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_report import report_json, summarize
@@ -113,7 +114,7 @@ class DrillsScreen(DrillBaseScreen):
     def _opened(self, event: Grid.Opened) -> None:
         self.app.push_screen(DrillScreen(event.row))
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_start_drill(self) -> None:
         """Choose a drill, confirm it, and run it."""
         choice = await self.app.push_screen_wait(DrillDialog())

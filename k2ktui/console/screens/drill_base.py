@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from textual import work
@@ -9,7 +10,10 @@ from textual.binding import Binding, BindingType
 
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.session import DemoStep
 from k2ktui.console.widgets.choice_dialog import Choice, ChoiceDialog
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.errors import K2kError
 
 _SHOW = "show"
@@ -28,27 +32,44 @@ class DrillBaseScreen(OperationScreen):
             return False
         return super().check_action(action, parameters)
 
-    def action_demo(self) -> None:
-        """Ask the demo what runs, and offer to change it."""
+    @work(group=ASK)
+    async def action_demo(self) -> None:
+        """Ask the demo what runs, and offer to change it; keys wait until the choices are shown."""
         steps = {step.id: step for step in self.session.demo_steps}
         if _SHOW not in steps:
             return
+        asked: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
-        def choose(state: str) -> None:
-            self._choose_step(state)
+        def answer(state: str | None) -> None:
+            if not asked.done():  # Esc has canceled it
+                asked.set_result(state)
 
-        if not self.background("demo", steps[_SHOW].run, choose):
+        def broken(error: K2kError) -> None:
+            self.inform_error(error)
+            answer(None)
+
+        if not self.background("demo", steps[_SHOW].run, answer, broken):
             self.inform("The demo still does what you chose before.", "warning")
-
-    @work(group="ask")
-    async def _choose_step(self, state: str) -> None:
-        steps = {step.id: step for step in self.session.demo_steps}
+            return
+        if (state := await asked) is None:
+            return
         choices = [Choice(s.id, s.title, s.effect) for s in steps.values() if s.id != _SHOW]
         dialog = ChoiceDialog("The demo's applications and source", "action", choices, state)
         chosen = await self.app.push_screen_wait(dialog)
         if chosen is None:
             return
-        step, events = steps[chosen], self.console.events
+        step = steps[chosen]
+        if step.is_destructive:
+            name = self.session.pair.pipeline
+            lines = [step.effect, "", f"k2ktui demo --do {step.id}"]
+            title = f"{step.title[0].upper()}{step.title[1:]}"
+            if not await self.app.push_screen_wait(Confirm(title, lines, name, "Kill")):
+                return
+        self._do_step(step)
+
+    def _do_step(self, step: DemoStep) -> None:
+        """Let the demo do something, and report what runs then."""
+        events = self.console.events
         command = f"k2ktui demo --do {step.id}"
         events.add(EventKind.STARTED, step.title, command)
 

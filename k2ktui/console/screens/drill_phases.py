@@ -18,6 +18,7 @@ from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
 from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill import operations
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
@@ -264,20 +265,21 @@ class DrillScreen(DrillChecklist):
         if remarks:
             # Last: they may be many, and the rest must be seen without scrolling.
             lines += [f"What was found so far ({len(remarks):,}):", *(f"- {r}" for r in remarks)]
-        title = safe_message(title, 80)
-        agreed = await self.app.push_screen_wait(Confirm(title, lines, typed, label))
+        canceled = f"{label}: nothing was changed. The drill stops here."
+        dialog = Confirm(safe_message(title, 80), lines, typed, label, canceled=canceled)
+        agreed = await self.app.push_screen_wait(dialog)
         self._shows_question = False
         question.answer(bool(agreed))
         self.show_state()
 
     # Actions
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_resume(self) -> None:
         """Confirm, and continue the drill."""
         await self._resume("Resume", "It continues from what is found on the clusters.")
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_take_over(self) -> None:
         """Confirm, and take the drill over from the operator who acts."""
         drill = self.drill
@@ -285,7 +287,7 @@ class DrillScreen(DrillChecklist):
         text = f"{owner} acts on this drill, and changes nothing from then on. It continues here."
         await self._resume("Take over", text, take_over=True)
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_disaster(self) -> None:
         """Confirm, and continue without the source."""
         text = (
@@ -294,7 +296,7 @@ class DrillScreen(DrillChecklist):
         )
         await self._resume("Continue without the source", text, as_disaster=True)
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_accept(self) -> None:
         """Confirm, and continue in spite of the checks that have stopped the drill."""
         checks = checks_that_stop(self.drill) if self.drill is not None else []
@@ -303,13 +305,13 @@ class DrillScreen(DrillChecklist):
         text = "The drill continues in spite of these findings; the journal has who accepted them."
         await self._resume("Accept", text, *lines, accept=ids)
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_fence_again(self) -> None:
         """Confirm, and begin again with fencing the producers."""
         text = "The drill begins again with fencing the producers; later phases are repeated."
         await self._resume("Fence again", text, from_fence=True)
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_tail(self) -> None:
         """Choose what happens to the records that were never copied, confirm, and continue."""
         title = "Records of the old source that were never copied"
@@ -361,7 +363,7 @@ class DrillScreen(DrillChecklist):
 
         self.run_drill(DrillRun("drill", run, command))
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_abort(self) -> None:
         """Confirm, and restore what the drill changed."""
         drill = self.drill

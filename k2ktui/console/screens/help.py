@@ -8,10 +8,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 
 from k2ktui.console.key_order import key_name, rank, sorted_bindings
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
@@ -31,7 +31,7 @@ _HEADINGS = (
 )
 
 
-class Help(ModalScreen[None]):
+class Help(Dialog[None]):
     """The help of a screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -31,6 +31,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.start_dialog import StartDialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.files import reverse_path
 from k2ktui.engine.access import Access, access
 from k2ktui.engine.journal import RunKind, RunnerState
@@ -259,12 +260,12 @@ class JobsScreen(ListScreen):
             return
         self.app.push_screen(LogScreen(row.job))
 
-    @work
+    @work(group=ASK)
     async def action_start_job(self) -> None:
         """Check the pipeline, confirm, and start it."""
         await self._start(RunKind.COPY)
 
-    @work
+    @work(group=ASK)
     async def action_start_sync(self) -> None:
         """Check the clusters, confirm, and start ``k2ktui sync``."""
         await self._start(RunKind.SYNC)
@@ -292,7 +293,7 @@ class JobsScreen(ListScreen):
         command = cli_equivalent.job(files, "start", kind)
         self._work(f"starting {name_of(config.name, kind)}", started, command)
 
-    @work
+    @work(group=ASK)
     async def action_restart_job(self) -> None:
         """Check the pipeline, confirm, stop it and start it again."""
         row = self._row()
@@ -314,7 +315,7 @@ class JobsScreen(ListScreen):
             cli_equivalent.job(files, "restart", kind),
         )
 
-    @work
+    @work(group=ASK)
     async def action_stop_job(self) -> None:
         """Confirm, then stop the job; a second request stops it immediately."""
         row = self._row()

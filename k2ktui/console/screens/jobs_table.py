@@ -11,7 +11,7 @@ from k2ktui.present.runs import judge_run, run_columns
 from k2ktui.watch.severity import Severity
 
 # Ids of the columns filled from heartbeats.
-HEARTBEAT_COLUMNS = frozenset({"beat", "lap", "lag", "commit"})
+HEARTBEAT_COLUMNS = frozenset({"state", "beat", "lap", "lag", "commit"})
 
 
 def jobs_grid(glyphs: Glyphs, now: Callable[[], float]) -> Grid[RunRow]:

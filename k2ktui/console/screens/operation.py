@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
@@ -20,6 +21,7 @@ from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.applying import OffsetWrite
 from k2ktui.errors import K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -99,7 +101,7 @@ class OperationScreen(ListScreen):
         failed: Callable[[K2kError], None] | None = None,
         writes: bool = False,
         command: str = "",
-    ) -> None:
+    ) -> bool:
         """Run an operation on a thread; until it ends, the screen starts no other one.
 
         Args:
@@ -109,6 +111,9 @@ class OperationScreen(ListScreen):
             failed: called on the UI thread with its error, which is shown already.
             writes: keep the screen open until it ends.
             command: the command that does the same, for the event log.
+
+        Returns:
+            Whether it was started.
         """
 
         def over(error: K2kError | None) -> None:
@@ -130,10 +135,12 @@ class OperationScreen(ListScreen):
                 failed(error)
             self.show_state()
 
-        if self.background(ACT, job, finished, broken):
-            self.busy, self._writing, self.error = doing, writes, None
-            events.add(EventKind.STARTED, doing, command)
-            self.show_state()
+        if not self.background(ACT, job, finished, broken):
+            return False
+        self.busy, self._writing, self.error = doing, writes, None
+        events.add(EventKind.STARTED, doing, command)
+        self.show_state()
+        return True
 
     def report_progress(self, text: str) -> None:
         """Show how far the operation is; called on its thread."""
@@ -220,14 +227,24 @@ class OperationScreen(ListScreen):
 
     # Undo
 
-    def undo(self, entry_id: str) -> None:
+    @work(group=ASK)
+    async def undo(self, entry_id: str) -> None:
         """Read a journal entry, confirm, and undo it."""
         config = self.config
-        self.act(
-            "reading the journal",
-            lambda: operations.read_entry(config, entry_id),
-            self._review_entry,
-        )
+        read: asyncio.Future[operations.JournalEntry | None]
+        read = asyncio.get_running_loop().create_future()
+
+        def done(entry: operations.JournalEntry | None) -> None:
+            if not read.done():  # Esc has canceled it
+                read.set_result(entry)
+
+        def job() -> operations.JournalEntry:
+            return operations.read_entry(config, entry_id)
+
+        if self.act("reading the journal", job, done, failed=lambda _: done(None)):
+            entry = await read
+            if entry is not None:
+                await self._review_entry(entry)
 
     def other_undo(self, entry: operations.JournalEntry) -> bool:
         """Undo an entry that did not change groups; return whether the screen supports it."""
@@ -236,21 +253,21 @@ class OperationScreen(ListScreen):
     def undone(self, applied: Applied) -> None:
         """Handle the outcome of an undo."""
 
-    def _review_entry(self, entry: operations.JournalEntry) -> None:
+    async def _review_entry(self, entry: operations.JournalEntry) -> None:
         """Ask for confirmation, unless there is nothing to undo."""
         if not entry.of_groups and self.other_undo(entry):
             return
         try:
             if entry.reversal():
-                self._ask_undo(entry)
+                await self._ask_undo(entry)
                 return
             self.error = K2kError(
                 f"entry {entry.header.id} applied nothing, so there is nothing to undo"
             )
         except K2kError as error:
             self.error = error
+        self.show_state()
 
-    @work(group="ask")
     async def _ask_undo(self, entry: operations.JournalEntry) -> None:
         writes = entry.reversal()
         groups = {write.group for write in writes}
@@ -290,7 +307,7 @@ class OperationScreen(ListScreen):
         doing = f"undoing entry {entry.header.id}"
         self.act(doing, job, done, failed=failed, writes=True, command=command)
 
-    @work(group="ask")
+    @work(group=ASK)
     async def _ask_undo_rest(self, entry: operations.JournalEntry, error: OffsetsChanged) -> None:
         left = len(entry.reversal()) - len(error.moved)
         moved = [f"{g} {t}-{p}: {why}" for (g, t, p), why in sorted(error.moved.items())]

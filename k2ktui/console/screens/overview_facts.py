@@ -243,6 +243,8 @@ def _cluster(
     if state.error:
         severity = Severity.BAD
         word = "down"
+    elif state.is_paused:
+        severity, word = Severity.UNKNOWN, "not polled"
     elif state.stale:
         severity, word = Severity.UNKNOWN, "silent"
     elif state.taken_at is None:

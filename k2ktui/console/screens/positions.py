@@ -17,6 +17,7 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_prompt import TextPrompt
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.present import formatting
@@ -110,7 +111,7 @@ class PositionsScreen(ListScreen):
         return tuple(found)
 
     @on(Grid.Opened)
-    @work(group="ask")
+    @work(group=ASK)
     async def _opened(self) -> None:
         chosen = {_source(row): row.status.position for row in self.choice().chosen}
         if not self._may_plan() or not chosen:

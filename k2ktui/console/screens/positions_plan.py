@@ -13,6 +13,7 @@ from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.moves import MoveEffect, PositionMove
 from k2ktui.present import formatting
@@ -177,7 +178,7 @@ class MovesScreen(OperationScreen):
 
     # Applying
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_apply(self) -> None:
         """Confirm, and apply the plan that is shown."""
         change = self.change
@@ -199,6 +200,8 @@ class MovesScreen(OperationScreen):
         agreed = await self.app.push_screen_wait(Confirm("Move positions", lines, name, "Move"))
         if agreed and self.change is change:
             self._apply(change)
+        elif agreed:
+            self.inform("Nothing was moved: the plan was made again meanwhile.", "warning")
 
     def _apply(self, change: PositionPlan) -> None:
         config, may = self.config, self.session.access

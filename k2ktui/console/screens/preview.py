@@ -11,7 +11,6 @@ from typing import ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -19,6 +18,7 @@ from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.preview_process import PreviewProcess
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
@@ -121,7 +121,7 @@ class PreviewScreen(ListScreen):
 
     def on_screen_suspend(self) -> None:
         """Mask the contents again, unless only a dialog was opened over them."""
-        if not isinstance(self.app.screen, ModalScreen):
+        if not isinstance(self.app.screen, Dialog):
             self._masked = True
             self._show()
 

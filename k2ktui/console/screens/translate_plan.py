@@ -19,6 +19,7 @@ from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.plan_table import PlanLine
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.applying import WriteResult, results_text, undo_text
 from k2ktui.engine.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
 from k2ktui.errors import K2kError, PartlyApplied
@@ -274,7 +275,7 @@ class PlanScreen(OperationScreen):
 
     # Applying
 
-    @work(group="ask")
+    @work(group=ASK)
     async def action_apply(self) -> None:
         """Confirm, and apply the plan that is shown."""
         shown = self.shown
@@ -287,6 +288,8 @@ class PlanScreen(OperationScreen):
         # The operator confirmed the plan that was shown at that time.
         if agreed and self.shown is shown:
             self._apply(shown.plan)
+        elif agreed:
+            self.inform("Nothing was applied: the plan was made again meanwhile.", "warning")
 
     def _apply(self, plan: Plan) -> None:
         config, files, may = self.config, self.session.files, self.session.access

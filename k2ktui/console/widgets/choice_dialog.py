@@ -11,9 +11,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from k2ktui.console.widgets.confirm import dialog_height
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.columns import Column
@@ -33,7 +33,7 @@ class Choice:
     text: str
 
 
-class ChoiceDialog(ModalScreen[str | None]):
+class ChoiceDialog(Dialog[str | None]):
     """A dialog whose result is the id of the choice; None if it was canceled.
 
     Args:
@@ -43,6 +43,7 @@ class ChoiceDialog(ModalScreen[str | None]):
         state: sentences about what is so now; may be empty.
     """
 
+    CANCELED: ClassVar[str] = "Nothing was changed."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
     def __init__(
@@ -103,4 +104,4 @@ class ChoiceDialog(ModalScreen[str | None]):
 
     def action_cancel(self) -> None:
         """Close the dialog without a result."""
-        self.dismiss(None)
+        self.cancel()

@@ -11,6 +11,8 @@ from rich.cells import cell_len
 from k2ktui.present.columns import Column
 
 T = TypeVar("T")
+# A name that is never left out is not cut below this for the sake of other columns.
+_NAME = 20
 
 
 def filter_rows(
@@ -54,7 +56,7 @@ def sort_rows(
 
 def least(column: Column[T]) -> int:
     """Return the width of a column before any of its values were shown."""
-    return max(column.width, cell_len(column.heading) + 2)
+    return max(column.width, cell_len(column.heading))
 
 
 def lay_out(
@@ -63,7 +65,8 @@ def lay_out(
     """Choose the columns that fit; return each with its horizontal position and width, in cells.
 
     Args:
-        columns: the columns in display order; the highest rank is left out first.
+        columns: the columns in display order; the highest rank is left out first, but one that
+            fits beside the others in their whole width comes back.
         seen: the widest value shown so far, by column id.
         room: available cells.
         gap: cells between two columns.
@@ -75,7 +78,9 @@ def lay_out(
 
     def tight(column: Column[T]) -> int:
         """Return the width below which a column is omitted, not cut; numbers are never cut."""
-        return wanted(column) if column.right else min(wanted(column), least(column))
+        if column.right:
+            return wanted(column)
+        return min(wanted(column), least(column) if column.rank else max(least(column), _NAME))
 
     def needed() -> int:
         return sum(tight(column) + gap for column in left) - gap
@@ -85,6 +90,12 @@ def lay_out(
         if not out.rank:
             break
         left.remove(out)
+    spare = room - sum(wanted(column) + gap for column in left) + gap
+    for column in sorted((each for each in columns if each not in left), key=lambda c: c.rank):
+        if wanted(column) + gap <= spare:
+            spare -= wanted(column) + gap
+            left.append(column)
+    left = [column for column in columns if column in left]
     spare = room - needed()
     layout, x = [], 0
     for column in left:

@@ -11,9 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Line, Tone, name
 from k2ktui.text import safe_message
@@ -35,22 +35,11 @@ class _SpaceButton(Button, inherit_bindings=False):
 
 
 class _NameInput(Input):
-    """The field for the name.
-
-    Keys that were typed ahead, as over a slow line, arrive here although Tab has moved the focus
-    in the meantime; they are passed on to the widget that has the focus now.
-    """
+    """The field for the name."""
 
     async def on_key(self, event: events.Key) -> None:
-        """Move the focus on Tab and Enter, after all keys typed before them."""
-        # Not has_focus, which changes only when the widget handles the message about it.
-        focused = self.screen.focused
-        if focused is not self:
-            event.stop()
-            event.prevent_default()
-            if focused is not None:
-                focused.post_message(events.Key(event.key, event.character))
-        elif event.key in ("tab", "enter"):
+        """Leave the field on Tab and Enter, if the name is right."""
+        if event.key in ("tab", "enter"):
             event.stop()
             event.prevent_default()
             screen = self.screen
@@ -58,17 +47,19 @@ class _NameInput(Input):
                 screen.leave_field()
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """A dialog whose result is whether the operator agreed.
 
-    The focus starts on the field for the name. The button is enabled only while the field holds
-    the name, so that keys meant for the previous screen change nothing.
+    The focus starts on the field for the name, and stays there until it holds the name: a wrong
+    name, Tab and space would otherwise press Cancel. The button is enabled only then, so that keys
+    meant for the previous screen change nothing.
 
     Args:
         title: what will happen.
         lines: the details: what is changed, what is not, how to undo it; texts are wrapped.
         typed: the name that must be typed, such as the pipeline's.
         label: label of the button that confirms, a verb.
+        canceled: what is said after it was closed without an agreement.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,9 +70,18 @@ class Confirm(ModalScreen[bool]):
         Binding("pagedown", "scroll(8)", "Page down", show=False),
     ]
 
-    def __init__(self, title: str, lines: Sequence[str | Line], typed: str, label: str) -> None:
+    def __init__(
+        self,
+        title: str,
+        lines: Sequence[str | Line],
+        typed: str,
+        label: str,
+        *,
+        canceled: str = "Nothing was changed.",
+    ) -> None:
         super().__init__()
         self._title, self._lines, self._typed, self._label = title, lines, typed, label
+        self._canceled = canceled
 
     def compose(self) -> ComposeResult:
         """Build the dialog."""
@@ -99,8 +99,7 @@ class Confirm(ModalScreen[bool]):
         """Show the texts and focus the field."""
         self.query_one("#confirm-title", TextLines).show([(Cell(self._title, Tone.HEADING),)])
         self._show()
-        if not self.query_one(Input).disabled:
-            self.ask()
+        self._ask()
 
     def on_resize(self) -> None:
         """Give the details the lines that the rest of the dialog leaves."""
@@ -120,42 +119,61 @@ class Confirm(ModalScreen[bool]):
                 lines.append(each)
         self.query_one("#confirm-lines", TextLines).show(lines)
 
-    def ask(self) -> None:
-        """Enable and focus the field, with what to type as its title."""
+    def _ask(self) -> None:
+        """Focus the field, with what to type as its title."""
         field = self.query_one(Input)
-        field.disabled = False
         # As content, because a name may look like markup.
         field.border_title = Content(f"type {name(self._typed, 60)} to {self._label.lower()}")
-        field.border_subtitle = Content("then Tab and space; Esc cancels")
+        self._show_next("")
         field.focus()
+
+    def why_not_yet(self) -> str:
+        """Return why the button stays disabled whatever is typed; empty if it does not."""
+        return ""
 
     @property
     def _matches(self) -> bool:
         return self.query_one(Input).value.strip() == self._typed
 
-    def _update_button(self) -> None:
+    def _show_next(self, wrong: str) -> None:
+        """Show at the foot of the field what comes next, or why Tab does nothing."""
+        text = wrong or f"{self.why_not_yet() or 'then Tab and space'}; Esc cancels"
         field = self.query_one(Input)
-        field.set_class(self._matches, "-matches")
-        self.query_one("#confirm-do").disabled = not self._matches or field.disabled
+        field.set_class(bool(wrong), "-wrong")
+        field.border_subtitle = Content(text)
+
+    def update_button(self) -> None:
+        """Enable the button if the name matches, and nothing else prevents it."""
+        ready = self._matches and not self.why_not_yet()
+        self.query_one(Input).set_class(ready, "-matches")
+        self.query_one("#confirm-do").disabled = not ready
+        self._show_next("")
 
     def leave_field(self) -> None:
-        """Focus the button if the name matches, otherwise Cancel; presses neither."""
-        self._update_button()
-        # At once: the next key may be queued behind this one.
-        self.set_focus(self.query_one("#confirm-do" if self._matches else "#confirm-cancel"))
+        """Focus the button if it can be pressed; otherwise stay, and say why."""
+        self.update_button()
+        if not self._matches:
+            self._show_next("this is not the name; Esc cancels")
+        elif not self.why_not_yet():
+            # At once: the next key may be queued behind this one.
+            self.set_focus(self.query_one("#confirm-do"))
 
     @on(Input.Changed)
     def _typed_more(self) -> None:
-        self._update_button()
+        self.update_button()
 
     @on(Button.Pressed, "#confirm-cancel")
     def _cancelled(self) -> None:
-        self.dismiss(False)
+        self.cancel(False)
 
     @on(Button.Pressed, "#confirm-do")
     def _pressed(self) -> None:
-        if self._matches:
+        if self._matches and not self.why_not_yet():
             self.dismiss(True)
+
+    def what_canceling_means(self) -> str:
+        """Return what is said after the dialog was closed without an agreement."""
+        return self._canceled
 
     def action_scroll(self, by: int) -> None:
         """Scroll the details by lines."""
@@ -163,4 +181,4 @@ class Confirm(ModalScreen[bool]):
 
     def action_cancel(self) -> None:
         """Close the dialog without a change."""
-        self.dismiss(False)
+        self.cancel(False)

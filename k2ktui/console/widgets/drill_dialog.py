@@ -10,11 +10,11 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from k2ktui.console.widgets.choice_dialog import Choice as ListedChoice
 from k2ktui.console.widgets.confirm import dialog_height
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.drill import DrillOptions, Fence
@@ -106,9 +106,10 @@ _KINDS = (
 )
 
 
-class DrillDialog(ModalScreen[Choice | None]):
+class DrillDialog(Dialog[Choice | None]):
     """A dialog whose result is the chosen drill; None if it was canceled."""
 
+    CANCELED: ClassVar[str] = "No drill was started."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel"),
         Binding("tab,shift+tab", "other", "Groups", show=False, priority=True),
@@ -188,7 +189,7 @@ class DrillDialog(ModalScreen[Choice | None]):
 
     def action_cancel(self) -> None:
         """Close the dialog without a result."""
-        self.dismiss(None)
+        self.cancel()
 
 
 def _height(width: int) -> int:

@@ -332,9 +332,14 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         segments = []
         for column, _, size in self._layout:
             sign = self.glyphs.sorted_down if self.reverse else self.glyphs.sorted_up
-            sign = f" {sign}" if column.id == self.sort else ""
-            text = fit(column.heading + sign, size, right=column.right, ellipsis="")
-            segments.append(Segment(text + " " * GAP, style))
+            sign = sign if column.id == self.sort else ""
+            text, gap = column.heading, " " * GAP
+            if sign and cell_len(text) + 2 <= size:
+                text = f"{text} {sign}"
+            elif sign:
+                gap = sign.ljust(GAP)  # a column need not be wider than its heading for it
+            text = fit(text, size, right=column.right, ellipsis="")
+            segments.append(Segment(text + gap, style))
         return Strip(segments).adjust_cell_length(width, style).simplify()
 
     def _cursor_style(self, tone: Tone) -> Style:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from k2ktui.console import terminal
-from k2ktui.console._textual import QuietApp
+from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.console.widgets.typed_keys import TypedKeysApp
 
 LEAST = Size(60, 16)
 
@@ -19,7 +19,7 @@ def too_small(size: Size) -> bool:
     return size.width < LEAST.width or size.height < LEAST.height
 
 
-class TooSmall(ModalScreen[None]):
+class TooSmall(Dialog[None]):
     """Covers everything while the terminal is too small, so that hidden screens get no keys."""
 
     def compose(self) -> ComposeResult:
@@ -48,7 +48,7 @@ class TooSmall(ModalScreen[None]):
             self.dismiss()
 
 
-class SizedApp(QuietApp):
+class SizedApp(TypedKeysApp):
     """An app whose screens need a minimum size, and that follows its terminal's size."""
 
     def fit(self) -> None:

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Sequence
 
 from textual.containers import VerticalScroll
-from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.widgets.confirm import Confirm
@@ -34,7 +33,8 @@ _INDENT = 4
 class StartDialog(Confirm):
     """Checks a pipeline, then asks; the result is whether the operator agreed.
 
-    The name can be typed once the checks are complete, and not at all if a fatal check failed.
+    The name can be typed while the checks run; the button is enabled after them, and not at all if
+    a fatal check failed.
 
     Args:
         config: the pipeline.
@@ -55,16 +55,15 @@ class StartDialog(Confirm):
     ) -> None:
         what = "k2ktui sync for " if kind is RunKind.SYNC else ""
         title = f"{verb} {what}{formatting.name(config.name, 60)}"
-        super().__init__(title, (), config.name, verb)
+        canceled = "Nothing was stopped or started." if restart else "Nothing was started."
+        super().__init__(title, (), config.name, verb, canceled=canceled)
         self._kind = kind
         self._config, self._more, self._restart = config, tuple(lines), restart
         self._checks: list[Check] = []
         self._over = False
 
     def on_mount(self) -> None:
-        """Start the checks with the input disabled. Textual also calls the base class's handler."""
-        self.query_one(Input).disabled = True
-        self.query_one("#confirm-cancel").focus()
+        """Start the checks. Textual also calls the base class's handler."""
         self.run_worker(self._check, group="checks", thread=True, exit_on_error=False)
 
     def on_resize(self) -> None:
@@ -97,11 +96,10 @@ class StartDialog(Confirm):
             self._over = True
             # The most important results must be visible without scrolling.
             self._checks.sort(key=lambda each: _ORDER.index(each.outcome))
-            if not any(map(_blocks, self._checks)):
-                self.ask()
         else:
             self._checks.append(check)
         self._show()
+        self.update_button()
         text = self.query_one("#confirm-text", VerticalScroll)
         self.call_after_refresh(text.scroll_home if self._over else text.scroll_end, animate=False)
 
@@ -110,6 +108,12 @@ class StartDialog(Confirm):
         lines += [line for check in self._checks for line in self._lines_of(check)]
         self.query_one("#confirm-lines", TextLines).show(lines)
         self.query_one("#confirm-state", TextLines).show(self._state())
+
+    def why_not_yet(self) -> str:
+        """Return that checks still run, or that one of them prevents the start."""
+        if any(map(_blocks, self._checks)):
+            return "it cannot be started"
+        return "" if self._over else "the checks still run"
 
     def _state(self) -> list[Line]:
         if not self._over:

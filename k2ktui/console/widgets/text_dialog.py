@@ -8,15 +8,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Tone
 from k2ktui.text import safe_message
 
 
-class TextDialog(ModalScreen[None]):
+class TextDialog(Dialog[None]):
     """Shows texts; untrusted names in them are sanitized.
 
     Args:

@@ -9,21 +9,30 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present.formatting import Cell, Tone
 
 
-class TextPrompt(ModalScreen[str | None]):
-    """A dialog whose result is the text; None if it was canceled."""
+class TextPrompt(Dialog[str | None]):
+    """A dialog whose result is the text; None if it was canceled, or if nothing was typed.
+
+    Args:
+        question: what to type.
+        canceled: what is said after it was closed without a text.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, *, canceled: str = "Nothing was changed.") -> None:
         super().__init__()
-        self._question = question
+        self._question, self._canceled = question, canceled
+
+    def what_canceling_means(self) -> str:
+        """Return what is said after it was closed without a text."""
+        return self._canceled
 
     def compose(self) -> ComposeResult:
         """Build the dialog."""
@@ -40,8 +49,11 @@ class TextPrompt(ModalScreen[str | None]):
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        if event.value.strip():
+            self.dismiss(event.value)
+        else:
+            self.cancel()
 
     def action_cancel(self) -> None:
         """Close the dialog without a result."""
-        self.dismiss(None)
+        self.cancel()

@@ -1,0 +1,62 @@
+"""The base of everything that is shown above a screen: its first result is its last."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+from textual.await_complete import AwaitComplete
+from textual.screen import ModalScreen
+
+T = TypeVar("T")
+
+
+async def _done() -> None:
+    pass
+
+
+def _nothing() -> AwaitComplete:
+    return AwaitComplete(_done())
+
+
+class Dialog(ModalScreen[T]):
+    """A modal screen that closes once.
+
+    Textual closes whatever is on top for every result: a second Enter or click, which is on its way
+    when the first one closes the dialog, would close the screen below, and end the console if there
+    is none.
+
+    Attributes:
+        CANCELED: what is said after the dialog was closed without an answer; may be empty.
+        is_over: whether it has its result.
+        is_ready: whether its field or list has the focus, so that it can take keys.
+    """
+
+    CANCELED: ClassVar[str] = ""
+
+    is_over: bool = False
+    is_ready: bool = False
+
+    def on_mount(self) -> None:
+        """Take keys from now on; Textual calls this after the handler of a subclass."""
+        # Behind the change of the focus, which Textual puts into the app's queue, too.
+        self.app.call_later(self._become_ready)
+
+    def _become_ready(self) -> None:
+        self.is_ready = True
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Close the dialog with its result, unless it has one, or another one covers it."""
+        if self.is_over or not self.is_current:
+            return _nothing()
+        self.is_over = True
+        return super().dismiss(result)
+
+    def cancel(self, result: T | None = None) -> None:
+        """Close the dialog without an answer, and say what that means."""
+        if not self.is_over and self.is_current and (said := self.what_canceling_means()):
+            self.app.notify(said, markup=False)
+        self.dismiss(result)
+
+    def what_canceling_means(self) -> str:
+        """Return what is said after the dialog was closed without an answer."""
+        return self.CANCELED

@@ -1,0 +1,246 @@
+"""Keys that arrive together, or once too often, do what was meant, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.screen import ModalScreen
+
+from k2ktui.console.screens.groups import GroupScreen
+from k2ktui.console.screens.replication import ReplicationScreen
+from k2ktui.console.session import DemoStep, LeaveChoice, Session
+from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.watch.model import PipelinePair
+from tests.support.console import ConsoleDriver, drive, drive_session, made_session
+from tests.support.views import usual
+
+PRODUCTION = PipelinePair("queue-1", "production")
+END = LeaveChoice("e", "End", "The clusters are stopped.", 0)
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Exports would be written here."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def listed(console: ConsoleDriver) -> None:
+    """Wait until the palette lists something."""
+    commands = console.widget("CommandList")
+    await console.until(lambda: commands.option_count, "a list")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("opener", ["colon", "t"])
+def test_a_second_enter_in_a_palette_does_nothing(opener: str) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press(opener)
+        await listed(console)
+        await console.press_at_once("down", "enter", "enter")
+        assert not isinstance(console.screen, ModalScreen)
+        assert console.app.is_running
+
+    drive(flow)
+
+
+def test_a_palette_runs_a_command_once() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("colon", *"pause")
+        await listed(console)
+        await console.press_at_once("enter", "enter")
+        await console.sees("paused")
+
+    drive(flow)
+
+
+@pytest.mark.parametrize("opener", ["colon", "t"])
+def test_a_double_click_in_a_palette_does_nothing_more(opener: str) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press(opener)
+        await listed(console)
+        await console.pilot.double_click("CommandList", offset=(5, 3))
+        await console.settle()
+        assert not isinstance(console.screen, ModalScreen)
+        assert console.app.is_running
+
+    drive(flow)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("q", "2"),
+        ("q", "q"),
+        ("2", "q", "3", "q", "4"),
+        ("question_mark", "escape", "escape"),
+        ("u", "escape", "escape"),
+    ],
+)
+def test_keys_that_arrive_together_end_nothing_in_error(keys: tuple[str, ...]) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press_at_once(*keys)
+
+    drive(flow, usual(PRODUCTION))
+
+
+def test_a_key_acts_on_what_the_one_before_it_has_opened() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press_at_once("down", "enter", "q", "down", "enter")
+        assert isinstance(console.screen, GroupScreen)
+        await console.press_at_once("q", "2", "down", "down")
+        assert isinstance(console.screen, ReplicationScreen)
+        assert console.screen.grid().cursor == 2
+
+    drive(flow)
+
+
+def test_a_name_that_arrives_with_its_key_reaches_the_dialog(directory: Path) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press_at_once("u", *"queue-1", "tab", "space")
+        assert console.app.session.unlocked
+        assert console.app.current_mode == "overview"
+
+    drive(flow, usual(PRODUCTION), leave_choices=(END,))
+    assert not list(directory.iterdir())
+
+
+def test_a_name_that_is_typed_after_a_refusal_is_no_command(directory: Path) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("5")
+        await console.press_at_once("J", *"queue-1", "tab", "space")
+        assert "READ-ONLY" in console.text
+        assert console.app.current_mode == "jobs"
+        assert not isinstance(console.screen, ModalScreen)
+        assert "Nothing was changed. What you type is ignored" in console.notices
+        await console.press("2")
+        assert console.app.current_mode == "jobs"
+        await console.press("down", "2")  # whoever moves the cursor types no name
+        assert console.app.current_mode == "replication"
+
+    drive(flow, usual(PRODUCTION), leave_choices=(END,))
+    assert not list(directory.iterdir())
+
+
+def test_a_wrong_name_tab_and_space_do_not_cancel() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("u", *"queue", "tab", "space", "tab", "enter")
+        assert "this is not the name" in console.text
+        assert console.app.focused is console.widget("#confirm-name")
+        await console.press("backspace", *"-1", "tab", "space")
+        assert console.app.session.unlocked
+        assert "Changes are allowed" in console.notices
+
+    drive(flow, usual(PRODUCTION))
+
+
+@pytest.mark.parametrize("how", ["escape", "click"])
+def test_a_canceled_change_says_that_nothing_was_changed(how: str) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("u", *"queue-1")
+        if how == "click":
+            await console.pilot.click("#confirm-cancel")
+            await console.settle()
+        else:
+            await console.press("escape")
+        assert "Nothing was changed" in console.notices
+        assert not console.app.session.unlocked
+
+    drive(flow, usual(PRODUCTION))
+
+
+class Demo:
+    """A demo that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.done: list[str] = []
+
+    def session(self) -> Session:
+        """Return a session with its steps."""
+        session = made_session(usual())
+        session.demo_steps = self._steps()
+        return session
+
+    def _steps(self) -> tuple[DemoStep, ...]:
+        return (
+            DemoStep("show", "show what runs", "", self._show),
+            DemoStep("one", "do the first", "It is first.", lambda: self._do("one")),
+            DemoStep("two", "do the second", "It is second.", lambda: self._do("two")),
+            DemoStep(
+                "kill", "kill it", "It is gone.", lambda: self._do("kill"), is_destructive=True
+            ),
+        )
+
+    def _show(self) -> str:
+        self.may_answer.wait(60)
+        return "All runs."
+
+    def _do(self, what: str) -> str:
+        self.done.append(what)
+        return f"done: {what}"
+
+
+@pytest.fixture
+def demo() -> Iterator[Demo]:
+    made = Demo()
+    yield made
+    made.may_answer.set()
+
+
+def test_keys_wait_for_the_choices_of_the_demo(demo: Demo) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("8")
+        for key in ("C", "down", "enter"):
+            console.app.simulate_key(key)
+        await asyncio.sleep(0.3)
+        demo.may_answer.set()
+        await console.sees("done: two")
+        assert demo.done == ["two"]
+
+    drive_session(demo.session(), flow)
+
+
+def test_the_demo_kills_nothing_without_the_name(demo: Demo) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        demo.may_answer.set()
+        await console.press("8")
+        await console.press_at_once("C", "G", "enter", "enter", "space")
+        assert not demo.done
+        assert "type orders to kill" in console.text
+        await console.press("escape")
+        assert "Nothing was changed" in console.notices
+        await console.press_at_once("C", "G", "enter", *"orders", "tab", "space")
+        await console.sees("done: kill")
+
+    drive_session(demo.session(), flow)
+
+
+def test_escape_cancels_what_is_still_prepared(demo: Demo, directory: Path) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("8")
+        for key in ("C", "e", "p", "q", "escape"):
+            console.app.simulate_key(key)
+        await console.sees("Canceled: nothing was changed.")
+        demo.may_answer.set()
+        await console.settle()
+        assert not isinstance(console.screen, ModalScreen)
+        assert "paused" not in console.text
+
+    drive_session(demo.session(), flow)
+    assert not list(directory.iterdir())
+
+
+def test_every_dialog_gives_its_first_result_only() -> None:
+    import k2ktui.console.app  # noqa: F401 - it imports all of them
+
+    ours = [kind for kind in _kinds(ModalScreen) if kind.__module__.startswith("k2ktui.")]
+    assert len(ours) > 8
+    assert [kind for kind in ours if not issubclass(kind, Dialog)] == []
+
+
+def _kinds(kind: type) -> set[type]:
+    return {kind}.union(*map(_kinds, kind.__subclasses__()))
