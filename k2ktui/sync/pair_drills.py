@@ -6,7 +6,7 @@ our source. Its commit group may have any name, so its drills are found by clust
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import cast
@@ -17,9 +17,10 @@ from k2ktui.engine.journal import DrillKey
 from k2ktui.engine.journal_format import read_state_key, read_state_value
 from k2ktui.engine.pair_state import PairState, find_pair_state
 from k2ktui.engine.state import MalformedRecord
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.control_tail import ControlTail
+from k2ktui.sync.drill_guard import read_named_fence
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
@@ -46,6 +47,8 @@ class OppositeDrills:
     def read(self) -> tuple[tuple[Drill, ...], str]:
         """Return all drills there, and why they could not be read: "" if they were.
 
+        Those that were read before are kept.
+
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
         """
@@ -58,9 +61,10 @@ class OppositeDrills:
                 self._found = {}
             for record in self._tail.records(_READ_S):
                 self._take(record.key or b"", record.value)
-        except Refused as error:
+        except K2kError as error:
+            # The source answers: nothing else that is read of it depends on this topic.
             why = f"the drills in {safe_text(self._topic)} on the source: {error.message}"
-            return (), why if self._is_expected else ""
+            return tuple(self._found.values()), why if self._is_expected else ""
         return tuple(self._found.values()), ""
 
     def _take(self, key: bytes, value: bytes | None) -> None:
@@ -121,14 +125,28 @@ def read_pair_state(config: PipelineConfig) -> PairState:
     with ThreadPoolExecutor(1) as pool:
         there = pool.submit(_read_opposite, config, source, target)
         store = StateStore(config, target, _READ_S)
+        own: Collection[Drill] = ()
+        failure = ""
         try:
             own = store.read().drills.values()
         except K2kError as error:
-            return PairState(unread=error.message)
+            failure = error.message
         finally:
             store.close()
+        # Only where no drill is known: it costs a reading of the commit topic.
+        named = "" if own else _read_named(config, target)
         opposite, unread = there.result()
-    return replace(find_pair_state(own, opposite), unread=unread)
+    state = find_pair_state(own, opposite, named)
+    if failure:
+        return PairState(fenced_by=state.fenced_by, unread=failure)
+    return replace(state, unread=unread)
+
+
+def _read_named(config: PipelineConfig, target: Cluster) -> str:
+    try:
+        return read_named_fence(config, target)
+    except K2kError:
+        return ""  # what needs the target says that it does not answer
 
 
 def _read_opposite(

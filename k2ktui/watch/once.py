@@ -12,7 +12,7 @@ from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import StateStore
-from k2ktui.watch.facts import Facts, Known, StateFacts
+from k2ktui.watch.facts import Facts, Known, StateFacts, TargetFacts
 from k2ktui.watch.model import Part, PartName, View
 from k2ktui.watch.poller import make_assembler
 from k2ktui.watch.readers import MappingReader, Reader, make_readers
@@ -72,7 +72,10 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     parts = {name: _part(known.get(name), errors.get(name)) for name in readers}
     view = make_assembler(flow).view(time.time(), known, parts)
     if state_error is not None:
-        view = replace(view, pair_state=PairState(unread=state_error.message))
+        target = known[PartName.TARGET]
+        named = target.fenced_by if isinstance(target, TargetFacts) else ""
+        pair = PairState(fenced_by=named, unread=state_error.message)
+        view = replace(view, pair_state=pair)
     return Reading(view, source_error, groups_error)
 
 

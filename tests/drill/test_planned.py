@@ -293,6 +293,8 @@ def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
             later.close()
     shown = k2ktui_json("status", "-f", pair.file)["pair_state"]
     assert (shown["phase"], shown["fenced_by"]) == ("unknown", drill.id)
+    shown = k2ktui_json("groups", "-f", pair.file)["pair_state"]
+    assert (shown["phase"], shown["fenced_by"]) == ("unknown", drill.id)
     k2ktui("drill", "release", drill.id, "-f", pair.file, "--yes")
     assert read_named_fence(config, cluster) == ""
     later = guarded(config)
