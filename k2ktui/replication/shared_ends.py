@@ -13,7 +13,7 @@ from time import monotonic
 
 from k2ktui.engine.slot_owners import SlotOwners, shared_slot_of
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, TimedOut
 from k2ktui.replication.events import Event
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault
@@ -123,6 +123,6 @@ class SharedEnds:
         reading, self._reading = self._reading, None
         try:
             return reading.result()
-        except (ConnectionFailed, TimedOut) as error:
+        except (ConnectionFailed, TimedOut, ClusterRefused) as error:
             self._notifier.report(_WAITING, error.message)
             return None

@@ -71,11 +71,15 @@ class WaitingRecords:
         now, known = self._clock(), self._slots.setdefault(slot, _Slot())
         offsets = {at: positions[at].offset for at in copied if at in positions}
         waiting = {at: ends[at] - o for at, o in offsets.items() if ends.get(at, o) > o}
-        moved = any(known.offsets.get(at, offset) != offset for at, offset in offsets.items())
+        moved = {at for at, offset in offsets.items() if known.offsets.get(at, offset) != offset}
         known.offsets = offsets
         if moved or not waiting or known.since is None:
             known.since = now if waiting else None
-        known.unread = {at: known.unread.get(at, now) for at in unread if at in offsets}
+        known.unread = {
+            at: now if at in moved else known.unread.get(at, now)
+            for at in unread
+            if at in waiting or (at in offsets and at not in ends)  # or whose end is unknown
+        }
         late = [at for at, since in known.unread.items() if now - since >= _WAITS_S]
         if late:
             first = min(late)

@@ -78,9 +78,12 @@ def test_a_slow_copy_is_no_standstill() -> None:
     assert not laps.notes
 
 
-def test_a_partition_that_is_not_read_has_its_reason() -> None:
-    laps = Laps()
+def test_a_partition_that_is_not_read_has_its_reason_unless_it_is_copied_all_the_same() -> None:
+    laps, quota = Laps(), {A: "a quota", B: "of another slot"}
     for offset in range(5):
-        laps.read(offset, 5, seconds=8, unread={A: "it has no leader", B: "of another slot"})
-    assert laps.trouble.endswith("t-0: not read for 30 s or longer: it has no leader")
+        laps.read(offset, 9, seconds=20, unread=quota)
+    laps.read(9, 9, seconds=120, unread=quota)
+    assert not laps.notes
+    laps.read(9, 10, seconds=34, unread=quota)
+    assert laps.trouble.endswith("t-0: not read for 30 s or longer: a quota")
     assert len(laps.notes) == 1

@@ -36,7 +36,7 @@ class FetchSession:
         waiting: a request has no response yet.
         not_before: monotonic seconds; no request is sent before.
         trouble: why its last request was not answered; "" if it was.
-        throttled: the trouble is a quota.
+        throttled: a quota delays the requests.
     """
 
     node: int

@@ -106,7 +106,7 @@ class SourceFetcher:
         self.buffered -= size
 
     def unread(self) -> dict[SourcePartition, str]:
-        """Return why partitions are not read now: no answer of their leader, or an error.
+        """Return why partitions are not read now: no answer of their leader, an error, a quota.
 
         A partition of which an answer says nothing is idle, and not among them.
         """
@@ -122,7 +122,9 @@ class SourceFetcher:
         own = self._troubles.get(key, "")
         if leader < 0:
             return self._look_up_trouble or own or "its leader is not known yet"
-        return own or self._sessions[leader].trouble
+        session = self._sessions[leader]
+        quota = f"the {self._wire.label} cluster throttles this client (quota)"
+        return own or session.trouble or (quota if session.throttled else "")
 
     def outage(self) -> ConnectionFailed | None:
         """Return why no fetch request has been answered by any leader; None if one has been.
@@ -279,7 +281,7 @@ class SourceFetcher:
                 session.not_before = monotonic() + _BACKOFF_S
             return
         self._has_read = True
-        session.trouble, session.throttled = "", False
+        session.trouble, session.throttled = "", response.throttle_time_ms > 0
         for key in [key for key in self._troubles if key in session.members]:
             del self._troubles[key]  # it is added again if it has the error still
         session.session_id = response.session_id
