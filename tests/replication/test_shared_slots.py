@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
-from k2ktui.replication.events import Event, Note
+from k2ktui.replication.events import Event, Note, Trouble
 from k2ktui.replication.fencing_errors import layout_changed, superseded
 from k2ktui.replication.pipeline_fencing import UnreadableRecords
 from k2ktui.replication.shared_slots import SharedSlots
@@ -64,6 +64,8 @@ class Held:
         return self.drivers[-1]
 
     def _report(self, event: Event) -> None:
+        if isinstance(event, Trouble):
+            return
         assert isinstance(event, Note)
         self.notes.append(report_text(event))
 
@@ -325,3 +327,29 @@ def test_a_slot_that_has_caught_up_is_not_started_again_in_its_layout(held: Held
     assert held.started == [0, 1, 2, 1, 2]
     held.apply(0, layout="m")
     assert held.started[-1] == 0 and not held.slots.find_reached("m")
+
+
+@pytest.mark.parametrize("refused", [ClusterRefused("no right"), LoginFailed("no login")])
+def test_a_refusal_ends_a_start(held: Held, refused: K2kError) -> None:
+    held.apply(0)
+    held.end(held.drivers[0], refused)
+    with pytest.raises(type(refused)):
+        held.apply(0)
+
+
+@pytest.mark.parametrize("refused", [ClusterRefused("no right"), LoginFailed("no login")])
+def test_a_refusal_in_a_run_that_has_copied_is_tried_again_after_30_seconds(
+    held: Held, refused: K2kError
+) -> None:
+    held.apply(0, 1)
+    first, other = held.drivers
+    other.has_started = True
+    held.end(first, refused)
+    held.apply(0, 1)
+    assert held.notes == [f"note: slot 0: {refused.message}"] and held.started == [0, 1]
+    held.now += 29
+    held.apply(0, 1)
+    assert held.started == [0, 1]
+    held.now += 1
+    held.apply(0, 1)
+    assert held.started == [0, 1, 0] and held.slots.holds == {0, 1}
