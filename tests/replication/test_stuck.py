@@ -108,7 +108,7 @@ def test_a_partition_without_a_leader_while_others_are_copied(
 ) -> None:
     two = brokers.two
     topic = create_topic(two, replicas=[[1], [2]])
-    where = {"source.kafka.common": {"bootstrap.servers": two.first.bootstrap}}
+    where = {"source.kafka.common": {"bootstrap.servers": two.first.bootstrap}, "spark.slots": 1}
     pipe: Pipeline = make_pipeline([topic], where)
     produce(two, topic, [Out(b"0", partition=0), Out(b"1", partition=1)])
     run = pipe.start()
