@@ -8,11 +8,12 @@ from time import monotonic
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import Runner
 from k2ktui.engine.standby import StandbyTurn
-from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, Refused, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.events import Event, Note, Waiting
 from k2ktui.replication.heartbeat import BEAT_S, Heartbeat
 from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.replication.stopped import RETRY_S
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill_guard import refuse_if_fenced
 from k2ktui.sync.liveness import find_ended
@@ -57,6 +58,7 @@ class StandbyWait:
         self._turn = StandbyTurn(heartbeat.runner, grace_s, self._beat_s, quiet_s)
         self._notifier = ThrottledNotifier(report)
         self._ahead = ""
+        self._has_read, self._not_before = False, 0.0
 
     def run(self, stopping: StopFlag) -> bool:
         """Wait; return False if a stop was requested first.
@@ -91,11 +93,20 @@ class StandbyWait:
                 hint="Grant the target principal Write on the topic, or set "
                 "coordination.mode: exclusive.",
             )
+        if monotonic() < self._not_before:
+            return False
         try:
             state = store.read()
+        except ClusterRefused as error:
+            if not self._has_read:
+                raise
+            self._notifier.report(_WAITING, error.message)
+            self._not_before = monotonic() + RETRY_S
+            return False
         except (ConnectionFailed, TimedOut) as error:
             self._notifier.report(_WAITING, error.message)
             return False
+        self._has_read = True
         self._notifier.over(_WAITING)
         refuse_if_fenced(self._config, state.drills.values())
         ended = find_ended(state.runners)
