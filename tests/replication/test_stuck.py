@@ -146,9 +146,12 @@ def _with_plain(client: dict[str, str]) -> dict[str, str]:
     return {**client, "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize(
+    ("side", "mode"),
+    [("source", "exclusive"), ("target", "exclusive"), ("target", "shared")],
+)
 def test_the_login_that_copies_is_revoked(
-    make_pipeline: MakePipeline, tmp_path: Path, side: str
+    make_pipeline: MakePipeline, tmp_path: Path, side: str, mode: str
 ) -> None:
     """That of the admin client works; the run says so at once, and continues with the login."""
     secure = start_secure_node(tmp_path / "secure", {"copier": "c0p13r", "keeper": "k33p3r"})
@@ -159,6 +162,7 @@ def test_the_login_that_copies_is_revoked(
             f"{side}.kafka.{role}": secure.java("copier"),
         }
         pipe: Pipeline = make_pipeline([], where)
+        pipe.mode = mode
         setattr(pipe, side, secure.node)
         topic = create_topic(pipe.source)
         pipe.topics = [topic]
