@@ -110,7 +110,8 @@ def _verdict(drill: Drill) -> str:
         return f"The {name} has not ended."
     if drill.kind is DrillKind.REHEARSE:
         if drill.blockers:
-            return f"A failover now would not be safe: {_count_findings(drill)}."
+            found = _count_findings(drill) or counted(len(drill.blockers), "finding")
+            return f"A failover now would not be safe: {found}."
         return "A failover now would move every group to its exact position."
     findings = _count_findings(drill)
     if harm := list_harm(drill):

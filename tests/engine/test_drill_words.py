@@ -78,6 +78,11 @@ def test_the_findings_of_a_rehearsal_are_as_many_as_its_failed_checks() -> None:
     assert "Checks: 1 pass, 1 fail, 0 could-not-check" in rest
 
 
+def test_a_rehearsal_with_a_finding_that_nothing_else_names_says_how_many() -> None:
+    drill = replace(rehearsed(), blockers=("content: x", "plan: y"))
+    assert summarize(drill)[0] == "A failover now would not be safe: 2 findings."
+
+
 def test_a_question_is_no_failure() -> None:
     drill = listed()
     [row] = [each for each in list_phases(drill, acting=False) if each.record.phase == "tail"]
