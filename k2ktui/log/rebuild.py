@@ -49,6 +49,11 @@ def build_batches(found: Records, codec: int, limit: int) -> Iterator[BuiltBatch
         first = after
 
 
+def built_bytes(found: Records) -> int:
+    """Return the size of one batch of these records as :func:`build_batches` counts it."""
+    return HEADER_BYTES + sum(map(len, found.tails)) + _RECORD_BYTES * len(found)
+
+
 def compress(codec: int, data: bytes) -> bytes:
     """Return ``data`` compressed; ``codec`` is the number in a batch's attributes."""
     return _ENCODERS[codec](data)

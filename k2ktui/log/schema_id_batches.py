@@ -81,20 +81,17 @@ class MappedRecords:
     unknown: UnknownIds
 
 
-def map_batch(
-    batch: Batch, rule: SchemaRule, known: KnownIds, limit: int = 0
-) -> MappedBatch | None:
+def map_batch(batch: Batch, rule: SchemaRule, known: KnownIds) -> MappedBatch | None:
     """Replace the schema ids of a v2 batch.
 
     Args:
         batch: the batch; changed in place if it is not compressed.
         rule: whose ids are replaced.
         known: target ids.
-        limit: largest size in bytes, as compression may gain less with other ids; 0 for any.
 
     Returns:
-        None if it has ids without a target id and the rule does not pass such records through, or
-        if it becomes too large; nothing was changed.
+        None if it has ids without a target id and the rule does not pass such records through;
+        nothing was changed.
 
     Raises:
         CorruptBatch: its bytes do not follow the format.
@@ -118,8 +115,6 @@ def map_batch(
     ids.replace(np.frombuffer(changed, dtype=np.uint8), used)
     data = bytearray(batch.view[:HEADER_BYTES])
     data += compress(codec, bytes(changed))
-    if limit and len(data) > limit:
-        return None
     struct.pack_into(">i", data, _LENGTH_AT, len(data) - PREFIX_BYTES)
     return MappedBatch(memoryview(data), True, unknown)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, thread_time
@@ -23,9 +23,9 @@ from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.pair_topics import PairTopics, PairTopicsReader
 from k2ktui.replication.routed_topics import with_topics
-from k2ktui.replication.routing import BATCH_OVERHEAD_BYTES, routes_for
+from k2ktui.replication.routing import routes_for
 from k2ktui.replication.slot_task import Fault, FaultKind, Route
-from k2ktui.replication.target_settings import max_message_bytes
+from k2ktui.replication.target_settings import size_settings
 from k2ktui.replication.targets import TargetTopic
 
 # With more partitions than this, everything is read again only after so many times the CPU time
@@ -56,7 +56,7 @@ class TopicSnapshot:
             stable offset and the high watermark.
         held_back: what open transactions hold back, by source partition.
         faults: partitions that must not be copied, and why.
-        limits: max.message.bytes of target topics.
+        sizes: ``size_settings`` of target topics.
         notes: notes for the operator on how target topics were created.
         lag_records: source offsets between the positions committed when ``ends`` were read and
             ``ends``; None if unknown.
@@ -69,9 +69,17 @@ class TopicSnapshot:
     high: Mapping[SourcePartition, int] = field(default_factory=dict)
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
-    limits: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lag_records: int | None = None
+
+    def sizes_of(self, source: SourcePartition) -> tuple[tuple[int, str] | None, ...]:
+        """Return the size settings of the targets of a partition, in the order of its route."""
+        route = self.routes.get(source)
+        if route is None:
+            return ()
+        names = [each.name for each in route.choices] or [route.topic]
+        return tuple(self.sizes.get(name) for name in names)
 
     @property
     def has_changed_ids(self) -> bool:
@@ -222,16 +230,15 @@ class TopicDiscovery:
             lag_records=_sum_lags(committed, ends),
         )
 
-    def batch_limit(self, snapshot: TopicSnapshot, source: SourcePartition) -> int:
-        """Return the largest batch, in bytes, that all of a partition's targets accept now."""
-        route = snapshot.routes[source]
-        names = [each.name for each in route.choices] or [route.topic]
-        limits = dict(snapshot.limits)
-        with suppress(K2kError):  # those that were read before
-            for name, settings in topic_settings(self._target, names).items():
-                if not isinstance(settings, K2kError):
-                    limits[name] = max_message_bytes(settings)
-        return max(1024, min(limits.get(n, 1 << 20) for n in names) - BATCH_OVERHEAD_BYTES)
+    def read_sizes(self, topics: Collection[str]) -> dict[str, tuple[int, str]]:
+        """Return the present ``size_settings`` of target topics, of those that can be read."""
+        with suppress(K2kError):
+            return {
+                name: size_settings(settings)
+                for name, settings in topic_settings(self._target, topics).items()
+                if not isinstance(settings, K2kError)
+            }
+        return {}
 
     def _since(self, age_s: float) -> float:
         """Return when a reading must have begun: what other slots have read may be older."""
@@ -268,7 +275,7 @@ class TopicDiscovery:
         again = [fault.source for fault in changed if fault.kind is FaultKind.RECREATED]
         recreated = self._begin(again, routes, ids, first_start=False)
         every = [each for found in targets.values() for each in found]
-        limits = {t.name: t.max_message_bytes for t in every}
+        sizes = {t.name: t.sizes for t in every}
         # Of slots that share a reading, one reports what was done to a topic.
         mine = [name for name in targets if self._is_wanted(SourcePartition(name, 0))]
         notes = tuple(f"{t.name}: {n}" for name in mine for t in targets[name] for n in t.notes)
@@ -280,7 +287,7 @@ class TopicDiscovery:
             high=high,
             held_back=held_back,
             faults=(*(fault for fault in faults if self._is_wanted(fault.source)), *changed),
-            limits=limits,
+            sizes=sizes,
             notes=notes,
             lag_records=_sum_lags(committed, ends),
         )

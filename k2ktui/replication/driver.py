@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
@@ -28,6 +29,7 @@ from k2ktui.replication.held_back import HeldBackWatch
 from k2ktui.replication.isolation import UnfinishedTransactions
 from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.laps import LapPlanner
+from k2ktui.replication.learned_limits import LearnedLimits, with_settings
 from k2ktui.replication.loss import LossRecorder
 from k2ktui.replication.pipeline_fencing import describe_malformed
 from k2ktui.replication.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
@@ -84,7 +86,8 @@ class Driver:
         self._began_at = began_at or time()
         self._positions: dict[SourcePartition, Position] = {}
         self._stopped = StoppedPartitions(report)
-        self._limits: dict[SourcePartition, int] = {}
+        self._limits = LearnedLimits()
+        self._refused: dict[SourcePartition, Fault] = {}
         self._until: dict[SourcePartition, int] = {}
         self._topics = TopicSnapshot()
         self._reported_notes: set[str] = set()
@@ -196,6 +199,7 @@ class Driver:
     def _apply_snapshot(self, snapshot: TopicSnapshot) -> None:
         """Apply a snapshot: start new partitions, stop changed ones, assign them to slots."""
         self._topics = snapshot
+        self._limits.forget_changed(snapshot)
         for note in [note for note in snapshot.notes if note not in self._reported_notes]:
             self._reported_notes.add(note)
             self._report(Note(note))
@@ -230,13 +234,16 @@ class Driver:
         self._positions.update(stamped)
         for source in stamped:
             self._stopped.clear(source)
+            self._refused.pop(source, None)
 
     def _start_lap(self, slot: SlotState) -> None:
         now = monotonic()
         if slot.running is not None or now < slot.not_before:
             return
+        longest_s = inf
         if not self._until:
             self._stopped.retry(slot.sources)
+            longest_s = self._stopped.longest_lap_s(slot.sources)
         assignments = [a for source in slot.sources if (a := self._assignment(source)) is not None]
         if not assignments:
             return
@@ -244,7 +251,7 @@ class Driver:
             if slot.broken:
                 self._restore_from_target(slot)
                 return
-            task = self._laps.make_task(slot, *slot.take_turn(assignments))
+            task = self._laps.make_task(slot, *slot.take_turn(assignments), longest_s)
         except (Contested, ReadInterrupted):
             slot.broken = True  # read its positions before its next lap
             return
@@ -261,14 +268,16 @@ class Driver:
 
     def _assignment(self, source: SourcePartition) -> Assignment | None:
         position, route = self._positions.get(source), self._topics.routes.get(source)
-        if position is None or route is None or source in self._stopped or source in self._loss:
+        if position is None or route is None or source in self._loss:
+            return None
+        # What is before a record that is too large is copied, although its partition has stopped.
+        refused = self._refused.get(source) if self._refused else None
+        if source in self._stopped and (refused is None or self._stopped.why(source) != refused):
             return None
         until = self._until.get(source) if self._until_caught_up else None
         if self._until_caught_up and (until is None or position.offset >= until):
             return None
-        if self._limits and source in self._limits:
-            route = replace(route, batch_limit=self._limits[source])
-        return Assignment(source, position, route, until)
+        return Assignment(source, position, route, until, self._limits.of(source), refused)
 
     def _end_lap(self, slot: SlotState, future: Future[list[SlotResult]]) -> None:
         slot.running = None
@@ -276,6 +285,8 @@ class Driver:
         if isinstance(error, SparkEnded):
             raise error
         result = None if error else slot.adopt(future.result()[0], self._positions)
+        if result is not None and result.size_limits:
+            self._limits.learn(result.size_limits, self._topics)
         self._progress_reporter.lap_ended(slot.number, result)
         if result is not None and result.outcome is LapOutcome.DONE:
             slot.failures = 0
@@ -289,9 +300,10 @@ class Driver:
             slot.lost = error is not None
             self._waiting.lap_failed(slot.number)
             self._recover(slot, reason, lost=error is not None)
+        is_over = result is not None and result.outcome is LapOutcome.DONE
         for fault in result.faults if result else ():
-            self._handle_fault(fault)
-        if result is not None and result.outcome is LapOutcome.DONE:
+            self._handle_fault(fault, is_over=is_over)
+        if result is not None and is_over:
             copied = [source for source in slot.copied if source not in self._stopped]
             ends = self._topics.ends
             self._waiting.lap_read(slot.number, copied, self._positions, ends, result.unread)
@@ -386,23 +398,38 @@ class Driver:
         for fault in partition_faults.slot_faults(slot.sources, error, self._positions):
             self._stopped.stop(fault)
 
-    def _handle_fault(self, fault: Fault) -> None:
-        """Resolve a fault that needs no operator; otherwise stop the partition."""
+    def _handle_fault(self, fault: Fault, *, is_over: bool) -> None:
+        """Resolve a fault that needs no operator; otherwise stop the partition.
+
+        ``is_over`` says whether the lap has committed what is before it.
+        """
         source = fault.source
-        if fault.kind is FaultKind.TOO_LARGE and source not in self._limits:
-            if source in self._topics.routes:  # otherwise it is no longer copied
-                self._limits[source] = self._discovery.batch_limit(self._topics, source)
-            return
+        if fault.kind is FaultKind.TOO_LARGE and source in self._topics.routes:
+            fault = self._handle_refused(fault, is_over=is_over)
         if fault.kind in _LOST and self._continue:
             self._loss.add(fault)
             self._loss.record(len(self._slots), self._positions)
             return
         self._stopped.stop(fault)
 
+    def _handle_refused(self, fault: Fault, *, is_over: bool) -> Fault:
+        """Let what is before a record that is too large be copied; return the complete fault."""
+        source = fault.source
+        known = self._refused.pop(source, None)
+        if known is None or known.message != fault.message:
+            route = self._topics.routes[source]
+            names = {each.name for each in route.choices} or {route.topic}
+            fault = with_settings(fault, self._discovery.read_sizes(names))
+        position = self._positions.get(source)
+        if position is not None and position.offset < fault.offset and not is_over:
+            self._refused[source] = fault
+        return fault
+
     def _all_reached(self) -> bool:
         return (
             bool(self._slots)
             and not self._loss.pending
+            and all(self._assignment(source) is None for source in self._refused)
             and all(
                 source in self._stopped
                 or (source in self._positions and self._positions[source].offset >= end)

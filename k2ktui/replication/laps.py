@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
 from k2ktui.registry.mapper import read_mapper_settings
@@ -50,7 +52,11 @@ class LapPlanner:
         return longest_lap_s(self._config, self._fencer)
 
     def make_task(
-        self, slot: SlotState, assignments: tuple[Assignment, ...], is_shared: bool = False
+        self,
+        slot: SlotState,
+        assignments: tuple[Assignment, ...],
+        is_shared: bool = False,
+        longest_s: float = inf,
     ) -> SlotTask:
         """Bump the slot's epoch and return its task; raises as ``TransactionFencer.renew``.
 
@@ -58,10 +64,12 @@ class LapPlanner:
             slot: the slot.
             assignments: the partitions of the lap.
             is_shared: other partitions of the slot wait for the next lap.
+            longest_s: the lap ends after so many seconds at the latest.
         """
         config = self._config
         slot.copied = tuple(each.source for each in assignments)
-        lap_s = min(config.spark.lap_s, _SHARED_LAP_S) if is_shared else config.spark.lap_s
+        longest_s = min(longest_s, _SHARED_LAP_S) if is_shared else longest_s
+        lap_s = min(config.spark.lap_s, longest_s)
         return SlotTask(
             slot=slot.number,
             producer=self._fencer.renew(slot.identity),

@@ -57,6 +57,8 @@ def _is_equal(one: Assignment, other: Assignment) -> bool:
         one.position is other.position
         and one.source == other.source
         and one.until == other.until
+        and one.size_limit == other.size_limit
+        and one.refused == other.refused
         and (one.route is other.route or one.route == other.route)
     )
 

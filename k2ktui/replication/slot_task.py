@@ -74,7 +74,6 @@ class Route:
         partition: target partition, or None to choose by key as the Java producer does, or by the
             transform's expression.
         partitions: number of partitions of the target topic.
-        batch_limit: batches larger than this many bytes are rebuilt; 0 means no limit.
         headers: what the record path does to headers.
         now_timestamps: stamp records with the time of copying (keepRecordCreationTimestamp off).
         codec: compression of the record path's batches; None keeps the source's.
@@ -91,7 +90,6 @@ class Route:
     topic: str
     partition: int | None
     partitions: int
-    batch_limit: int = 0
     headers: HeaderRules = HeaderRules()
     now_timestamps: bool = False
     codec: int | None = None
@@ -124,13 +122,33 @@ class Route:
 
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
+class SizeLimit:
+    """Batches that are larger in both sizes are split before they are sent.
+
+    Attributes:
+        sent: bytes as sent.
+        uncompressed: bytes without compression, as :func:`~k2ktui.log.rebuild.built_bytes` counts.
+    """
+
+    sent: int
+    uncompressed: int
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
 class Assignment:
-    """One source partition to copy from its position, up to offset ``until`` if given."""
+    """One source partition to copy from its position, up to offset ``until`` if given.
+
+    ``size_limit`` is what the target accepted after it had refused a batch for its size. It refuses
+    the record at the offset of ``refused``: only what is before it is copied.
+    """
 
     source: SourcePartition
     position: Position
     route: Route
     until: int | None = None
+    size_limit: SizeLimit | None = None
+    refused: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +360,8 @@ class SlotResult:
     ``positions`` are those that it committed, without those that have not changed; unless the
     outcome is DONE, ignore them and read the target's. Times are epoch seconds by the worker's
     clock; ``first_commit_at`` is 0 if nothing was committed. ``log_bounds`` has the log bounds of
-    the partitions that were fetched, ``unread`` why others were not.
+    the partitions that were fetched, ``unread`` why others were not. ``size_limits`` are those that
+    the lap has learned, whatever its outcome.
     """
 
     slot: int
@@ -357,3 +376,4 @@ class SlotResult:
     log_bounds: Mapping[SourcePartition, SourceLogBounds] = field(default_factory=dict)
     skipped: tuple[SkippedRecords | UnknownSchemas, ...] = ()
     unread: Mapping[SourcePartition, str] = field(default_factory=dict)
+    size_limits: Mapping[SourcePartition, SizeLimit] = field(default_factory=dict)

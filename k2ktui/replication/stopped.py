@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from math import inf
 from time import monotonic
 
 from k2ktui.engine.state import SourcePartition
@@ -11,6 +12,10 @@ from k2ktui.replication.slot_task import Fault, FaultKind
 
 RETRY_S = 30.0
 """Seconds after which what a cluster refused is tried again."""
+# A lap begins at most this long after a retry is due: no lap is shorter because of one.
+_SHORTEST_LAP_S = 5.0
+# With that, a record that is too large is copied within 30 s once the limit is raised.
+_RETRY_TOO_LARGE_S = 20.0
 _CURABLE = frozenset(
     {
         FaultKind.UNAUTHORIZED,
@@ -18,6 +23,7 @@ _CURABLE = frozenset(
         FaultKind.GONE,
         FaultKind.UNAVAILABLE,
         FaultKind.SCHEMA,
+        FaultKind.TOO_LARGE,
     }
 )
 
@@ -46,26 +52,41 @@ class StoppedPartitions:
         """The faults of all stopped partitions."""
         return tuple(fault for fault, _ in self._faults.values())
 
+    def why(self, source: SourcePartition) -> Fault | None:
+        """Return the fault of a stopped partition."""
+        found = self._faults.get(source)
+        return found[0] if found else None
+
     def stop(self, fault: Fault) -> None:
         """Stop a partition; a fault that was reported before is not reported again."""
         stopped = self._faults.get(fault.source)
         before = stopped[0] if stopped else self._on_trial.get(fault.source)
         if before is None or not _is_same(before, fault):
             self._report(Stopped(fault))
-        self._faults[fault.source] = (fault, monotonic() + RETRY_S)
+        pause_s = _RETRY_TOO_LARGE_S if fault.kind is FaultKind.TOO_LARGE else RETRY_S
+        self._faults[fault.source] = (fault, monotonic() + pause_s)
 
     def clear(self, source: SourcePartition) -> None:
         """Forget the fault of a partition that starts again."""
         self._faults.pop(source, None)
 
     def retry(self, sources: Collection[SourcePartition]) -> None:
-        """Retry partitions whose fault may have been fixed, at most every 30 s."""
+        """Retry partitions whose fault may have been fixed, every 30 s, or 20 s if too large."""
         now = monotonic()
         for source in sources if self._faults else ():
             found = self._faults.get(source)
             if found and found[0].kind in _CURABLE and now >= found[1]:
                 del self._faults[source]
                 self._on_trial[source] = found[0]
+
+    def longest_lap_s(self, sources: Collection[SourcePartition]) -> float:
+        """Return the seconds after which a lap must end, so that the next retry is in time."""
+        times = [
+            found[1]
+            for source in (sources if self._faults else ())
+            if (found := self._faults.get(source)) and found[0].kind in _CURABLE
+        ]
+        return max(_SHORTEST_LAP_S, min(times) - monotonic()) if times else inf
 
     def release(self, sources: Collection[SourcePartition]) -> None:
         """Retry partitions whose reason to stop is over."""

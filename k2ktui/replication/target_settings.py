@@ -31,6 +31,7 @@ from k2ktui.text import safe_text
 DEFAULT_MAX_MESSAGE_BYTES = 1048588
 CLEANUP_POLICY = "cleanup.policy"
 MAX_MESSAGE_BYTES = "max.message.bytes"
+COMPRESSION_TYPE = "compression.type"
 TIMESTAMP_TYPE = "message.timestamp.type"
 
 _EXCLUDED = frozenset(
@@ -54,6 +55,15 @@ def max_message_bytes(settings: Settings) -> int:
     """Return the largest batch that a topic with these settings accepts, in bytes."""
     entry = settings.get(MAX_MESSAGE_BYTES)
     return int(entry.value) if entry is not None and entry.value else DEFAULT_MAX_MESSAGE_BYTES
+
+
+def size_settings(settings: Settings) -> tuple[int, str]:
+    """Return ``max.message.bytes`` and ``compression.type``, empty if it is unknown.
+
+    The second decides what the brokers make of a batch before they compare it with the first.
+    """
+    entry = settings.get(COMPRESSION_TYPE)
+    return max_message_bytes(settings), entry.value if entry is not None else ""
 
 
 def target_spec(

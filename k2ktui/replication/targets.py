@@ -37,7 +37,7 @@ from k2ktui.replication.naming import check_supported, target_names
 from k2ktui.replication.target_settings import (
     DEFAULT_MAX_MESSAGE_BYTES,
     TIMESTAMP_TYPE,
-    max_message_bytes,
+    size_settings,
     target_spec,
 )
 from k2ktui.text import counted, safe_text
@@ -56,7 +56,7 @@ class TargetTopic:
         name: topic on the target.
         topic_id: hex text, empty if the broker has no topic ids.
         partitions: current number of partitions.
-        max_message_bytes: largest batch that it accepts; Kafka's default if it cannot be read.
+        sizes: its ``size_settings``; Kafka's default for what cannot be read.
         timestamp_type: ``CreateTime`` or ``LogAppendTime``; empty if it cannot be read.
         notes: notes for the operator on how the topic was created.
         short: why it has fewer partitions than its source; the surplus source partitions stop.
@@ -66,7 +66,7 @@ class TargetTopic:
     name: str
     topic_id: str
     partitions: int
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    sizes: tuple[int, str] = (DEFAULT_MAX_MESSAGE_BYTES, "")
     timestamp_type: str = ""
     notes: tuple[str, ...] = ()
     short: K2kError | None = None
@@ -329,7 +329,7 @@ def _describe(
             plan.name,
             found.topic_id,
             found.partitions,
-            max_message_bytes(readable),
+            size_settings(readable),
             stamps.value if stamps else "",
             plan.notes,
         )

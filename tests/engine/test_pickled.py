@@ -15,6 +15,7 @@ from k2ktui.replication.slot_task import (
     CopyPath,
     HeaderRules,
     Route,
+    SizeLimit,
     SourceLogBounds,
 )
 
@@ -22,7 +23,7 @@ SOURCE = SourcePartition("t", 3)
 POSITION = Position(
     7, 2, 1, "ab", 4, 5, "u", 3, "cd", 2, 99, (Gap(3, 4, "lost"),), (("other", "ef"),)
 )
-ROUTE = Route(CopyPath.RECORD, "u", None, 4, 10, HeaderRules(True, (("topic", "x"),)), codec=3)
+ROUTE = Route(CopyPath.RECORD, "u", None, 4, HeaderRules(True, (("topic", "x"),)), codec=3)
 
 
 def reduced(value: Any) -> tuple[Any, Any]:
@@ -32,7 +33,13 @@ def reduced(value: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(
     "value",
-    [SOURCE, POSITION, ROUTE, Assignment(SOURCE, POSITION, ROUTE, 9), SourceLogBounds(1, 2, 3)],
+    [
+        SOURCE,
+        POSITION,
+        ROUTE,
+        Assignment(SOURCE, POSITION, ROUTE, 9, SizeLimit(1, 2)),
+        SourceLogBounds(1, 2, 3),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_is_the_same_afterwards(value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from k2ktui.replication.slot_task import (
     FaultKind,
     LapOutcome,
     Route,
+    SizeLimit,
     SlotResult,
     SlotTask,
 )
@@ -27,7 +29,7 @@ from tests.support.kafka import eventually
 
 GONE, OTHER = SourcePartition("gone", 0), SourcePartition("other", 0)
 POSITIONS = {each: Position(5, 0, -1, "", 3, 0, each.topic, 0) for each in (GONE, OTHER)}
-LIMIT = 4711
+LIMIT = SizeLimit(4711, 9000)
 
 
 class Recovering(Fencer):
@@ -48,26 +50,32 @@ class Discovery:
 
     def __init__(self) -> None:
         self.sources = [GONE, OTHER]
+        self.sizes = {"gone": (1_000, "gzip")}
         self.found = 0
 
     def discover(self, positions: object, is_well: bool = True) -> TopicSnapshot:
         self.found += 1
         return TopicSnapshot(
-            {each: Route(CopyPath.VERBATIM, each.topic, 0, 1) for each in self.sources}
+            {each: Route(CopyPath.VERBATIM, each.topic, 0, 1) for each in self.sources},
+            sizes=self.sizes,
         )
 
-    def batch_limit(self, snapshot: TopicSnapshot, source: SourcePartition) -> int:
-        assert source in snapshot.routes
-        return LIMIT
+    def read_sizes(self, topics: object) -> dict[str, tuple[int, str]]:
+        return {"gone": (1_000, "gzip")}
 
 
-def too_large() -> SlotResult:
-    fault = Fault(GONE, FaultKind.TOO_LARGE, "9 bytes exceed its max.message.bytes", "Raise it.", 5)
+def too_large(offset: int = 5) -> SlotResult:
+    text = "gone-0 exceeds its max.message.bytes"
+    fault = Fault(GONE, FaultKind.TOO_LARGE, text, "Raise it.", offset)
     return SlotResult(0, LapOutcome.FAILED, {}, (fault,), error="gone-0 rejected a batch")
 
 
-def test_a_batch_was_too_large_for_a_topic_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the topic is there again later, its batches are split as if nothing had happened."""
+def split() -> SlotResult:
+    return SlotResult(0, LapOutcome.DONE, {}, size_limits={GONE: LIMIT})
+
+
+def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later laps know it; a record that is too large alone stops its partition only."""
     monkeypatch.setattr("k2ktui.replication.driver._DISCOVERY_INTERVAL_S", 0.0)
     fencer: Any = Recovering()
     spark: Any = Laps()
@@ -96,13 +104,36 @@ def test_a_batch_was_too_large_for_a_topic_that_is_gone(monkeypatch: pytest.Monk
 
             discover(GONE, OTHER)
             spark.running[1].set_result([SlotResult(0, LapOutcome.DONE, {})])
-            limits = {a.source: a.route.batch_limit for a in next_lap(2).assignments}
-            assert limits == {GONE: 0, OTHER: 0}
-            spark.running[2].set_result([too_large()])
-            limits = {a.source: a.route.batch_limit for a in next_lap(3).assignments}
-            assert limits == {GONE: LIMIT, OTHER: 0}
+            limits = {a.source: a.size_limit for a in next_lap(2).assignments}
+            assert limits == {OTHER: None}, "stopped"
+            spark.running[2].set_result([SlotResult(0, LapOutcome.DONE, {})])
+            next_lap(3)
+            driver._stopped.clear(GONE)  # noqa: SLF001 - as after 30 s
+            spark.running[3].set_result([SlotResult(0, LapOutcome.DONE, {})])
+            limits = {a.source: a.size_limit for a in next_lap(4).assignments}
+            assert limits == {GONE: None, OTHER: None}
+            spark.running[4].set_result([split()])
+            limits = {a.source: a.size_limit for a in next_lap(5).assignments}
+            assert limits == {GONE: LIMIT, OTHER: None}
+            discovery.sizes = {"gone": (2_000, "gzip")}
+            discover(OTHER, GONE)
+            spark.running[5].set_result([SlotResult(0, LapOutcome.DONE, {})])
+            limits = {a.source: a.size_limit for a in next_lap(6).assignments}
+            assert limits == {GONE: None, OTHER: None}, "the target accepts other sizes now"
+            spark.running[6].set_result([too_large(9)])
+            # What is before it is copied by another lap, which ends with the same fault.
+            before, other = next_lap(7).assignments
+            assert (before.source, before.position.offset, other.refused) == (GONE, 5, None)
+            assert before.refused is not None and before.refused.offset == 9
+            moved = {GONE: replace(POSITIONS[GONE], offset=9)}
+            spark.running[7].set_result([SlotResult(0, LapOutcome.DONE, moved, (before.refused,))])
+            assert [each.source for each in next_lap(8).assignments] == [OTHER]
         finally:
             driver.stop()
         finished = ended.result(10)
-    assert isinstance(finished, Finished) and not finished.faults
-    assert not [each for each in events if isinstance(each, Stopped)]
+    assert isinstance(finished, Finished)
+    assert any(isinstance(each, Stopped) for each in events)
+    (fault,) = finished.faults
+    assert fault.message == (
+        "gone-0 exceeds its max.message.bytes (compression.type gzip, max.message.bytes 1,000)"
+    )

@@ -226,19 +226,20 @@ def test_settings_of_many_topics_are_read_every_ten_minutes(
         assert bool(cluster.take("reading topic settings")) is is_read, second
 
 
-def test_the_limit_of_a_refused_batch_is_that_of_the_target_now(
+def test_the_sizes_that_a_target_accepts_are_known_and_read_again(
     source: KafkaNode, target: KafkaNode
 ) -> None:
     stem = unique_name("many")
     name = create_topic(source, f"{stem}-a")
     found = Discovery(source, target, stem)
     snapshot = found.discover()
-    assert snapshot.limits == {f"{stem}copy-{name}": 1048588}
-    lowered = Discovery(source, target, stem)
-    lower(target, f"{stem}copy-{name}", 9000)
-    at = SourcePartition(name, 0)
+    copy = f"{stem}copy-{name}"
+    assert snapshot.sizes == {copy: (1048588, "producer")}
+    assert snapshot.sizes_of(SourcePartition(name, 0)) == ((1048588, "producer"),)
+    lower(target, copy, 9000)
     eventually(
-        lambda: lowered.discovery.batch_limit(snapshot, at) == 9000 - 512, "the new limit is read"
+        lambda: found.discovery.read_sizes([copy]) == {copy: (9000, "producer")},
+        "the new limit is read",
     )
 
 

@@ -19,6 +19,7 @@ from k2ktui.replication.slot_task import (
     CopyPath,
     LapOutcome,
     Route,
+    SizeLimit,
     SlotResult,
     SlotTask,
     StateTopics,
@@ -80,12 +81,14 @@ def test_only_chunks_with_a_changed_partition_are_packed_and_unpacked_again(
     assert (counted.packed, counted.unpacked) == (1200, 1200)
 
 
-def test_a_changed_route_reaches_the_worker() -> None:
+def test_a_changed_route_or_limit_reaches_the_worker() -> None:
     packer, worker = TaskPacker(), TaskUnpacker()
     found = [assignment(number) for number in range(3)]
     worker.unpack(packer.pack(task(found)))
-    found[1] = replace(found[1], route=replace(found[1].route, batch_limit=9000))
-    assert worker.unpack(packer.pack(task(found))).assignments[1].route.batch_limit == 9000
+    found[1] = replace(found[1], route=replace(found[1].route, partition=7))
+    assert worker.unpack(packer.pack(task(found))).assignments[1].route.partition == 7
+    found[1] = replace(found[1], size_limit=SizeLimit(9000, 20_000))
+    assert worker.unpack(packer.pack(task(found))).assignments[1] == found[1]
 
 
 def test_partitions_that_leave_or_join_a_slot_reach_the_worker() -> None:

@@ -93,7 +93,7 @@ def test_only_partitions_with_records_have_a_mapping_that_is_too_large() -> None
     lap = Lap(0)
     (fault,) = lap.refuse(MAPPING, 10)
     assert (fault.source, fault.kind) == (SOURCES[0], FaultKind.REFUSED)
-    assert "99 bytes exceed its max.message.bytes" in fault.message
+    assert "a record of 99 bytes exceeds its max.message.bytes" in fault.message
 
 
 def test_all_partitions_need_the_commit_topic() -> None:

@@ -14,7 +14,7 @@ from k2ktui.log.records import I64, Records, encode_nullable
 from k2ktui.replication.copying.outgoing_batch import TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.routed_topics import RoutedTopic
-from k2ktui.replication.slot_task import Assignment, CopyPath, Route
+from k2ktui.replication.slot_task import Assignment, CopyPath, Route, SizeLimit
 from k2ktui.replication.stages.routed import spread_routed
 
 TOPICS = (RoutedTopic("eu", 2, "1"), RoutedTopic("us", 3, "2"))
@@ -29,11 +29,10 @@ def written(
     """Return the source offsets on each target partition; each record counts from 10 by 3."""
     topics = TOPICS if routing.topic else TOPICS[:1]
     transform = Transform(routing=routing)
-    route = Route(
-        CopyPath.RECORD, "eu", partition, 2, batch_limit=400, transform=transform, choices=topics
-    )
+    route = Route(CopyPath.RECORD, "eu", partition, 2, transform=transform, choices=topics)
     position = Position(0, 0, -1, "", 1, 0, "eu", partition)
-    reader = PartitionReader(Assignment(SourcePartition("t", 0), position, route))
+    limit = SizeLimit(0, 400)
+    reader = PartitionReader(Assignment(SourcePartition("t", 0), position, route, size_limit=limit))
     offsets = [10 + 3 * n for n in range(len(where))]
     times = np.zeros(len(where), dtype=np.int64)
     records = Records(np.array(offsets, dtype=np.int64), times, [EMPTY] * len(where))

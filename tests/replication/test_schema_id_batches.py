@@ -165,13 +165,6 @@ def test_only_the_parts_of_the_rule_are_looked_at() -> None:
     assert row[:2] == (avro(1), avro(9))
 
 
-def test_a_compressed_batch_that_becomes_too_large_is_left_to_be_split() -> None:
-    batch = _values([avro(1)] * 50, codec=3)
-    known = {prefix(VALUE, 1): 0x7BCDEF12}
-    assert map_batch(batch, BOTH, known, limit=len(batch.view) - 1) is None
-    assert map_batch(batch, BOTH, known, limit=2 * len(batch.view)) is not None
-
-
 @pytest.mark.parametrize("byte", [0x00, 0x01, 0x7F, 0x80, 0xFF])
 def test_damaged_records_are_a_corrupt_batch(byte: int) -> None:
     """Whatever a byte of the records becomes, nothing but the errors of damaged data is raised."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from k2ktui.engine.state import SourcePartition
@@ -52,3 +54,21 @@ def test_a_retried_partition_that_stops_with_another_fault_is_reported(
     stopped.report_resumed([SOURCE], ())
     stopped.report_resumed([SOURCE], ())
     assert reported[3:] == [Resumed("orders", 0)]
+
+
+def test_a_lap_ends_in_time_for_the_next_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition whose record was too large goes on within 30 s once the limit is raised."""
+    now, other = 100.0, SourcePartition("other", 0)
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    stopped = StoppedPartitions(lambda event: None)
+    assert stopped.longest_lap_s([SOURCE, other]) == math.inf
+    stopped.stop(fault(FaultKind.TOO_LARGE))
+    assert stopped.longest_lap_s([other]) == math.inf
+    assert stopped.longest_lap_s([SOURCE, other]) == 20
+    now += 17
+    assert stopped.longest_lap_s([SOURCE, other]) == 5, "not one lap after the other"
+    now += 5
+    stopped.retry([SOURCE])
+    assert SOURCE not in stopped
+    stopped.stop(fault(FaultKind.CORRUPT))
+    assert stopped.longest_lap_s([SOURCE]) == math.inf, "nothing is retried"

@@ -92,7 +92,7 @@ def test_made_like_the_source(pair: Pair) -> None:
     assert refused == {}
     made = targets[topic]
     assert (made.name, made.partitions, made.timestamp_type) == (topic, 5, "CreateTime")
-    assert made.max_message_bytes == 2_000_000
+    assert made.sizes == (2_000_000, "producer")
     assert len(made.topic_id) == 32
     assert made.notes == () and made.short is None
     kept = ("cleanup.policy", "retention.ms", "max.message.bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +30,12 @@ def make_batch(
     for number, value in enumerate(values):
         builder.append(number, at, keys[number] if keys else None, value, [])
     return bytes(builder.build())
+
+
+def grown_values(seed: int, count: int = 100, size: int = 2_000, ratio: int = 20) -> list[bytes]:
+    """Values that codecs make about so many times smaller."""
+    noise = random.Random(seed)
+    return [noise.randbytes(size // ratio) * ratio for _ in range(count)]
 
 
 def send_batches(

@@ -8,22 +8,21 @@ import numpy as np
 
 from k2ktui.engine.partitioner import partitions_for_keys
 from k2ktui.engine.state import SourcePartition
-from k2ktui.log.batch import COMPRESSION_MASK, CorruptBatch, find_defect
-from k2ktui.log.rebuild import BuiltBatch, build_batches
+from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, find_defect
+from k2ktui.log.rebuild import BuiltBatch, build_batches, built_bytes
 from k2ktui.log.records import (
     I64,
     U8,
     Decoded,
     Records,
     concatenate,
-    decode_with_keys,
 )
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
 from k2ktui.replication.copying.record_headers import change_headers, native_rows
 from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
-from k2ktui.replication.slot_task import CopyPath, OriginHeader, Route
+from k2ktui.replication.slot_task import CopyPath, OriginHeader, Route, SizeLimit
 
 # Merge waiting batches up to this size: a request carries one batch per target partition.
 SMALL_BATCH_BYTES = 16 << 10
@@ -65,8 +64,11 @@ def route_next(
 def _whole(
     reader: PartitionReader, rules: Route, schemas: SchemaIdStage | None
 ) -> Iterator[tuple[OutgoingBatch, bool]]:
-    batch, limit = reader.ready[0], rules.batch_limit
-    if find_defect(batch, reader.handed) is None and not (limit and len(batch.view) > limit):
+    batch, limit = reader.ready[0], reader.size_limit
+    too_large = _decode_if_too_large(batch, reader, limit)
+    if too_large is not None:
+        found = [too_large]
+    elif find_defect(batch, reader.handed) is None and not reader.holds_refused(batch):
         found = _mergeable(reader)
         if len(found) < 2:
             view = _take_whole(reader, rules, schemas)
@@ -74,13 +76,27 @@ def _whole(
                 outgoing = OutgoingBatch(view, batch.count, batch.base_offset, reader=reader)
                 yield outgoing, view is not batch.view
                 return
-            found = [decode_with_keys(batch, reader.handed)]
+            found = [reader.decode(batch)]
     else:
-        found = [decode_with_keys(batch, reader.handed)]
+        found = [reader.decode(batch)]
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
     taken = _take_decoded(reader, found, rules, schemas)
-    for built in build_batches(concatenate(taken), codec, limit or _REBUILT_BYTES):
+    largest = _REBUILT_BYTES if limit is None else limit.uncompressed
+    for built in build_batches(concatenate(taken), codec, largest):
         yield _outgoing(built, reader), True
+
+
+def _decode_if_too_large(
+    batch: Batch, reader: PartitionReader, limit: SizeLimit | None
+) -> Decoded | None:
+    """Decode a batch that the target would probably refuse for its size; None for others."""
+    if limit is None or len(batch.view) <= limit.sent:
+        return None
+    try:
+        decoded = reader.decode(batch)
+    except CorruptBatch:
+        return None  # as without a limit: it is copied unchanged, or its defect is reported
+    return decoded if built_bytes(decoded.records) > limit.uncompressed else None
 
 
 def _take_whole(
@@ -88,7 +104,7 @@ def _take_whole(
 ) -> memoryview | None:
     """Take the next batch as a whole; None if that is not possible, and nothing was taken."""
     if rules.schemas is not None and schemas is not None:
-        return schemas.take_whole(reader, rules.schemas, rules.batch_limit)
+        return schemas.take_whole(reader, rules.schemas)
     return reader.take().view
 
 
@@ -127,7 +143,7 @@ def _mergeable(reader: PartitionReader) -> list[Decoded]:
         if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
             break
         try:
-            found.append(decode_with_keys(batch))
+            found.append(reader.decode(batch))
         except CorruptBatch:
             break  # it is copied unchanged, or its defect is reported when it is next
         size += max(len(batch.view), found[-1].size)
@@ -151,7 +167,7 @@ def _by_record(
     while reader.ready and size < _DECODED_TOGETHER_BYTES:
         batch = reader.ready[0]
         try:
-            decoded = decode_with_keys(batch, reader.handed)
+            decoded = reader.decode(batch)
             found, left_out = _routable(reader, decoded, rules, origin, schemas)
             taken.append(
                 change_headers(found.records, rules.headers, reader.source, pipeline, origin)
@@ -203,11 +219,14 @@ def spread(
     rules = reader.assignment.route
     if not len(found):
         return
+    largest = _REBUILT_BYTES
+    if reader.size_limit is not None:
+        largest = min(largest, reader.size_limit.uncompressed)
     if rules.now_timestamps:
         found = Records(found.offsets, np.full_like(found.timestamps, now_ms()), found.tails)
     for partition in np.unique(partitions).tolist():
         share = found.take(np.nonzero(partitions == partition)[0])
-        for built in build_batches(share, codec, rules.batch_limit or _REBUILT_BYTES):
+        for built in build_batches(share, codec, largest):
             yield (topic or rules.topic, partition), _outgoing(built, reader), True
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError, LoginFailed, Refused
 from k2ktui.kafka.codes import TOO_LARGE, Code, code_name
+from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, CorruptBatch, split_batches
+from k2ktui.log.records import decompress_payload
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
@@ -331,9 +334,11 @@ def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPar
     if error.code in _MISSING:
         return target_missing_fault(source, where, first)
     kind, what, hint = _describe_refusal(error, topic)
+    if error.code in TOO_LARGE:
+        kind, hint = FaultKind.TOO_LARGE, f"{hint} The copy is retried automatically."
     return Fault(
         source,
-        FaultKind.TOO_LARGE if error.code in TOO_LARGE else kind,
+        kind,
         f"{topic}-{partition} on the target rejected {source} at offset {first}: {what}",
         hint,
         first,
@@ -370,10 +375,26 @@ def _describe_refusal(error: BatchRefused, topic: str) -> tuple[FaultKind, str, 
     if code in _MISSING:
         return FaultKind.REFUSED, "it does not exist", f"Restore topic {topic} on the target."
     if code in TOO_LARGE:
-        what = f"{len(error.outgoing.data)} bytes exceed its max.message.bytes"
-        return FaultKind.REFUSED, what, f"Raise max.message.bytes of {topic} on the target."
+        return FaultKind.REFUSED, *_describe_size(error, topic)
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         what = "the target principal lacks Write on the topic"
         hint = f"Grant it Describe and Write on topic {topic} on the target."
         return FaultKind.UNAUTHORIZED, what, hint
     return FaultKind.REFUSED, str(error), "See the target broker's log."
+
+
+def _describe_size(error: BatchRefused, topic: str) -> tuple[str, str]:
+    """Return what the target makes of a batch that is too large for it, and the fix."""
+    outgoing = error.outgoing
+    setting = "max.message.bytes"
+    if error.code == Code.RECORD_LIST_TOO_LARGE:
+        setting = "segment.bytes"
+    what = "a record" if outgoing.count == 1 else f"a batch of {counted(outgoing.count, 'record')}"
+    sizes, fix = f"{len(outgoing.data):,} bytes", f"Raise {setting} of {topic} on the target"
+    with suppress(CorruptBatch):
+        (batch,) = split_batches(outgoing.data)
+        if batch.attributes & COMPRESSION_MASK:
+            plain = HEADER_BYTES + len(decompress_payload(batch))
+            sizes += f" as sent and {plain:,} uncompressed"
+            fix += ", or set its compression.type to producer"
+    return f"{what} of {sizes} exceeds its {setting} as the target stores it", f"{fix}."

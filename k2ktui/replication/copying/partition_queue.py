@@ -15,7 +15,8 @@ IN_FLIGHT = 5
 class PartitionQueue:
     """The batches of one target partition: waiting and in flight, oldest first.
 
-    ``end`` is the target offset after the last acknowledged record.
+    ``end`` is the target offset after the last acknowledged record. ``parts`` has what is sent in
+    place of batches in flight that were refused for their size.
     """
 
     target: TargetPartition
@@ -31,6 +32,7 @@ class PartitionQueue:
     failing_since: float = 0.0
     silent: bool = False
     reason: str = ""
+    parts: dict[OutgoingBatch, list[OutgoingBatch]] = field(default_factory=dict)
 
     @property
     def idle(self) -> bool:
@@ -40,6 +42,16 @@ class PartitionQueue:
         """Record that the partition accepts no writes and why; ``silent`` if no broker answered."""
         self.failing_since = self.failing_since or monotonic()
         self.silent, self.reason = silent, reason
+
+    def resend(self, retry_at: float) -> None:
+        """Queue all batches in flight again, in order, once each of them has failed."""
+        again = [part for outgoing in self.flying for part in self.parts.get(outgoing, [outgoing])]
+        self.waiting.extendleft(reversed(again))
+        # Those behind a refused batch failed because it was missing: nothing has to be waited for.
+        self.retry_at = 0.0 if self.parts else retry_at
+        self.flying.clear()
+        self.parts.clear()
+        self.broken = 0
 
     def ready(self, now: float) -> bool:
         """Return whether the next batch may be sent.

@@ -18,7 +18,7 @@ from k2ktui.log.batch import (
     CorruptBatch,
     split_batches,
 )
-from k2ktui.log.records import I64
+from k2ktui.log.records import I64, Decoded, decode_with_keys
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.landed_spans import MOST_LANDED, LandedSpans
@@ -26,7 +26,7 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetParti
 from k2ktui.replication.copying.range_builder import RangeBuilder
 from k2ktui.replication.copying.spans import Span, clip_spans, merge_spans
 from k2ktui.replication.routed_topics import with_topics
-from k2ktui.replication.slot_task import Assignment, Fault, FaultKind
+from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, SizeLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class PartitionReader:
     ``undecided`` has the producer ids of waiting batches that may be the opposite pipeline's;
     nothing is taken from the partition before ``apply_origins`` has cleared it. ``unresolved`` has
     the schema ids that must be looked up before the next batch is taken. ``landed`` is shared by
-    all partitions of the slot; without it, the position keeps what it says.
+    all partitions of the slot; without it, the position keeps what it says. ``size_limit`` shrinks
+    when the target refuses a batch for its size.
     """
 
     def __init__(
@@ -94,6 +95,9 @@ class PartitionReader:
         self.gaps: tuple[Gap, ...] = position.gaps
         self.undecided: set[int] = set()
         self.unresolved: frozenset[UsedId] = frozenset()
+        self.size_limit: SizeLimit | None = assignment.size_limit
+        refused = assignment.refused
+        self._end = None if refused is None else refused.offset
         self._origins = origins
         self._left_out: list[Span] = []
         self._jumps = 0
@@ -134,6 +138,11 @@ class PartitionReader:
             # the position; its markers still count for the filter.
             filter_.drops(batch)
             return
+        if self._end is not None and self.holds_refused(batch):
+            self._stop_before_refused()
+            # A message of magic 0 or 1 may have earlier records, too.
+            if self.fetched >= self._end or (batch.magic >= 2 and batch.base_offset >= self._end):
+                return
         if not batch.crc_ok():
             raise CorruptBatch(f"the batch at offset {batch.base_offset} has a wrong checksum")
         dropped = filter_.drops(batch) or batch.count == 0
@@ -150,6 +159,28 @@ class PartitionReader:
             self.ready_bytes += len(batch.view)
         elif not self.ready:
             self.handed, self._handed_epoch = after, self.leader_epoch
+
+    def holds_refused(self, batch: Batch) -> bool:
+        """Return whether a batch has the record that the target refuses, or is behind it."""
+        return self._end is not None and batch.last_offset >= self._end
+
+    def decode(self, batch: Batch) -> Decoded:
+        """Decode what is to be copied of a batch that is not handed on; raises CorruptBatch."""
+        found = decode_with_keys(batch, self.handed)
+        if self._end is None or not self.holds_refused(batch):
+            return found
+        rows = np.arange(int(np.searchsorted(found.records.offsets, self._end)))
+        return replace(
+            found,
+            records=found.records.take(rows),
+            key_starts=found.key_starts[rows],
+            key_lengths=found.key_lengths[rows],
+        )
+
+    def _stop_before_refused(self) -> None:
+        fault = self.assignment.refused
+        assert fault is not None
+        self.stop(fault.kind, fault.message, fault.hint, fault.offset)
 
     def _is_left_out(self, origins: BatchOrigins, batch: Batch, after: int) -> bool:
         """Return whether the opposite pipeline wrote a batch, as far as that is known."""
@@ -191,8 +222,13 @@ class PartitionReader:
                 self.undecided.add(batch.producer_id)
             self.ready.append(batch)
         if not self.ready:
-            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+            self._hand_all()
         return before - self.ready_bytes
+
+    def _hand_all(self) -> None:
+        """Move on to what was fetched, without a refused record: there is nothing to copy."""
+        end = self.fetched if self._end is None else min(self.fetched, self._end)
+        self.handed, self._handed_epoch = end, self.leader_epoch
 
     def leave_out(self, offsets: I64) -> None:
         """Note records that were taken but are not copied, as the opposite pipeline wrote them."""
@@ -231,7 +267,7 @@ class PartitionReader:
             self._handed_epoch = batch.leader_epoch
         if not self.ready:
             # The rest up to ``fetched`` is control batches and aborted records: nothing to copy.
-            self.handed, self._handed_epoch = self.fetched, self.leader_epoch
+            self._hand_all()
         return batch
 
     def take_before(self, offset: int) -> None:
@@ -281,7 +317,9 @@ class PartitionReader:
     def done(self) -> bool:
         """Whether the lap has nothing more to do for this partition."""
         until = self.assignment.until
-        return self.fault is not None or (until is not None and self.committed >= until)
+        if self.fault is not None:
+            return not self.ready
+        return until is not None and self.committed >= until
 
     def position(self, term: int, slot: int, at_ms: int) -> Position:
         """Return the position to commit now."""

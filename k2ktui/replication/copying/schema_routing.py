@@ -67,21 +67,18 @@ class SchemaIdStage:
         found, self._letters = self._letters, []
         return found
 
-    def take_whole(
-        self, reader: PartitionReader, rule: SchemaRule, limit: int
-    ) -> memoryview | None:
+    def take_whole(self, reader: PartitionReader, rule: SchemaRule) -> memoryview | None:
         """Take the partition's next batch, and return it with the target's ids.
 
         Returns:
-            None if records of it have unknown ids and cannot be copied, or if it becomes larger
-            than ``limit`` bytes (0 for no limit); nothing was taken.
+            None if records of it have unknown ids and cannot be copied; nothing was taken.
 
         Raises:
             CorruptBatch: its bytes do not follow the format; nothing was taken.
             UnresolvedSchemas: ids were not looked up yet; nothing was taken.
         """
         batch = reader.ready[0]
-        found = map_batch(batch, rule, self._known.of(reader.source.topic), limit)
+        found = map_batch(batch, rule, self._known.of(reader.source.topic))
         if found is None:
             return None
         if found.unknown:

@@ -28,6 +28,7 @@ from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetParti
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.refusals import JoinRefused, batch_faults, join_faults
 from k2ktui.replication.copying.schema_lookups import KnownSchemas, SchemaLookups
+from k2ktui.replication.copying.size_limits import split_refused
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
 from k2ktui.replication.copying.state_records import StateRecords
 from k2ktui.replication.copying.writer import (
@@ -83,7 +84,12 @@ class SlotCopier:
             settings=task.fetch,
         )
         self._writer = Writer(
-            target, task.producer, self._signal, self._record_acknowledgment, task.produce
+            target,
+            task.producer,
+            self._signal,
+            self._record_acknowledgment,
+            task.produce,
+            self._split_refused,
         )
         self._writer.topic_ids = {
             name: id_ for at in positions for name, id_ in at.target_topics.items() if id_
@@ -171,6 +177,12 @@ class SlotCopier:
             log_bounds=UnpickledOnUse(self._bounds()),
             skipped=self._router.unknown,
             unread=unread,
+            size_limits={
+                reader.source: reader.size_limit
+                for reader in self._readers
+                if reader.size_limit is not None
+                and reader.size_limit != reader.assignment.size_limit
+            },
         )
 
     def _check_source(self) -> None:
@@ -345,6 +357,22 @@ class SlotCopier:
         target = self._targets_in_flight.pop(outgoing)
         if outgoing.reader is not None:
             outgoing.reader.acknowledge(outgoing, target, base)
+
+    def _split_refused(
+        self, outgoing: OutgoingBatch, target: TargetPartition
+    ) -> list[OutgoingBatch]:
+        """Return the parts of a batch that was too large, and keep the limit of later ones."""
+        owner = outgoing.reader
+        reader = owner if isinstance(owner, PartitionReader) else None
+        known = self._state.size_limits.get(target) if reader is None else reader.size_limit
+        parts, limit = split_refused(outgoing, known)
+        if reader is not None:
+            reader.size_limit = limit
+        elif owner is None:
+            self._state.size_limits[target] = limit
+        del self._targets_in_flight[outgoing]
+        self._targets_in_flight.update(dict.fromkeys(parts, target))
+        return parts
 
     async def _commit(self) -> None:
         """Write mapping ranges and positions after the records, and commit."""

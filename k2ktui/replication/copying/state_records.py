@@ -10,7 +10,7 @@ from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
-from k2ktui.replication.slot_task import SlotTask
+from k2ktui.replication.slot_task import SizeLimit, SlotTask
 
 _BATCH_BYTES = 512 << 10
 
@@ -25,11 +25,13 @@ class StateRecords:
 
     Attributes:
         transactional: whether they are written in a transaction.
+        size_limits: of the target partitions that refused a batch for its size.
     """
 
     def __init__(self, task: SlotTask) -> None:
         self.transactional = task.transactional
         self._topics, self._slot = task.state_topics, task.slot
+        self.size_limits: dict[TargetPartition, SizeLimit] = {}
         self._targets: dict[PartitionReader, set[TargetPartition]] = {}
 
     def targets(self, reader: PartitionReader) -> set[TargetPartition]:
@@ -50,8 +52,12 @@ class StateRecords:
         return [
             (target, OutgoingBatch(memoryview(built.data), built.count))
             for target, records in self._records(dirty).items()
-            for built in build_batches(make_records(records), 0, _BATCH_BYTES)
+            for built in build_batches(make_records(records), 0, self._largest(target))
         ]
+
+    def _largest(self, target: TargetPartition) -> int:
+        limit = self.size_limits.get(target)
+        return _BATCH_BYTES if limit is None else min(_BATCH_BYTES, limit.uncompressed)
 
     def _records(self, dirty: Sequence[PartitionReader]) -> dict[TargetPartition, list[_Record]]:
         topics, at = self._topics, now_ms()

@@ -20,12 +20,13 @@ from k2ktui.kafka.codes import (
     LEADER_MOVED,
     PRODUCE_RETRIABLE,
     PRODUCER_FAILED,
+    TOO_LARGE,
     Code,
     code_name,
 )
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, PartitionLeader, Signal, TopicInfo, Wire
-from k2ktui.log.batch import next_sequence, stamp_producer
+from k2ktui.log.batch import CorruptBatch, next_sequence, stamp_producer
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_queue import IN_FLIGHT, PartitionQueue
@@ -40,6 +41,8 @@ _RETRY_BACKOFF_S = 0.05
 GONE_AFTER_S = 5.0
 _NOWHERE = PartitionLeader(-1, -1)
 _LONGEST_WAIT_S = 1.0
+
+OnTooLarge = Callable[[OutgoingBatch, TargetPartition], list[OutgoingBatch]]
 
 
 class Fenced(Exception):
@@ -104,6 +107,8 @@ class Writer:
         producer: producer id and epoch; without a transactional id, writes are only idempotent.
         signal: set after every response or failure.
         on_written: called with a batch and the target offset of its first record.
+        on_too_large: called with a batch of several records that the target refused for its size,
+            and where it goes; returns the batches that take its place.
         settings: size of a request and time limit of a batch.
 
     ``leaderless`` holds the partitions that had no leader at the last metadata lookup.
@@ -120,11 +125,12 @@ class Writer:
         signal: Signal,
         on_written: Callable[[OutgoingBatch, int], None],
         settings: ProduceSettings = _DEFAULTS,
+        on_too_large: OnTooLarge = lambda outgoing, target: [],
     ) -> None:
         self._wire = wire
         self._producer = producer
         self._signal = signal
-        self._on_written = on_written
+        self._on_written, self._on_too_large = on_written, on_too_large
         self._settings = settings
         self.topic_ids: Mapping[str, str] = {}
         self.ends: Mapping[TargetPartition, int] = {}
@@ -242,16 +248,8 @@ class Writer:
     def _take(self, queue: PartitionQueue, now: float) -> OutgoingBatch:
         outgoing = queue.waiting.popleft()
         if outgoing.sequence < 0:
-            outgoing.sequence = queue.sequence
-            outgoing.first_sent = now
+            self._stamp(outgoing, queue.sequence, now)
             queue.sequence = next_sequence(queue.sequence, outgoing.count)
-            stamp_producer(
-                outgoing.data,
-                self._producer.producer_id,
-                self._producer.epoch,
-                outgoing.sequence,
-                transactional=self._producer.transactional_id is not None,
-            )
         elif now - outgoing.first_sent > self._settings.delivery_timeout_s:
             raise SlotFailed(
                 f"a batch for {queue.target[0]}-{queue.target[1]} was not acknowledged within "
@@ -259,6 +257,16 @@ class Writer:
             )
         queue.flying.append(outgoing)
         return outgoing
+
+    def _stamp(self, outgoing: OutgoingBatch, sequence: int, now: float) -> None:
+        outgoing.sequence, outgoing.first_sent = sequence, now
+        stamp_producer(
+            outgoing.data,
+            self._producer.producer_id,
+            self._producer.epoch,
+            sequence,
+            transactional=self._producer.transactional_id is not None,
+        )
 
     def _post(self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]]) -> None:
         records: dict[str, list[tuple[int, memoryview]]] = defaultdict(list)
@@ -329,10 +337,32 @@ class Writer:
         elif code in PRODUCE_RETRIABLE or (queue.broken and code == 45):
             queue.fails(code_name(code))
             self._again(queue, look_up=code in LEADER_MOVED or code in (3, 100, 103))
+        elif code in TOO_LARGE and outgoing.count > 1:
+            self._split(queue, outgoing, code)
         elif code in PRODUCER_FAILED:
             raise SlotFailed(f"{queue.target[0]}-{queue.target[1]}: {code_name(code)}", code)
         else:
             raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
+
+    def _split(self, queue: PartitionQueue, outgoing: OutgoingBatch, code: int) -> None:
+        """Replace a batch by smaller ones, which have its sequence numbers together.
+
+        The target has appended nothing of it, nor of the batches in flight behind it, which do not
+        follow on what it has: the order stays, and later batches keep their sequence numbers.
+        """
+        try:
+            parts = self._on_too_large(outgoing, queue.target)
+        except CorruptBatch as error:
+            raise BatchRefused(outgoing, code, str(error)) from error
+        if not parts:
+            raise BatchRefused(outgoing, code, "")
+        sequence, now = outgoing.sequence, monotonic()
+        for part in parts:
+            self._stamp(part, sequence, now)
+            sequence = next_sequence(sequence, part.count)
+        queue.parts[outgoing] = parts
+        failpoint("halved")
+        self._again(queue, look_up=False)
 
     def _again(self, queue: PartitionQueue, *, look_up: bool = True) -> None:
         """Count a failed batch; once all batches in flight have failed, queue them again."""
@@ -343,10 +373,7 @@ class Writer:
     def _settle(self, queue: PartitionQueue) -> None:
         if queue.broken < len(queue.flying):
             return
-        queue.waiting.extendleft(reversed(queue.flying))
-        queue.flying.clear()
-        queue.broken = 0
-        queue.retry_at = monotonic() + _RETRY_BACKOFF_S
+        queue.resend(monotonic() + _RETRY_BACKOFF_S)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

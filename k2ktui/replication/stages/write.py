@@ -142,6 +142,10 @@ class TransformCopier(SlotCopier):
                 continue
             reader.restore(self._facts.states[number])
             found = self._found.get(number)
+            refused = reader.assignment.refused
+            if found is not None and refused is not None:
+                found.cut(refused.offset)
+                found.failures = [f for f in found.failures if f.offset < refused.offset]
             if found is not None:
                 letters = self._handle_failures(reader, found)
                 routed += await self._route(reader, found, self._facts.codecs[number])
