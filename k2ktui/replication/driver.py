@@ -415,7 +415,10 @@ class Driver:
     def _handle_refused(self, fault: Fault, *, is_over: bool) -> Fault:
         """Let what is before a record that is too large be copied; return the complete fault."""
         source = fault.source
-        known = self._refused.pop(source, None)
+        known = self._refused.get(source)
+        if known is not None and known.offset < fault.offset and not is_over:
+            return known  # another record is refused as well, before the one of the last lap
+        self._refused.pop(source, None)
         if known is None or known.message != fault.message:
             route = self._topics.routes[source]
             names = {each.name for each in route.choices} or {route.topic}

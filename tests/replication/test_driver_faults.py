@@ -125,9 +125,15 @@ def test_what_a_lap_learns_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
             before, other = next_lap(7).assignments
             assert (before.source, before.position.offset, other.refused) == (GONE, 5, None)
             assert before.refused is not None and before.refused.offset == 9
-            moved = {GONE: replace(POSITIONS[GONE], offset=9)}
-            spark.running[7].set_result([SlotResult(0, LapOutcome.DONE, moved, (before.refused,))])
-            assert [each.source for each in next_lap(8).assignments] == [OTHER]
+            # Where keys choose the partition, an earlier record may be refused afterwards.
+            (earlier,) = too_large(7).faults
+            failed = SlotResult(0, LapOutcome.FAILED, {}, (earlier, before.refused))
+            spark.running[7].set_result([failed])
+            before, _ = next_lap(8).assignments
+            assert before.refused is not None and before.refused.offset == 7
+            moved = {GONE: replace(POSITIONS[GONE], offset=7)}
+            spark.running[8].set_result([SlotResult(0, LapOutcome.DONE, moved, (before.refused,))])
+            assert [each.source for each in next_lap(9).assignments] == [OTHER]
         finally:
             driver.stop()
         finished = ended.result(10)
