@@ -9,10 +9,17 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, TimedOut
-from k2ktui.kafka.client_errors import MESSAGE_TIMED_OUT, QUIET
+from k2ktui.kafka.client_errors import (
+    LOGIN,
+    MESSAGE_TIMED_OUT,
+    QUIET,
+    clean_message,
+    keeps_out,
+)
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.oauth import check_token
 from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.unreachable import login_refused, not_trusted
 from k2ktui.text import safe_text
 
 Entry = tuple[bytes, bytes | None]
@@ -60,6 +67,7 @@ class KeyedWriter:
         self._partition_of = partition_of
         self._producer: Producer | None = None
         self._trouble = ""
+        self._refused: KafkaError | None = None  # a login or a certificate
 
     def put(self, entries: Iterable[Entry]) -> dict[int, range]:
         """Write records in order (value None: tombstone) and wait for all acknowledgments.
@@ -91,7 +99,7 @@ class KeyedWriter:
         if refused or left:
             self.close()
             raise self._failure(refused[0] if refused else None)
-        self._trouble = ""
+        self._trouble, self._refused = "", None
         spans = {p: range(min(found), max(found) + 1) for p, found in offsets.items()}
         return spans if all(len(spans[p]) == len(found) for p, found in offsets.items()) else {}
 
@@ -145,6 +153,8 @@ class KeyedWriter:
 
     def _note_trouble(self, error: KafkaError) -> None:
         self._trouble = safe_text(error.str())
+        if keeps_out(error):
+            self._refused = error
 
     def _failure(self, error: KafkaError | None) -> K2kError:
         where = f"writing to {safe_text(self._topic)} on the {self._cluster.label} cluster"
@@ -160,6 +170,10 @@ class KeyedWriter:
                 hint=f"Raise max.message.bytes of {safe_text(self._topic)}.",
             )
         if error is None or error.code() == MESSAGE_TIMED_OUT:
+            kept_out, self._refused = self._refused, None
+            if kept_out is not None:
+                explain = login_refused if kept_out.code() == LOGIN else not_trusted
+                return explain(self._cluster.label, clean_message(kept_out))
             why = f" ({self._trouble})" if self._trouble else ""
             kind = ConnectionFailed if self._trouble else TimedOut
             return kind(

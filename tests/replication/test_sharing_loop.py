@@ -10,9 +10,9 @@ import pytest
 from k2ktui.engine.assignment_records import AssignmentFold, Member
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.replication.event_text import report_text
-from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
+from k2ktui.replication.events import Event, Note, SlotsAssigned, Trouble, Waiting
 from k2ktui.replication.sharing_loop import SharingLoop
 from k2ktui.replication.sharing_member import SharingMember
 from tests.support.sharing_runs import BEAT_S, GRACE_S, GROUP, RELEASE_S, AssignmentTopic
@@ -116,6 +116,8 @@ class One:
     def _report(self, event: Event) -> None:
         if isinstance(event, SlotsAssigned):
             self.assigned.append(event)
+            return
+        if isinstance(event, Trouble):
             return
         assert isinstance(event, Note | Waiting)
         self.notes.append(report_text(event))
@@ -279,6 +281,26 @@ def test_a_search_for_the_layout_that_fails_is_repeated(topic: AssignmentTopic) 
     run.loop.run(Rounds(3))
     assert run.notes[0] == "note: dividing the slots: the last transaction does not end"
     assert "owns 4 of 4 slots" in run.notes[-1]
+
+
+def test_a_refusal_ends_a_start(topic: AssignmentTopic) -> None:
+    run = One(topic)
+    run.log.failure = ClusterRefused("no right")
+    with pytest.raises(ClusterRefused):
+        run.loop.run(Rounds(3))
+
+
+def test_a_refusal_in_a_run_that_has_copied_is_tried_again_every_30_seconds(
+    topic: AssignmentTopic,
+) -> None:
+    def change_right() -> None:
+        refusal = ClusterRefused("no right") if rounds.left in (4, 3) else None
+        run.log.failure = refusal
+
+    run, rounds = One(topic), Rounds(6, change_right)
+    run.loop.run(rounds)
+    assert rounds.waited.count(30.0) == 2 and rounds.waited[-1] == 1.0
+    assert "note: reading the assignment topic: no right" in run.notes
 
 
 @pytest.mark.parametrize("where", ["layout", "slots"])
