@@ -12,6 +12,7 @@ from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.pair_line import note_pair, read_beside
 from k2ktui.cli.tables import MOST, print_table
 from k2ktui.engine.plan import (
+    Action,
     Plan,
     Rewind,
     dump_plan,
@@ -68,7 +69,7 @@ def command(
     as_csv: bool,
     valid_s: int,
 ) -> int:
-    """Take a snapshot, plan, and print or write it; findings if a conflict stops everything."""
+    """Take a snapshot, plan, and print or write it; findings if nothing can move."""
     from k2ktui.sync.operations import create_plan
     from k2ktui.sync.plans import plan_options
 
@@ -100,7 +101,13 @@ def command(
             f"Written to {safe_text(output)}; apply it with: k2ktui apply {safe_text(output)}",
             err=True,
         )
-    return ExitCode.FINDINGS if plan.is_stopped_by_conflict else ExitCode.OK
+    is_stopped = plan.is_stopped_by_conflict or nothing_can_move(plan)
+    return ExitCode.FINDINGS if is_stopped else ExitCode.OK
+
+
+def nothing_can_move(plan: Plan) -> bool:
+    """Whether there are rows, and each of them is left out."""
+    return bool(plan.rows) and all(row.action is Action.SKIP for row in plan.rows)
 
 
 def plan_csv(plan: Plan, *, to_terminal: bool) -> str:

@@ -62,6 +62,11 @@ class OffsetWrite:
     before_version: MappingVersion | None = None
     after_version: MappingVersion | None = None
 
+    @property
+    def at(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
@@ -185,8 +190,8 @@ def find_conflicts(
         view = target.get(group, ABSENT)
         there = view.offsets.get((topic, partition))
         now = there.offset if there is not None and there.offset >= 0 else None
-        if view.error:
-            found[group, topic, partition] = view.error
+        if unread := view.unread((topic, partition)):
+            found[group, topic, partition] = unread
         elif not view.empty:
             found[group, topic, partition] = f"the group is now {view.state} on the target"
         elif now != offset:
@@ -218,10 +223,9 @@ def check_written(
 def _judge_write(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteResult:
     if refused:
         return WriteResult(write, WriteOutcome.REFUSED, refused)
-    if view is None or view.error:
-        return WriteResult(
-            write, WriteOutcome.UNKNOWN, view.error if view else "the offset could not be read back"
-        )
+    unread = "the offset could not be read back" if view is None else view.unread(write.at)
+    if view is None or unread:
+        return WriteResult(write, WriteOutcome.UNKNOWN, unread)
     there = _committed(view, write.topic, write.partition)
     now = there.offset if there is not None else None
     if now != write.after:
@@ -245,8 +249,8 @@ def judge_unreported(write: OffsetWrite, view: GroupView) -> WriteResult:
         write: the intended write.
         view: current state of its group on the target.
     """
-    if view.error:
-        return WriteResult(write, WriteOutcome.UNKNOWN, view.error)
+    if unread := view.unread(write.at):
+        return WriteResult(write, WriteOutcome.UNKNOWN, unread)
     there = _committed(view, write.topic, write.partition)
     now = there.offset if there is not None else None
     if write.before == write.after == now and there is not None:

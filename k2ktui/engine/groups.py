@@ -22,6 +22,7 @@ from k2ktui.text import counted, duration, moment, safe_text
 
 EMPTY_STATES = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +41,24 @@ class GroupView:
         state: Kafka's group state; empty if the group does not exist there.
         members: number of members, None without permission to describe the group.
         offsets: committed offsets.
-        error: why the group, or a part of it, could not be read; empty if it could.
+        error: why the group could not be read, or is not moved; empty if it could.
+        unsettled: of single partitions, why the committed offset is missing or not final.
     """
 
     state: str
     members: int | None = 0
     offsets: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
     error: str = ""
+    unsettled: Mapping[Partition, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether the group has no active members."""
         return self.state in EMPTY_STATES and not self.members
+
+    def unread(self, at: Partition) -> str:
+        """Return why the committed offset of a partition is unknown; "" if it is known."""
+        return self.error or self.unsettled.get(at, "")
 
 
 ABSENT = GroupView("")
@@ -119,6 +126,9 @@ def reading_notes(snapshot: Snapshot) -> list[str]:
         for name, view in views.items():
             if view.error:
                 notes.append(f"group {safe_text(name)} on the {side}: {view.error}")
+            for (topic, partition), why in list(view.unsettled.items())[:_NAMED]:
+                place = f"{safe_text(topic)}-{partition}"
+                notes.append(f"group {safe_text(name)} on the {side}: {place}: {why}")
     return notes
 
 
@@ -293,11 +303,23 @@ def _translate_groups(snapshot: Snapshot, views: Mapping[str, GroupView]) -> lis
                 name,
                 views[name],
                 there,
-                tuple(rows),
+                tuple(_settle(row, views[name]) for row in rows),
                 tuple(sorted(offsets.keys() - placed)),
             )
         )
     return found
+
+
+def _settle(row: Translation, source: GroupView) -> Translation:
+    """Return a translation only if the commits behind it are final."""
+    reasons = [f"on the source: {source.error}"] if source.error else []
+    for at in row.sources:
+        why = source.unsettled.get((at.topic, at.partition))
+        reasons += [f"on the source: {at}: {why}"] if why else []
+    if not reasons:
+        return row
+    reason = "; ".join(filter(None, (*reasons, row.reason)))
+    return Translation(row.target, row.sources, None, Basis.UNMAPPED, None, None, reason)
 
 
 def _commits(view: GroupView) -> dict[SourcePartition, int]:
@@ -352,6 +374,9 @@ def _rows_of(
         reasons.append("it was committed further on the source while both clusters were read")
     if outdated:
         reasons.append("the source's commits are older than the target's; this is not a skip")
+    unread = group.target.error or group.target.unsettled.get(translation.target)
+    if unread:
+        reasons.append(f"on the target: {unread}")
     log = snapshot.logs.get(translation.target)
     if current is not None and log is not None and current.offset < log.start:
         reasons.append(

@@ -180,8 +180,8 @@ def _refusal(
 ) -> str:
     if group.target.error:
         return f"on the target: {group.target.error}"
-    if group.source.error:
-        return f"on the source: {group.source.error}"
+    if why := group.target.unsettled.get(translation.target):
+        return f"on the target: {why}"
     rivals = any(snapshot.conflicting_pipelines.get(s) for s in translation.sources)
     if stopped and not rivals:
         return _OTHERS_STOPPED

@@ -28,6 +28,15 @@ _SETUP_S = 10.0
 # A restarting broker is back within seconds; the library's back-off would grow to 30 seconds.
 _RECONNECT_MS = 1000
 PASSING = COORDINATOR_RETRIABLE | {Code.REQUEST_TIMED_OUT}
+# What a broker says of each group of a batch, not of the batch because of one of them.
+_OF_EACH = frozenset(
+    {
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.GROUP_ID_NOT_FOUND,
+        Code.UNSUPPORTED_VERSION,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +73,15 @@ class BatchRequest(Generic[T]):
 
 @dataclass(slots=True)
 class _Round(Generic[T]):
-    """One attempt for all groups without an answer; ``silent`` maps failed brokers to errors."""
+    """One attempt for all groups without an answer; ``silent`` maps failed brokers to errors.
+
+    ``spoiled`` are the groups of batches that failed as a whole, perhaps because of one of them.
+    """
 
     request: BatchRequest[T]
     answers: dict[str, T | GroupError] = field(default_factory=dict)
     silent: dict[int, GroupError] = field(default_factory=dict)
+    spoiled: set[str] = field(default_factory=set)
 
 
 class GroupCoordinatorClient:
@@ -148,19 +161,28 @@ class GroupCoordinatorClient:
 
         Transient errors (a coordinator that moves or loads, a lost connection) are retried until
         ``patience`` seconds pass without progress, so a broker may receive a request repeatedly.
+        The groups of a batch that failed as a whole are asked for again one by one: brokers answer
+        one bad group of a batch with an error for all of them.
         """
         answers: dict[str, T | GroupError] = {}
         pending = list(dict.fromkeys(groups))
         await self._widen(min(request.connections, len(pending) // (request.batch * 2 * _AHEAD)))
         until, attempt = monotonic() + self.patience, 0
         doubtful: set[str] = set()
+        alone: set[str] = set()
         while pending:
-            found = await self._attempt(pending, request)
+            attempted = await self._attempt(pending, request, alone)
+            found, spoiled = attempted.answers, attempted.spoiled - alone
+            alone |= spoiled
             doubtful |= {group for group, answer in found.items() if _doubtful(answer)}
-            settled = {group: answer for group, answer in found.items() if not is_retriable(answer)}
+            settled = {
+                group: answer
+                for group, answer in found.items()
+                if not is_retriable(answer) and group not in spoiled
+            }
             answers |= settled
             pending = [group for group in pending if group not in settled]
-            if settled:
+            if settled or any(not is_retriable(found[group]) for group in spoiled):
                 until, attempt = monotonic() + self.patience, 0
             elif monotonic() > until:
                 return answers | {
@@ -194,10 +216,14 @@ class GroupCoordinatorClient:
             self._connections.append(connection)
 
     async def _attempt(
-        self, groups: Sequence[str], request: BatchRequest[T]
-    ) -> dict[str, T | GroupError]:
+        self, groups: Sequence[str], request: BatchRequest[T], alone: Collection[str]
+    ) -> _Round[T]:
         at = _Round(request, dict[str, T | GroupError](await self._locate(groups)))
-        batches = self._split_by_broker([g for g in groups if g not in at.answers], request.batch)
+        located = [group for group in groups if group not in at.answers]
+        batches = [
+            *self._split_by_broker([g for g in located if g not in alone], request.batch),
+            *self._split_by_broker([g for g in located if g in alone], 1),
+        ]
         connections = self._connections[: request.connections]
         window: deque[tuple[int, Sequence[str], Wire, Any]] = deque()
         for number, (node, names) in enumerate(batches):
@@ -211,7 +237,7 @@ class GroupCoordinatorClient:
             window.append((node, names, wire, future))
         while window:
             await self._collect(at, *window.popleft())
-        return at.answers
+        return at
 
     def _split_by_broker(
         self, groups: Iterable[str], batch: int
@@ -236,11 +262,18 @@ class GroupCoordinatorClient:
             lost = _connection_error(error)
             at.silent[node] = replace(lost, doubtful=False)
             at.answers |= dict.fromkeys(names, lost)
+            if isinstance(error, OutcomeUnknown) and len(names) > 1:
+                at.spoiled.update(names)  # the broker may have closed the connection because of one
             return
         unanswered = GroupError(
             Code.COORDINATOR_NOT_AVAILABLE, "the broker's response does not contain it"
         )
-        at.answers |= dict.fromkeys(names, unanswered) | dict(at.request.read(names, response))
+        answers: dict[str, T | GroupError] = dict.fromkeys(names, unanswered)
+        answers |= dict(at.request.read(names, response))
+        at.answers |= answers
+        codes = {each.code if isinstance(each, GroupError) else 0 for each in answers.values()}
+        if len(names) > 1 and len(codes) == 1 and not codes <= PASSING | _OF_EACH | {Code.NONE}:
+            at.spoiled.update(names)
 
     async def _locate(self, groups: Iterable[str]) -> dict[str, GroupError]:
         """Look up unknown coordinators; return the groups for which that failed."""

@@ -99,12 +99,14 @@ class GroupOffsets:
     Attributes:
         group: group id.
         offsets: committed offsets by topic and partition.
-        error: why they are incomplete or not final, for the operator; "" otherwise.
+        error: why none of them could be read, for the operator; "" otherwise.
+        unsettled: of single partitions, why the offset is missing or not final.
     """
 
     group: str
     offsets: Mapping[TopicPartition, GroupCommit]
     error: str = ""
+    unsettled: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -319,6 +321,7 @@ _WORDS = {
     "message.max.bytes",
     Code.GROUP_SUBSCRIBED_TO_TOPIC: HAS_MEMBERS
     + " on the {label} that are subscribed to the topic",
+    Code.INVALID_GROUP_ID: "the {label} cluster rejects the group's id",
     Code.GROUP_ID_NOT_FOUND: "the {label} cluster has no such group, or the group commits no "
     "offsets",
 }

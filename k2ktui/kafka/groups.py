@@ -47,7 +47,6 @@ from k2ktui.kafka.group_messages import (
 )
 from k2ktui.kafka.unreachable import no_connection
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
-from k2ktui.text import list_names
 
 __all__ = [
     "HAS_MEMBERS",
@@ -61,7 +60,6 @@ __all__ = [
 ]
 
 _SOURCE = "source"
-_NAMED_AT_MOST = 3
 # Number of unanswered attempts (about half a second) after which closed ports end the retries.
 _CLOSED_AFTER = 4
 # Kinds for which the listing is the only source of details; share groups commit no offsets.
@@ -149,7 +147,7 @@ class ConsumerGroupClient:
 
         If an open transaction has a pending offset commit (KIP-447), this method waits up to
         ``stable_patience`` seconds for it to end. If it stays open, the previously committed offset
-        is returned, with a note in the group's error. Brokers omit offsets of topics that the
+        is returned, and the partition is ``unsettled``. Brokers omit offsets of topics that the
         principal may not describe, and a group's first commit of a partition while its transaction
         is open.
 
@@ -320,7 +318,9 @@ class ConsumerGroupClient:
                 why = describe_error(answer, self._label, "Describe")
                 offsets[name] = GroupOffsets(name, {}, why)
             else:
-                offsets[name] = GroupOffsets(name, answer.offsets, self._explain_missing(answer))
+                offsets[name] = GroupOffsets(
+                    name, answer.offsets, unsettled=self._explain_missing(answer)
+                )
         return offsets
 
     async def _fetch(self, names: Collection[str]) -> dict[str, FetchedOffsets | GroupError]:
@@ -342,18 +342,16 @@ class ConsumerGroupClient:
             found[name] = answer
         return found
 
-    def _explain_missing(self, fetched: FetchedOffsets) -> str:
-        reasons = []
-        if fetched.unstable:
-            reasons.append(
-                f"{_list_partitions(fetched.unstable)}: a transaction that commits the offset has "
-                f"not ended within {self._stable_patience:g} s; its previous committed offset is "
-                "shown"
-            )
-        for where, code in fetched.refused.items():
-            why = describe_error(GroupError(code), self._label, "Describe")
-            reasons.append(f"{_list_partitions([where])}: {why}")
-        return "; ".join(reasons[:_NAMED_AT_MOST])
+    def _explain_missing(self, fetched: FetchedOffsets) -> dict[TopicPartition, str]:
+        open_since = (
+            "a transaction that commits the offset has not ended within "
+            f"{self._stable_patience:g} s; its previous committed offset is shown"
+        )
+        refused = {
+            where: describe_error(GroupError(code), self._label, "Describe")
+            for where, code in fetched.refused.items()
+        }
+        return dict.fromkeys(fetched.unstable, open_since) | refused
 
 
 def _unstable(found: Mapping[str, FetchedOffsets | GroupError]) -> dict[str, list[TopicPartition]]:
@@ -368,7 +366,3 @@ def _listing_error(node: int, response: Any) -> str:
     if isinstance(response, GroupError):
         return f"broker {node}: {response.reason}"
     return f"broker {node}: {code_name(response.error_code)}"
-
-
-def _list_partitions(partitions: Sequence[TopicPartition]) -> str:
-    return list_names([f"{topic}-{part}" for topic, part in partitions], _NAMED_AT_MOST)

@@ -95,12 +95,16 @@ def make_produce_request(transactional_id: str | None, records: Records, version
 
 @dataclass(frozen=True, slots=True)
 class ProducedPartition:
-    """The result for one batch; ``base_offset`` is -1 if it was refused."""
+    """The result for one batch; ``base_offset`` is -1 if it was refused.
+
+    ``record`` is the number of the first refused record in the batch, -1 if the broker names none.
+    """
 
     index: int
     error_code: int
     base_offset: int
     error_message: str
+    record: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +145,29 @@ def _topic(cursor: ProtocolReader) -> ProducedTopic:
 def _partition(cursor: ProtocolReader) -> ProducedPartition:
     index, error, base, _, _ = cursor.unpack(_PARTITION)
     reasons = [_reason(cursor) for _ in range(cursor.count())]
-    message = cursor.text() or next(filter(None, reasons), "")
+    general = cursor.text()
     cursor.skip_tags()
-    return ProducedPartition(index, error, base, message)
+    record, reason = reasons[0] if reasons else (-1, "")
+    return ProducedPartition(index, error, base, reason or general, record)
 
 
-def _reason(cursor: ProtocolReader) -> str:
-    cursor.unpack(_INDEX)
+def _reason(cursor: ProtocolReader) -> tuple[int, str]:
+    (record,) = cursor.unpack(_INDEX)
     text = cursor.text()
     cursor.skip_tags()
-    return text
+    return record, text
+
+
+def read_refusal(answer: Any) -> tuple[str, int]:
+    """Return why a batch was refused, and the number of the record in it, -1 if none is named.
+
+    Args:
+        answer: the result for the batch: of this module, or of the library's own response.
+    """
+    if isinstance(answer, ProducedPartition):
+        return answer.error_message, answer.record
+    errors = getattr(answer, "record_errors", None) or []
+    general = getattr(answer, "error_message", None) or ""
+    if not errors:
+        return general, -1
+    return errors[0].batch_index_error_message or general, errors[0].batch_index

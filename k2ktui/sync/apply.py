@@ -304,7 +304,7 @@ class Applier:
             recorded = {**recorded, **self._store.read_written(list(current))}
         for group, found in groupby(results, key=lambda each: each.write.group):
             view = current.get(group)
-            if view is None or view.error:
+            if view is None or view.error or view.unsettled:
                 continue
             seen = [
                 (
@@ -522,6 +522,9 @@ def read_results(parts: Iterable[JournalRows]) -> list[WriteResult]:
                 row.after_version,
             )
             name, _, why = row.result.partition(": ")
+            if name not in list(WriteOutcome):  # another program's: nothing is undone because of it
+                found.append(WriteResult(write, WriteOutcome.UNKNOWN, row.result))
+                continue
             result = WriteOutcome.APPLIED if why == BEGUN else WriteOutcome(name)
             found.append(WriteResult(write, result, why))
     return found

@@ -30,6 +30,14 @@ _ClearKey = tuple[str, int, TargetLog]
 _METADATA_SETTING = "offset.metadata.max.bytes"
 _OPEN_S = 10.0
 _CLEAR_S = 10.0
+_NO_ID = (
+    "its id is empty, and brokers refuse to describe it and to delete its offsets: it is not "
+    "moved; give the application a group.id"
+)
+_SHARE = (
+    "a share group has this name there and takes no committed offsets: delete it, or leave the "
+    "group out of groups.consumerGroups"
+)
 
 
 class ConsumerGroupReader:
@@ -75,7 +83,8 @@ class ConsumerGroupReader:
     def views(self, names: Collection[str]) -> dict[str, GroupView]:
         """Return the existing groups with their states, members and committed offsets.
 
-        Share groups are left out: they have no committed offsets.
+        Share groups of the source are left out: they have no committed offsets. On the target, one
+        that has the name of another group cannot take its offsets: it carries that as its error.
 
         A group that cannot be described, or whose offsets cannot be read, carries its error.
         """
@@ -87,7 +96,9 @@ class ConsumerGroupReader:
         """Return views as :meth:`views`; ``listed`` are the groups as just listed."""
         chosen = sorted(n for n in names if n in listed and listed[n].kind != "share")
         hidden = [n for n in names if n not in listed]
-        states = self.groups.describe([*chosen, *sorted(hidden)], listed)
+        # Brokers from 4.0 on take no description of the empty id, and 4.0.0 not of others with it.
+        asked = [name for name in [*chosen, *sorted(hidden)] if name]
+        states = self.groups.describe(asked, listed)
         offsets = self.groups.read_committed(chosen, listed)
         # Groups that exist but are hidden from the principal.
         found = {
@@ -98,6 +109,7 @@ class ConsumerGroupReader:
         for name in chosen:
             state, committed = states.get(name), offsets.get(name)
             errors = [each.error for each in (state, committed) if each is not None and each.error]
+            errors += [] if name else [_NO_ID]
             found[name] = GroupView(
                 state=(state.state if state else "") or listed[name].state,
                 members=None if state is None or state.error else len(state.members),
@@ -106,7 +118,12 @@ class ConsumerGroupReader:
                     for where, each in (committed.offsets if committed else {}).items()
                 },
                 error="; ".join(dict.fromkeys(errors)),
+                unsettled=committed.unsettled if committed else {},
             )
+        if self._side == "target":
+            for name in names:
+                if name in listed and listed[name].kind == "share":
+                    found[name] = GroupView(listed[name].state, None, error=_SHARE)
         return found
 
     def read_moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
@@ -120,7 +137,8 @@ class ConsumerGroupReader:
                 where: CommittedOffset(each.offset, each.metadata)
                 for where, each in committed.offsets.items()
             }
-            if not committed.error and offsets != views[name].offsets:
+            is_known = not committed.error and not committed.unsettled
+            if is_known and offsets != views[name].offsets:
                 found[name] = replace(views[name], offsets=offsets)
         return found
 

@@ -21,7 +21,7 @@ from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
 from k2ktui.sync.store import StateStore
 
-POLL = ""  # not a valid group id: brokers reject commits under it
+POLL = ""  # a group with this id is not moved, and so not kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ class CommitSnapshotWriter:
         now = {
             name: CommitSnapshot(name, view.cluster, at_ms, group.state, offsets)
             for name, group in view.groups.items()
-            if (offsets := {w: o for w, o in group.offsets.items() if topics(w[0])})
+            if name != POLL
+            and (offsets := {w: o for w, o in group.offsets.items() if topics(w[0])})
         }
         changed = [each for name, each in now.items() if _differs(each, known.get(name))]
         # A group whose offsets could not be read still exists.

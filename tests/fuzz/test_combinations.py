@@ -8,7 +8,10 @@ from confluent_kafka import Message
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from k2ktui.engine.applying import reverse_writes
 from k2ktui.engine.groups import CommittedOffset, GroupView, Snapshot, make_group_rows
+from k2ktui.engine.journal import JournalKey, JournalRow, JournalRows
+from k2ktui.engine.journal_format import read_state_value, state_value
 from k2ktui.engine.mapping_log import MappingLog
 from k2ktui.engine.opposite_copy import OppositeCopy, find_pair, find_uncopied
 from k2ktui.engine.plan import dump_plan, load_plan
@@ -29,6 +32,7 @@ from k2ktui.engine.state import (
     read_commit_record,
 )
 from k2ktui.mm2.publish import checkpoints_of, syncs_of
+from k2ktui.sync.apply import read_results
 from k2ktui.sync.mapping_republish import make_repeats
 from k2ktui.sync.mapping_sort import MappingSorter
 from k2ktui.sync.verify import sample_ranges
@@ -217,3 +221,13 @@ def test_readers_of_mappings(
     sorter = MappingSorter(("g",))
     sorter.sort(repeats)
     assert not sorter.malformed
+
+
+@given(st.lists(st.text(max_size=12) | st.sampled_from(["applied", "unknown: begun"]), max_size=5))
+def test_an_entry_with_results_of_another_release(results: list[str]) -> None:
+    """What is not known to be applied is not undone."""
+    rows = tuple(JournalRow("t", n, 1, "", 5, "", each) for n, each in enumerate(results))
+    read = [read_state_value(JournalKey("e", "g"), state_value(JournalRows("e", "g", rows)))]
+    found = read_results([each for each in read if isinstance(each, JournalRows)])
+    applied = [n for n, each in enumerate(results) if each in ("applied", "unknown: begun")]
+    assert [each.partition for each in reverse_writes(found)] == applied

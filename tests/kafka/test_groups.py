@@ -230,7 +230,8 @@ def test_an_offset_that_a_transaction_is_about_to_commit(
     commit_offsets(target, other, {(topic, 0): 8})
     with pending_commit(target, group, topic, 5):
         found = connect(target, stable_patience=0.3).read_committed([group, other])
-        assert f"{topic}-0: a transaction" in found[group].error
+        assert found[group].error == ""
+        assert found[group].unsettled[(topic, 0)].startswith("a transaction")
         assert found[group].offsets[(topic, 0)].offset == 3
         assert found[other].error == "" and found[other].offsets[(topic, 0)].offset == 8
 
@@ -242,11 +243,26 @@ def test_a_transaction_that_ends_is_waited_for(target: KafkaNode, connect: Conne
     with pending_commit(target, group, topic, 5) as producer, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(groups.read_committed, [group])
         # Somebody with less patience gives up in the meantime.
-        assert connect(target, stable_patience=0.3).read_committed([group])[group].error
+        assert connect(target, stable_patience=0.3).read_committed([group])[group].unsettled
         assert not answer.done()
         producer.commit_transaction(TIMEOUT)
         found = answer.result(TIMEOUT)[group]
-    assert (found.offsets[(topic, 0)].offset, found.error) == (5, "")
+    assert (found.offsets[(topic, 0)].offset, found.error, found.unsettled) == (5, "", {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["2.8", "4.0.0"])
+def test_a_group_that_is_refused_does_not_spoil_its_batch(
+    brokers: Brokers, connect: Connect, kind: str
+) -> None:
+    """4.0.0 answers a description of the empty id with an error for all groups of the request."""
+    (node,) = brokers(kind)
+    topic, group, missing = create_topic(node), unique_name("g"), unique_name("missing")
+    commit_offsets(node, group, {(topic, 0): 3})
+    found = connect(node).describe(["", missing, group])
+    assert (found[missing].state, found[missing].error) == ("", "")
+    assert (found[group].state, found[group].error) == ("Empty", "")
+    assert bool(found[""].error) == (kind == "4.0.0")
 
 
 def test_the_source_is_only_read(source: KafkaNode, connect: Connect) -> None:

@@ -41,7 +41,11 @@ def check_source_groups(context: CheckContext) -> CheckFinding:
     if snapshot.source_down:
         age = duration(max(0.0, time.time() - snapshot.commits_at))
         return could_not_check(f"{text}; commits are {age} old: {snapshot.source_down}")
-    unread = {name: view.error for name, view in snapshot.source.items() if view.error}
+    unread = {
+        name: view.error or next(iter(view.unsettled.values()))
+        for name, view in snapshot.source.items()
+        if view.error or view.unsettled
+    }
     if unread:
         name, why = next(iter(unread.items()))
         return fails(
@@ -104,7 +108,7 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
     snapshot = context.snapshot()
     names = sorted(snapshot.source)
     active = [name for name, view in snapshot.target.items() if not view.empty and not view.error]
-    unread = [name for name, view in snapshot.target.items() if view.error]
+    unread = [name for name, view in snapshot.target.items() if view.error or view.unsettled]
     total = counted(len(names), "group")
     stop = "Stop these consumers on the target; an offset is committed only for an empty group."
     if active:

@@ -339,9 +339,20 @@ def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPar
     return Fault(
         source,
         kind,
-        f"{topic}-{partition} on the target rejected {source} at offset {first}: {what}",
+        f"{topic}-{partition} on the target rejected {source} at offset "
+        f"{_refused_offset(error)}: {what}",
         hint,
         first,
+    )
+
+
+def _refused_offset(error: BatchRefused) -> int:
+    """Return the source offset of the refused record, or of the first one of the batch."""
+    outgoing, record = error.outgoing, error.record
+    if not 0 <= record < outgoing.count:
+        return outgoing.first_source
+    return int(
+        outgoing.first_source + record if outgoing.sources is None else outgoing.sources[record]
     )
 
 
@@ -380,6 +391,14 @@ def _describe_refusal(error: BatchRefused, topic: str) -> tuple[FaultKind, str, 
         what = "the target principal lacks Write on the topic"
         hint = f"Grant it Describe and Write on topic {topic} on the target."
         return FaultKind.UNAUTHORIZED, what, hint
+    if code == Code.INVALID_TIMESTAMP:
+        return (
+            FaultKind.REFUSED,
+            f"the timestamp is out of the topic's range: {error}",
+            "Raise message.timestamp.before.max.ms or message.timestamp.after.max.ms (before Kafka "
+            f"3.6 message.timestamp.difference.max.ms) of {topic} on the target, or skip the "
+            "record with k2ktui offsets set.",
+        )
     return FaultKind.REFUSED, str(error), "See the target broker's log."
 
 

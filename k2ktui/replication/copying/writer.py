@@ -74,10 +74,14 @@ class PartitionsUnavailable(SlotFailed):
 
 
 class BatchRefused(Exception):
-    """The target refused a batch with a non-retriable error: its source partition stops."""
+    """The target refused a batch with a non-retriable error: its source partition stops.
 
-    def __init__(self, outgoing: OutgoingBatch, code: int, detail: str) -> None:
-        super().__init__(outgoing, code, detail)
+    ``record`` is the number of the refused record in it, -1 if the target named none.
+    """
+
+    def __init__(self, outgoing: OutgoingBatch, code: int, detail: str, record: int = -1) -> None:
+        super().__init__(outgoing, code, detail, record)
+        self.record = record
         self.outgoing = outgoing
         self.code = code
         self.detail = detail
@@ -342,7 +346,8 @@ class Writer:
         elif code in PRODUCER_FAILED:
             raise SlotFailed(f"{queue.target[0]}-{queue.target[1]}: {code_name(code)}", code)
         else:
-            raise BatchRefused(outgoing, code, getattr(answer, "error_message", None) or "")
+            detail, record = produce_request.read_refusal(answer)
+            raise BatchRefused(outgoing, code, detail, record)
 
     def _split(self, queue: PartitionQueue, outgoing: OutgoingBatch, code: int) -> None:
         """Replace a batch by smaller ones, which have its sequence numbers together.
