@@ -140,9 +140,9 @@ class _Parsed:
         ends = source + count
         inside = (covers[record, 0] <= source) & (ends <= covers[record, 1])
         follows = (source[1:] >= ends[:-1]) | (record[1:] != record[:-1])
-        return bool(
-            inside.all() and follows.all() and count.min() >= 1 and count.max() <= LARGEST_COUNT
-        )
+        bounded = count.min() >= 1 and count.max() <= LARGEST_COUNT
+        ends_there = (self.rows[:, 1] + count).max() <= _LARGEST
+        return bool(inside.all() and follows.all() and bounded and ends_there)
 
     def breaks(self, low: int, high: int) -> Flags:
         """Whether each record starts a new chunk instead of continuing the previous record."""
@@ -192,7 +192,9 @@ def read_one(message: Message) -> MappingChunk:
         or int(columns.count.max()) > LARGEST_COUNT
         or int(columns.source[0]) < covers.first
         or int(columns.source[-1] + columns.count[-1]) > covers.end
-        or max(covers.end, int(columns.target.max())) >= _LARGEST
+        or covers.end >= _LARGEST
+        # Its end, too: a repeat of a part of it must be valid.
+        or int((columns.target + columns.count + columns.further).max()) > _LARGEST
     ):
         raise MalformedRecord("ranges that overlap or do not match the offsets covered")
     offset = message.offset() or 0
