@@ -9,8 +9,11 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -299,21 +302,26 @@ class Connect:
                 failures.append(f"{safe_text(url)}: {_why(error)}")
                 continue
             self._worker = url
+            # The connection's own limit is for each read: an answer can take forever, byte by byte.
+            limit = _TimeLimit(connection, self._settings.timeout_s)
             try:
-                return self._answer(connection, urlsplit(url).path + path, method, body)
-            except TimeoutError:
-                raise TimedOut(
-                    f"Kafka Connect at {self.address} did not respond to {method} "
-                    f"{safe_text(path)} within {self._settings.timeout_s:g} s",
-                    unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
-                ) from None
-            except (OSError, http.client.HTTPException) as error:
-                raise ConnectionFailed(
-                    f"Kafka Connect at {self.address} closed the connection: {_why(error)}",
-                    unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
-                ) from None
+                answer = self._answer(connection, urlsplit(url).path + path, method, body)
+                if not limit.is_over:  # what was read until then may look complete
+                    return answer
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                if not (limit.is_over or isinstance(error, TimeoutError)):
+                    raise ConnectionFailed(
+                        f"Kafka Connect at {self.address} closed the connection: {_why(error)}",
+                        unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
+                    ) from None
             finally:
+                limit.cancel()
                 connection.close()
+            raise TimedOut(
+                f"Kafka Connect at {self.address} did not respond to {method} "
+                f"{safe_text(path)} within {self._settings.timeout_s:g} s",
+                unchanged=unchanged if method == "GET" else _UNKNOWN_STATE,
+            )
         raise ConnectionFailed(
             "Kafka Connect cannot be reached: " + "; ".join(failures),
             unchanged=unchanged,
@@ -345,6 +353,30 @@ class Connect:
         if len(content) > _LARGEST_BYTES:
             raise http.client.HTTPException("its response is too long")
         return _Answer(response.status, content, response.headers.get("Location", ""))
+
+
+class _TimeLimit:
+    """Ends the exchanges of a connection after a time, whatever the other side sends."""
+
+    def __init__(self, connection: http.client.HTTPConnection, seconds: float) -> None:
+        self.is_over = False
+        # The response may keep the socket after the connection has let go of it.
+        self._socket = connection.sock
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self._socket is None:
+            return
+        with suppress(OSError):
+            # Not ssl's own method: it drops the session under the thread that reads.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def cancel(self) -> None:
+        """Stop counting."""
+        self._timer.cancel()
 
 
 def _message(answer: _Answer) -> str:

@@ -100,6 +100,7 @@ class Recording:
                 raise ConfigError(f"there is no recording {safe_text(path)}")
             uri = f"{path.resolve().as_uri()}?mode=ro"
             self._db = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            _require_tables(self._db, path)
             meta = dict(self._db.execute("select key, value from meta").fetchall())
             if meta.get("schema") != SCHEMA:
                 raise ConfigError(
@@ -150,6 +151,27 @@ class Recording:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+
+def _require_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Require that what is read are plain tables: a view can compute without end.
+
+    Raises:
+        ConfigError: they are not.
+        sqlite3.Error: the file is damaged.
+    """
+    # No value is larger than a compressed view may be.
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VIEW)
+    query = "select name, type, sql from sqlite_master where name in ('meta', 'views')"
+    for name, kind, text in db.execute(query).fetchall():
+        is_plain = kind == "table" and str(text).upper().startswith("CREATE TABLE")
+        columns = db.execute(f"pragma table_xinfo({name})").fetchall() if is_plain else []
+        # The last field of a column is not 0 if it is hidden or generated.
+        if not is_plain or any(column[-1] for column in columns):
+            raise ConfigError(
+                f"{safe_text(path)} is not a recording: {safe_text(name)} is not a table",
+                hint="Make a recording with k2ktui -f FILE --record FILE.",
+            )
 
 
 def _reason(error: Exception) -> str:

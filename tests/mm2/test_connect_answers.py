@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,3 +197,28 @@ def test_tls_files_that_cannot_be_used_are_reported(tmp_path: Path) -> None:
     file.write_text("url: https://x\ntls: {ca: ca.pem}\n")
     with pytest.raises(ConfigError, match="cannot be used"):
         Connect(connect_settings(file=str(file)))
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    """Each byte comes in time, and the whole does not."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not over.wait(0.05):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        settings = ConnectSettings(
+            url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5
+        )
+        try:
+            with pytest.raises(TimedOut, match=r"within 0\.5 s"):
+                Connect(settings).offsets("c")
+        finally:
+            over.set()
+            thread.join()

@@ -17,7 +17,7 @@ from k2ktui.errors import ConfigError
 from k2ktui.watch.codec import MalformedView, dumps, loads
 from k2ktui.watch.model import PartName, PipelinePair, View
 from k2ktui.watch.player import Player, parse_time
-from k2ktui.watch.recording import Recorder, Recording
+from k2ktui.watch.recording import SCHEMA, Recorder, Recording
 from tests.support.views import NOON, Made, beside_mirrormaker, runner, usual
 
 
@@ -98,6 +98,26 @@ def test_what_is_no_recording_is_reported(tmp_path: Path, content: bytes | None)
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError):
+        Recording(path)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create view views as with recursive a(at, body) as "
+        "(select 1, x'' union all select at + 1, x'' from a) select at, body, at as rowid from a",
+        "create table views (at real, body blob generated always as (zeroblob(at)))",
+    ],
+)
+def test_a_recording_consists_of_tables(tmp_path: Path, made: str) -> None:
+    """A view can compute without end, and a generated column take all memory."""
+    path = tmp_path / "views.k2k"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create table meta (key text, value text)")
+        db.execute("insert into meta values('schema', ?)", (SCHEMA,))
+        db.execute(made)
+        db.commit()
+    with pytest.raises(ConfigError, match="views is not a table"):
         Recording(path)
 
 
