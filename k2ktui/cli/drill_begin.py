@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from k2ktui.cli.drill_operator import open_operator, print_result, read_phases
+from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher, unlock_option
 from k2ktui.engine.drill import PHASES, DrillOptions, Fence
 from k2ktui.engine.drill_catalog import CATALOG
@@ -29,7 +30,8 @@ def _option(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:
     return click.option(
         name,
         field,
-        type=click.FloatRange(min=0) if isinstance(default, float) else click.IntRange(min=0),
+        type=float if isinstance(default, float) else click.IntRange(min=0),
+        callback=range_check(0, LONGEST_WAIT_S) if isinstance(default, float) else None,
         default=default,
         show_default=True,
         metavar=metavar,

@@ -1,4 +1,4 @@
-"""``--interval SECONDS``: how often clusters are polled; its range, for every command."""
+"""``--interval SECONDS``: how often clusters are polled; ranges of seconds, for every command."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T", float, float | None)
+T = TypeVar("T", int, float, float | None)
 
 # Not imported from k2ktui.watch.feed, which loads numpy.
 MIN_INTERVAL_S, _LONGEST_INTERVAL_S = 2.0, 3600.0
+# Longer than anyone waits; clocks and waits overflow far beyond.
+LONGEST_WAIT_S = 30 * 86_400.0
 
 
-def range_check(low: float) -> Callable[[click.Context, click.Parameter, T], T]:
-    """Return a callback that refuses seconds below ``low`` and above an hour; None passes."""
+def range_check(
+    low: float, high: float = _LONGEST_INTERVAL_S
+) -> Callable[[click.Context, click.Parameter, T], T]:
+    """Return a callback that refuses seconds below ``low`` or above ``high``; None passes."""
 
     def check(context: click.Context, option: click.Parameter, value: T) -> T:
         # "not (a <= b)", because a comparison with NaN is always false.
-        if value is not None and not low <= value <= _LONGEST_INTERVAL_S:
-            limits = f"{low:g} to {_LONGEST_INTERVAL_S:,.0f} seconds"
+        if value is not None and not low <= value <= high:
+            limits = f"{low:g} to {high:,.0f} seconds"
             raise click.BadParameter(f"{value:g} is not in the range of {limits}.")
         return value
 

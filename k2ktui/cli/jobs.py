@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.jobs_text import columns, job_object, job_text, row_object
 from k2ktui.cli.options import (
     access_to,
@@ -63,6 +64,7 @@ _timeout = click.option(
     default=manager.STOP_S,
     show_default=True,
     metavar="SECONDS",
+    callback=range_check(0, LONGEST_WAIT_S),
     help="Maximum wait in seconds until the job has stopped.",
 )
 

@@ -12,6 +12,7 @@ import click
 
 from k2ktui.cli.check import check_text
 from k2ktui.cli.confirm import confirm
+from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.mm2_where import MIRROR_HELP
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, json_option
@@ -54,8 +55,8 @@ _UNCHANGED = "Nothing was changed."
 @click.option(
     "--watch",
     "watch_s",
-    type=click.FloatRange(min=0),
     default=5.0,
+    callback=range_check(0, LONGEST_WAIT_S),
     show_default=True,
     metavar="SECONDS",
     help="Time in seconds without new source records before committing.",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.pair_line import note_pair, read_beside
@@ -57,6 +58,7 @@ from k2ktui.text import safe_text
     default=900,
     show_default=True,
     metavar="SECONDS",
+    callback=range_check(0, LONGEST_WAIT_S),
     help="Plan lifetime in seconds.",
 )
 def command(

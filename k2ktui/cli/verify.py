@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.apply import read_plan
+from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.pair_line import note_pair, read_beside
@@ -59,6 +60,7 @@ _REASONS = 3
     default=120.0,
     show_default=True,
     metavar="SECONDS",
+    callback=range_check(0, LONGEST_WAIT_S),
     help="Maximum time in seconds for the comparison.",
 )
 def command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import click
 import pytest
 
 from k2ktui.cli import plan
@@ -24,3 +25,9 @@ def test_the_question_before_an_apply_says_from_when_kept_commits_are() -> None:
     assert effect_text(made, 1100.0) == "commit 0 offsets on the target"
     reported = effect_text(replace(made, commits_at=400.0), 1100.0)
     assert reported.endswith("from the source's commits of 1970-01-01 00:06:40 UTC (11 m 40 s ago)")
+
+
+@pytest.mark.parametrize("seconds", ["-1", "99999999999999999999", "9" * 5000])
+def test_a_lifetime_out_of_range_is_refused(seconds: str) -> None:
+    with pytest.raises(click.BadParameter):
+        invoke(plan.command, "-f", "missing.yaml", "--valid", seconds)

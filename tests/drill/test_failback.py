@@ -178,7 +178,7 @@ def test_after_a_disaster_the_tail_is_copied_late_and_groups_return_exactly(lost
     read_on(lost)
     keep_commits(lost.flow.config)
     lost.a.kill()
-    rows = k2ktui_json("plan", "-f", lost.file, timeout=180)["rows"]
+    rows = k2ktui_json("plan", "-f", lost.file, code=None, timeout=180)["rows"]
     assert {(row["basis"], row["reread"], row["skipped"]) for row in rows} == {("end", 0, 0)}
 
 

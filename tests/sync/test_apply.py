@@ -51,9 +51,9 @@ def landed(copied: Copied, topic: str) -> Landed:
     return copied.copy(topic)
 
 
-def plan_file(copied: Copied, *options: str) -> Path:
+def plan_file(copied: Copied, *options: str, code: int = 0) -> Path:
     path = copied.directory / f"{unique_name('plan')}.json"
-    k2ktui("plan", "-f", copied.file, "-o", path, *options)
+    k2ktui("plan", "-f", copied.file, "-o", path, *options, code=code)
     return path
 
 
@@ -177,8 +177,8 @@ def test_a_group_that_joins_after_the_plan_is_refused(
     assert "have changed since" in done.stderr
     assert "Stable" in done.stderr
     assert "Nothing was changed" in done.stderr
-    # And a plan made now leaves it alone, without stopping for it.
-    rows = json.loads(plan_file(copied).read_text())["rows"]
+    # And a plan made now leaves it alone; as nothing can move, that is a finding.
+    rows = json.loads(plan_file(copied, code=1).read_text())["rows"]
     assert {row["action"] for row in rows} == {"skip"}
 
 
