@@ -48,7 +48,12 @@ JOB = JobRecord(
 )  # fmt: skip
 JOBS = {"job": JOB, "job, running": replace(JOB, phase=Phase.RUNNING, ended_at=None, code=None)}
 VIEWS = ("view", "view beside MirrorMaker 2")
-STATES = {f"state: {type(each).__name__}": each for each in STATE}
+# Of several records of a type, the first one has the type's name.
+STATES = {
+    f"state: {type(each).__name__}"
+    + (f" {number}" if (number := sum(type(one) is type(each) for one in STATE[:at])) else ""): each
+    for at, each in enumerate(STATE)
+}
 MAPPINGS = {"mapping: ranges": RANGES, "mapping: runs": RUNS}
 
 
