@@ -20,7 +20,7 @@ class PlanSummary:
 
     Attributes:
         actions: number of rows per action; actions of no row are missing.
-        reread, skipped: records, of the rows that change something.
+        reread, skipped: records, of the rows that change an offset.
     """
 
     actions: Mapping[Action, int]
@@ -38,7 +38,7 @@ class PlanSummary:
 def summarize_plan(rows: Collection[PlanRow]) -> PlanSummary:
     """Return the sums of a plan's rows."""
     counts = {action: sum(row.action is action for row in rows) for action in Action}
-    changes = [row for row in rows if row.changes]
+    changes = [row for row in rows if row.changes and row.action is not Action.UPDATE]
     return PlanSummary(
         {action: count for action, count in counts.items() if count},
         sum(row.reread or 0 for row in changes),

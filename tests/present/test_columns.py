@@ -160,10 +160,16 @@ def test_a_plan_is_summed_up_once() -> None:
         plan_row(Action.CREATE, reread=3, skipped=4),
         plan_row(Action.ADVANCE, reread=None, skipped=None),
         plan_row(Action.SKIP, reread=50, skipped=60),
+        plan_row(Action.UPDATE, reread=70, skipped=80),
     ]
     found = summarize_plan(rows)
     assert (found.reread, found.skipped) == (3, 4)
-    assert found.actions == {Action.CREATE: 1, Action.ADVANCE: 1, Action.SKIP: 1}
+    assert found.actions == {
+        Action.CREATE: 1,
+        Action.ADVANCE: 1,
+        Action.SKIP: 1,
+        Action.UPDATE: 1,
+    }
     assert "3 records re-read and 4 skipped by what changes" in found.text()
     assert "no group has committed" in summarize_plan([]).text()
 
