@@ -35,7 +35,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
 
     flow = load_flow(files)
     reading = read_beside(flow.config)
-    snapshot = take_snapshot(flow)
+    snapshot = take_snapshot(flow, for_plans=False)
     pair = reading()
     found = make_group_rows(snapshot)
     if pair.moved:

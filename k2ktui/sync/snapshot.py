@@ -439,9 +439,11 @@ def take_snapshot(
     flow: Flow,
     also: Mapping[SourcePartition, Collection[int]] = _NOTHING,
     patience_s: float | None = None,
+    *,
+    for_plans: bool = True,
 ) -> Snapshot:
     """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
-    snapshots = SnapshotReader(flow, patience_s=patience_s)
+    snapshots = SnapshotReader(flow, patience_s=patience_s, for_plans=for_plans)
     try:
         return snapshots.take(also)
     finally:
