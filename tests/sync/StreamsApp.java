@@ -29,6 +29,9 @@ public class StreamsApp {
         properties.put("state.dir", args[4]);
         properties.put("auto.offset.reset", "earliest");
         properties.put("commit.interval.ms", "100");
+        // Streams does not leave its group when it stops.
+        properties.put("session.timeout.ms", "6000");
+        properties.put("heartbeat.interval.ms", "2000");
         CountDownLatch left = new CountDownLatch(Integer.parseInt(args[3]));
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2],
