@@ -103,13 +103,13 @@ def command(
             f"Written to {safe_text(output)}; apply it with: k2ktui apply {safe_text(output)}",
             err=True,
         )
-    is_stopped = plan.is_stopped_by_conflict or nothing_can_move(plan)
-    return ExitCode.FINDINGS if is_stopped else ExitCode.OK
+    has_findings = plan.is_stopped_by_conflict or nothing_can_move(plan)
+    return ExitCode.FINDINGS if has_findings else ExitCode.OK
 
 
 def nothing_can_move(plan: Plan) -> bool:
-    """Whether there are rows, and each of them is left out."""
-    return bool(plan.rows) and all(row.action is Action.SKIP for row in plan.rows)
+    """Whether there is no row, or each of them is left out."""
+    return all(row.action is Action.SKIP for row in plan.rows)
 
 
 def plan_csv(plan: Plan, *, to_terminal: bool) -> str:
@@ -137,7 +137,10 @@ def write_plan(path: Path, plan: Plan) -> None:
 
 def show_plan(plan: Plan) -> None:
     """Print a plan, uncertain rows first, with a summary and remarks."""
-    title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
+    title = (
+        f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}, "
+        f"of the commits of cluster {safe_text(plan.source_cluster) or 'unknown'}"
+    )
     print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
     click.echo(summarize_plan(plan.rows).text())
     print_notes(plan_remarks(plan))

@@ -43,6 +43,8 @@ class GroupView:
         offsets: committed offsets.
         error: why the group could not be read, or is not moved; empty if it could.
         unsettled: of single partitions, why the committed offset is missing or not final.
+        seen_at: when it was last seen, in epoch seconds, if that was before the other groups of a
+            snapshot were read; None if it was seen with them.
     """
 
     state: str
@@ -50,6 +52,7 @@ class GroupView:
     offsets: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
     error: str = ""
     unsettled: Mapping[Partition, str] = field(default_factory=dict)
+    seen_at: float | None = None
 
     @property
     def empty(self) -> bool:

@@ -63,9 +63,13 @@ class RunnerKey:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKey:
-    """Key of a snapshot: the consumer group on the source."""
+    """Key of a snapshot: the consumer group on the source, and the id of the source cluster.
+
+    The id is "" in records of earlier releases, and if the cluster has none.
+    """
 
     consumer_group: str
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -174,6 +178,8 @@ class CommitSnapshot:
         state: Kafka's group state at that time.
         offsets: committed offsets by topic and partition.
         ends: high watermarks of partitions in which a group had committed past them.
+        names_cluster: whether the key of the record names the cluster; not in earlier releases,
+            where another cluster's group took its place.
     """
 
     consumer_group: str
@@ -182,11 +188,12 @@ class CommitSnapshot:
     state: str
     offsets: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
     ends: Mapping[Partition, int] = field(default_factory=dict)
+    names_cluster: bool = True
 
     @property
     def key(self) -> SnapshotKey:
         """Key of the record."""
-        return SnapshotKey(self.consumer_group)
+        return SnapshotKey(self.consumer_group, self.cluster if self.names_cluster else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ def state_key(group: str, key: StateKey) -> bytes:
             kind, rest = "runner", {"runner": key.runner}
         case SnapshotKey():
             kind, rest = "commits", {"consumerGroup": key.consumer_group}
+            if key.cluster:
+                rest["cluster"] = key.cluster
         case JournalKey():
             kind, rest = "journal", {"consumerGroup": key.consumer_group, "id": key.id}
         case DrillKey():
@@ -203,7 +205,8 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
         case "runner":
             return group, RunnerKey(text(field(head, "runner")))
         case "commits":
-            return group, SnapshotKey(text(field(head, "consumerGroup")))
+            cluster = text(head.get("cluster", ""))
+            return group, SnapshotKey(text(field(head, "consumerGroup")), cluster)
         case "journal":
             return group, JournalKey(text(field(head, "id")), text(field(head, "consumerGroup")))
         case "drill":
@@ -287,9 +290,13 @@ def _snapshot(key: SnapshotKey, body: dict[str, Any]) -> CommitSnapshot:
         )
         for topic, partition, offset, metadata in rows(field(body, "offsets"), 4)
     }
+    cluster = text(field(body, "cluster"))
+    if key.cluster not in ("", cluster):
+        raise MalformedRecord("the commits of another cluster than that of its key")
     return CommitSnapshot(
         consumer_group=key.consumer_group,
-        cluster=text(field(body, "cluster")),
+        cluster=cluster,
+        names_cluster=key.cluster == cluster,
         at_ms=integer(field(body, "at"), high=LARGEST_MS),
         state=text(field(body, "state")),
         offsets=offsets,

@@ -163,7 +163,8 @@ def _state(view: GroupView) -> str:
 def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> str:
     parts = [with_conflicting_pipelines(snapshot, translation)]
     if snapshot.source_down:
-        age = duration(snapshot.taken_at - snapshot.commits_at)
+        seen_at = group.source.seen_at or snapshot.commits_at
+        age = duration(snapshot.taken_at - seen_at)
         parts.append(f"the source's commits are {age} old")
     elif not group.source.empty:
         parts.append(_ACTIVE)

@@ -13,7 +13,7 @@ receive directly into the buffer that the connection's parser provides (``zero_c
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -23,6 +23,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.parser import KafkaProtocol
 
 # Linux allows 1,024 pieces per call (IOV_MAX); with 64 KiB records, 64 fill the socket buffer.
@@ -140,6 +141,41 @@ class TlsTransport(_InPlace, KafkaSSLTransport):  # type: ignore[misc]
     def write(self, data: Iterable[bytes | memoryview]) -> None:
         """Queue a request given as pieces."""
         super().write(memoryview(b"".join(data)))
+
+
+class IdentifiedConnection(KafkaConnection):  # type: ignore[misc]
+    """The library's connection; it asks for the cluster's id before it sends anything else.
+
+    A connection that is lost is made again to the same address, where another cluster may answer.
+
+    Attributes:
+        identify: called with the id, "" if the broker has none; what it raises ends the connection
+            before any request of a caller was sent. None to ask for no id.
+    """
+
+    identify: Callable[[str], None] | None = None
+
+    async def initialize(self, timeout_at: float | None = None) -> None:
+        """Ask for versions, log in, and ask for the cluster's id."""
+        until = self._timeout_at() if timeout_at is None else timeout_at
+        try:
+            await self._get_api_versions(until)
+            if self.sasl_enabled:
+                await self._sasl_authenticate(until)
+            if self.identify is not None:
+                request = MetadataRequest(
+                    topics=[],
+                    allow_auto_topic_creation=False,
+                    include_cluster_authorized_operations=False,
+                    include_topic_authorized_operations=False,
+                    max_version=12,
+                )
+                answer = await self._send_request(request, timeout_at=until)
+                self.identify(str(answer.cluster_id or ""))
+        except Exception as error:
+            self.close(error)
+        else:
+            self._init_complete()
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]

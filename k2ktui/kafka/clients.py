@@ -50,6 +50,7 @@ from k2ktui.kafka.unreachable import (
     login_refused,
     no_connection,
     not_trusted,
+    other_cluster,
     refusal,
 )
 from k2ktui.text import safe_text
@@ -76,6 +77,10 @@ class Cluster:
     Args:
         config: the cluster's client properties.
         label: ``source`` or ``target``, for messages.
+
+    Attributes:
+        expected_id: the cluster's id; where metadata have another one, requests fail with
+            OtherCluster. "" for any.
     """
 
     def __init__(self, config: ClusterConfig, label: str) -> None:
@@ -84,6 +89,7 @@ class Cluster:
         self._errors = RecentErrors()
         self._brokers: frozenset[Address] = frozenset()
         self._topic = ""
+        self.expected_id = ""
         self._admin = RenewableAdmin(self._make_admin)
 
     @property
@@ -117,7 +123,23 @@ class Cluster:
             **overrides,
         }
         settings = {key.replace("__", "."): value for key, value in settings.items()}
-        return self._make(Consumer, settings)
+        made = self._make(Consumer, settings)
+        if self.expected_id:
+            try:
+                self._require_cluster_of(made)
+            except BaseException:
+                made.close()
+                raise
+        return made
+
+    def _require_cluster_of(self, consumer: Consumer) -> None:
+        """Refuse a consumer whose brokers are another cluster's: the admin client has its own."""
+        topic = self._topic or "__consumer_offsets"
+        found = self.ask(
+            "reaching a broker", lambda: consumer.list_topics(topic, timeout=_METADATA_S[-1])
+        ).cluster_id
+        if found and found != self.expected_id:
+            raise other_cluster(self.label, self.expected_id, str(found))
 
     def kept_consumer(self, **overrides: Any) -> Consumer:
         """Create a consumer, as :meth:`consumer`, that stays connected between readings.
@@ -361,8 +383,9 @@ class Cluster:
         return moving
 
     def cluster_id(self) -> str:
-        """Return the cluster id; after the first time, without asking for all topics.
+        """Return the cluster id, "" if it has none.
 
+        After the first time, it does not ask for all topics.
         DescribeCluster is not used anywhere: librdkafka 2.16 aborts the process (an assertion in
         ``rd_kafka_admin_response_parse``) if a broker answers that the cluster has no brokers. A
         KRaft broker that was suspended for longer than its session does so.
@@ -372,7 +395,17 @@ class Cluster:
             with suppress(KafkaException):
                 if found := self._list_topics(_METADATA_S[0], self._topic).cluster_id:
                     return str(found)
-        return str(self._metadata("reaching a broker").cluster_id)
+        return str(self._metadata("reaching a broker").cluster_id or "")
+
+    def require_expected(self) -> None:
+        """Ask for the cluster's id if one is expected.
+
+        Raises:
+            OtherCluster: another cluster answers.
+            ConnectionFailed, TimedOut: the cluster does not answer.
+        """
+        if self.expected_id:
+            self.cluster_id()
 
     def broker_ids(self, what: str) -> list[int]:
         """Return the ids of the brokers that the cluster has now; ``what`` is for messages.
@@ -397,6 +430,9 @@ class Cluster:
 
     def _list_topics(self, seconds: float, *only: str) -> Any:
         found = self.admin.list_topics(*only, timeout=seconds)
+        if self.expected_id and found.cluster_id and found.cluster_id != self.expected_id:
+            self._admin.replace()  # it would stay with the brokers that it knows now
+            raise other_cluster(self.label, self.expected_id, str(found.cluster_id))
         self._brokers = frozenset((each.host, each.port) for each in found.brokers.values())
         if not only:
             existing = (name for name, topic in found.topics.items() if topic.error is None)

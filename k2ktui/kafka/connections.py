@@ -23,9 +23,8 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-from kafka.net.connection import KafkaConnection
 
-from k2ktui.kafka._kafka_python import Manager
+from k2ktui.kafka._kafka_python import IdentifiedConnection, Manager
 from k2ktui.kafka.zero_copy import ZeroCopyConnection
 from k2ktui.text import safe_text
 
@@ -40,7 +39,15 @@ class Unrecoverable(Exception):
     """No bootstrap server accepts this client, and retrying would not help."""
 
 
-class Connection(KafkaConnection):  # type: ignore[misc]
+class OtherClusterId(KafkaConnectionError):  # type: ignore[misc]
+    """A broker belongs to another cluster than the one that is expected; ``found`` is its id."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"cluster id {found}")
+        self.found = found
+
+
+class Connection(IdentifiedConnection):
     """The library's connection, with ``ZeroCopyConnection`` as its parser."""
 
     def connection_made(self, transport: Any) -> None:
@@ -60,6 +67,8 @@ class ConnectionManager(Manager):
         failure: cause of the last failed connection.
         closed_until: monotonic time until which closed ports are retried; None to retry until the
             caller's timeout, for callers that must survive a cluster restart.
+        expected: the id of the cluster; "" for any, None to ask brokers for none.
+        ids: the ids that brokers have answered.
     """
 
     connection_class = Connection
@@ -68,6 +77,8 @@ class ConnectionManager(Manager):
         super().__init__(net, **options)
         self.failure: Exception | None = None
         self.closed_until: float | None = None
+        self.expected: str | None = None
+        self.ids: set[str] = set()
         self._refused: set[Any] = set()
         self._closed_ports: set[Any] = set()
         self._down: dict[Any, Exception] = {}  # causes by node whose last attempt has failed
@@ -89,9 +100,22 @@ class ConnectionManager(Manager):
         if connection.initializing:
             connection.init_future.add_callback(lambda _: self._down.pop(node_id, None))
             connection.init_future.add_errback(lambda error: self._note_down(node_id, error))
+            connection.identify = None if self.expected is None else self.identify
             connection.init_future.add_errback(lambda error: self._record_failure(node_id, error))
             connection.close_future.add_errback(lambda error: self._record_failure(node_id, error))
         return connection
+
+    def identify(self, found: str) -> None:
+        """Note the cluster id in a broker's answer; "" says nothing.
+
+        Raises:
+            OtherClusterId: it is not the expected one.
+        """
+        if not found:
+            return
+        self.ids.add(found)
+        if self.expected and found != self.expected:
+            raise OtherClusterId(found)
 
     def connection_delay(self, node_id: Any) -> float:
         """Return the seconds until a node is tried again: closed ports not after ``closed_until``.
@@ -174,7 +198,7 @@ class ConnectionManager(Manager):
 
 
 def _keeps_out(error: BaseException | None) -> bool:
-    return is_login(error) or is_untrusted(error)
+    return is_login(error) or is_untrusted(error) or isinstance(error, OtherClusterId)
 
 
 def is_closed(error: BaseException | None) -> bool:

@@ -156,6 +156,17 @@ class ConsumerGroupClient:
         """
         return self._coordinators.run(lambda: self._read_committed(list(names), listed))
 
+    def find_gone(self, names: Iterable[str]) -> set[str]:
+        """Return which groups do not exist: their coordinators know neither them nor a commit.
+
+        A group whose coordinator refuses to answer is not among them. Ask it only where the topic
+        of commits exists: looking for a coordinator creates it.
+
+        Raises:
+            TimedOut: no broker answered.
+        """
+        return self._coordinators.run(lambda: self._find_gone(list(names)))
+
     def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
         """Commit offsets of groups that have no members.
 
@@ -287,6 +298,26 @@ class ConsumerGroupClient:
             else:
                 states[name] = answer
         return states
+
+    async def _find_gone(self, names: Collection[str]) -> set[str]:
+        found = await self._coordinators.ask(names, describe_classic())
+        gone = [name for name, answer in found.items() if answer == GroupState(name, "", "")]
+        if gone and self._knows_consumer_groups():
+            described = await self._coordinators.ask(gone, describe_consumer())
+            # Where the feature group.version is off, the answer about classic groups is complete.
+            gone = [
+                name
+                for name, answer in described.items()
+                if answer in (GroupState(name, "", ""), _NO_KIP_848)
+            ]
+        # Groups of other kinds have commits, too, and are not found by either request.
+        commits = await self._fetch(gone)
+        return {
+            name
+            for name, answer in commits.items()
+            if isinstance(answer, FetchedOffsets)
+            and not (answer.offsets or answer.refused or answer.unstable)
+        }
 
     def _as_listed(self, name: str, listed: Mapping[str, GroupListing]) -> GroupState:
         group = listed.get(name)

@@ -82,6 +82,21 @@ def no_connection(label: str, reason: str) -> ConnectionFailed:
     )
 
 
+class OtherCluster(ConnectionFailed):
+    """Another cluster answers than the one that the pipeline copies from or to."""
+
+
+def other_cluster(label: str, expected: str, found: str) -> OtherCluster:
+    """Return the error for a cluster that has another id than the run began with."""
+    return OtherCluster(
+        f"the {label} cluster answers with cluster id {safe_text(found)}; this run copies "
+        f"{'from' if label == 'source' else 'to'} cluster {safe_text(expected)}",
+        unchanged="Nothing is read from it or written to it.",
+        hint=f"Check where bootstrap.servers of {label}.kafka lead to. A run goes on when the "
+        "cluster that it began with answers again.",
+    )
+
+
 def login_refused(label: str, reason: str) -> LoginFailed:
     """Return the error for a refused login; ``reason`` is the broker's message."""
     return LoginFailed(

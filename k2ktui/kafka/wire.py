@@ -25,13 +25,21 @@ from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, Code, code_name
 from k2ktui.kafka.connections import (
     ConnectionManager,
+    OtherClusterId,
     Unrecoverable,
     is_closed,
     is_login,
     is_untrusted,
     why,
 )
-from k2ktui.kafka.unreachable import login_refused, no_connection, not_trusted, refusal
+from k2ktui.kafka.unreachable import (
+    OtherCluster,
+    login_refused,
+    no_connection,
+    not_trusted,
+    other_cluster,
+    refusal,
+)
 
 # A fetch response may hold one batch larger than the requested maximum (KIP-74).
 _MAX_RESPONSE_BYTES = 1 << 30
@@ -168,9 +176,17 @@ class Wire:
         loop: the event loop, shared with other ``Wire`` objects.
         options: keyword arguments of ``KafkaConnectionManager``, from ``k2ktui.kafka.properties``.
         label: ``source`` or ``target``, for messages.
+        cluster_id: the cluster that must answer; every connection asks its broker before anything
+            else is sent. "" for any, see ``require``; None to ask for no id.
     """
 
-    def __init__(self, loop: Loop, options: Mapping[str, Any], label: str) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        options: Mapping[str, Any],
+        label: str,
+        cluster_id: str | None = None,
+    ) -> None:
         self.loop = loop
         self.label = label
         self._coordinators: dict[str, int] = {}
@@ -179,6 +195,18 @@ class Wire:
         settings["max_in_flight_requests_per_connection"] = 1000  # callers limit requests in flight
         self.request_timeout_s = settings.get("request_timeout_ms", _REQUEST_MS) / 1000
         self._manager = ConnectionManager(loop.net, **settings)
+        self._manager.expected = cluster_id
+
+    def require(self, cluster_id: str) -> None:
+        """Let only this cluster answer from now on; "" for any.
+
+        Raises:
+            OtherCluster: another one has answered already; this object must not be used further.
+        """
+        self._manager.expected = cluster_id
+        others = self._manager.ids - {cluster_id}
+        if cluster_id and others:
+            raise other_cluster(self.label, cluster_id, min(others))
 
     async def open(self, timeout: float, *, patient: bool = False) -> None:
         """Connect to a bootstrap broker.
@@ -200,6 +228,8 @@ class Wire:
 
     def _not_open(self, timeout: float) -> ConnectionFailed:
         failure = self._manager.failure
+        if (other := self.as_other_cluster(failure)) is not None:
+            return other
         if refused := self._login_error(failure):
             return refused
         if is_closed(failure) and self._manager.ports_are_closed:
@@ -227,7 +257,8 @@ class Wire:
         reason = f"{self._manager.address_of(node)}: {why(failure)}"
         if is_closed(failure):
             reason = self.refusal() or reason  # in the words of an attempt to connect again
-        return self._login_error(failure) or no_connection(self.label, reason)
+        other = self.as_other_cluster(failure)
+        return other or self._login_error(failure) or no_connection(self.label, reason)
 
     def trouble(self, node: int) -> str:
         """Return why a broker cannot be connected to; "" if its last attempt did not fail."""
@@ -284,7 +315,11 @@ class Wire:
             return Future().failure(NodeNotReadyError(node))
 
     async def answer(self, future: Any) -> Any:
-        """Await the response to a posted request; errors as for ``send``."""
+        """Await the response to a posted request; errors as for ``send``.
+
+        Raises:
+            OtherCluster: the broker belongs to another cluster; the request was not sent.
+        """
         try:
             return await future
         except NodeNotReadyError as error:
@@ -294,7 +329,15 @@ class Wire:
                 ) from error
             raise NotSent(f"no connection to the {self.label} broker yet") from error
         except KafkaError as error:
+            if (other := self.as_other_cluster(error)) is not None:
+                raise other from error
             raise OutcomeUnknown(f"{self.label} cluster: {why(error)}") from error
+
+    def as_other_cluster(self, error: BaseException | None) -> OtherCluster | None:
+        """Return why a request was not sent, if another cluster answers; None if that is not it."""
+        if not isinstance(error, OtherClusterId):
+            return None
+        return other_cluster(self.label, self._manager.expected or "", error.found)
 
     def drop(self, node: int) -> None:
         """Close the connection to a broker; requests in flight fail with OutcomeUnknown."""
@@ -327,6 +370,10 @@ class Wire:
             max_version=12,
         )
         response = await self.send(request, timeout=timeout)
+        try:
+            self._manager.identify(str(response.cluster_id or ""))
+        except OtherClusterId as error:
+            raise other_cluster(self.label, self._manager.expected or "", error.found) from error
         self._manager.cluster.update_metadata(response)
         return response
 

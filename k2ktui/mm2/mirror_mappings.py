@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, TargetPartition
@@ -63,6 +64,10 @@ class MirrorMappings:
         if not chosen:
             raise self._nothing()
         return {at: self._position(at, end) for at, end in sorted(chosen.items())}
+
+    def clusters(self) -> ClusterPair:
+        """Return none: MirrorMaker 2 records no cluster ids."""
+        return UNKNOWN_PAIR
 
     def refresh(
         self,

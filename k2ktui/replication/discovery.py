@@ -192,6 +192,7 @@ class TopicDiscovery:
             # Positions of a later topic than the one that was read then: read again.
             found = self._topics.read(replicated, now)
             snapshot = self._snapshot(found, positions)
+        self._require_clusters()
         self._last = snapshot, counts.by_topic
         pause_s = min(_SPARSE * max(thread_time() - began, found.cpu_s), _LONGEST_S) if many else 0
         self._next_full = found.began + pause_s
@@ -211,7 +212,14 @@ class TopicDiscovery:
         began = self._topics.counts(monotonic()).began
         routes, ids = self._routes(self._topics.read({each.topic for each in positions}, began))
         new = [source for source in routes if source not in positions]
-        return self._begin(new, routes, ids, first_start=not positions)
+        begin = self._begin(new, routes, ids, first_start=not positions)
+        self._require_clusters()
+        return begin
+
+    def _require_clusters(self) -> None:
+        """Refuse what was read if another cluster answers now; raises OtherCluster."""
+        self._source.require_expected()
+        self._target.require_expected()
 
     def _with_offsets(
         self, last: TopicSnapshot, positions: Mapping[SourcePartition, Position]

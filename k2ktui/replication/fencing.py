@@ -110,7 +110,7 @@ class TransactionFencer:
         self._transactional = transactional
         self._timeout_ms, self._sync_timeout = timeout_ms, sync_timeout
         self._loop = Loop()
-        self._wire = Wire(self._loop, options, "target")
+        self._wire = Wire(self._loop, options, "target", pair.target if pair else None)
         self._epochs = ProducerEpochs(self._wire, topic.ids, timeout_ms)
         self._own_runs: set[Run] = set()
         self._connected = self._owned = self._began = False
@@ -223,7 +223,10 @@ class TransactionFencer:
         self.topic = topic = commit_state.with_all_partitions(self._target, self.topic)
         if self._transactional:
             await_stable(self._target, topic.name, topic.partitions, self._sync_timeout, canceled)
-        return commit_state.read_commit_state(self._target, topic, self._sync_timeout)
+        state = commit_state.read_commit_state(self._target, topic, self._sync_timeout)
+        # Another cluster under the same address has no positions: all would be copied again.
+        self._target.require_expected()
+        return state
 
     def begin_term(self, slots: int) -> None:
         """Begin a new term, whose positions supersede all earlier ones, even larger offsets.

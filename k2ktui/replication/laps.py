@@ -86,6 +86,7 @@ class LapPlanner:
             produce=produce_settings(config),
             opposite=opposite_pipeline(config, self._fencer.pair),
             origin=origin_header(config, self._fencer.pair),
+            clusters=self._fencer.pair,
             registries=self._registries if any(a.route.schemas for a in assignments) else None,
         )
 

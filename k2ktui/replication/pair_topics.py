@@ -106,6 +106,9 @@ class PairTopicsReader:
 
     def _read(self, replicated: Collection[str]) -> PairTopics:
         began, cpu = monotonic(), thread_time()
+        # Before topics are created.
+        self._source.require_expected()
+        self._target.require_expected()
         self._replicated |= set(replicated)
         topics, faults = self._selected.describe(self._replicated)
         targets, refused = ensure_targets(

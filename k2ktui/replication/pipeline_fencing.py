@@ -145,13 +145,15 @@ def commit_topic(config: PipelineConfig, partitions: int) -> CommitTopic:
 
 
 def read_pair(config: PipelineConfig, source: Cluster, target: Cluster) -> ClusterPair:
-    """Return what a pipeline copies; asks both clusters for their ids.
+    """Return what a pipeline copies; asks both clusters for their ids, and expects these later.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer.
     """
     mappings = config.offset_mapping.topic if config.features.offset_mapping else ""
-    return ClusterPair(source.cluster_id(), target.cluster_id(), mappings)
+    pair = ClusterPair(source.cluster_id(), target.cluster_id(), mappings)
+    source.expected_id, target.expected_id = pair.source, pair.target
+    return pair
 
 
 def describe_malformed(config: PipelineConfig, state: CommitState) -> str:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.header_names import EVERY_HEADER, HeaderNames
 from k2ktui.engine.pickled import pickled_by_fields
 from k2ktui.engine.schema_ids import SchemaPart
@@ -213,6 +214,7 @@ class SlotTask:
 
     Batches that the ``opposite`` pipeline wrote are left out, or records by their ``origin``
     header; both are None in one direction. ``registries`` is None if no schema ids are replaced.
+    Only brokers of the ``clusters`` are used; an id that is empty is not compared.
     """
 
     slot: int
@@ -227,6 +229,7 @@ class SlotTask:
     opposite: OppositePipeline | None = None
     origin: OriginHeader | None = None
     registries: SchemaMapperSettings | None = field(default=None, repr=False)
+    clusters: ClusterPair = UNKNOWN_PAIR
 
     @property
     def transform(self) -> Transform | None:

@@ -29,6 +29,7 @@ from k2ktui.log.content import ContentReader
 _ClearKey = tuple[str, int, TargetLog]
 _METADATA_SETTING = "offset.metadata.max.bytes"
 _OPEN_S = 10.0
+_COMMITS = "__consumer_offsets"
 _CLEAR_S = 10.0
 _NO_ID = (
     "its id is empty, and brokers refuse to describe it and to delete its offsets: it is not "
@@ -79,6 +80,10 @@ class ConsumerGroupReader:
     def incomplete_reason(self) -> str:
         """Why groups may be missing from the last listing; empty if it was complete."""
         return self._groups.incomplete_reason if self._groups is not None else ""
+
+    def find_gone(self, names: Collection[str]) -> set[str]:
+        """Return the groups that do not exist; the answer about each comes from its coordinator."""
+        return self.groups.find_gone(names)
 
     def views(self, names: Collection[str]) -> dict[str, GroupView]:
         """Return the existing groups with their states, members and committed offsets.
@@ -173,6 +178,7 @@ class SourceClusterReader:
         self._config = config
         self.cluster = cluster or source_cluster(config)
         self._reader = ConsumerGroupReader(config, "source")
+        self._has_groups = False
 
     def read(self, replicated: Collection[SourcePartition]) -> SourceView:
         """Read the selected groups and the logs of the replicated partitions.
@@ -204,6 +210,26 @@ class SourceClusterReader:
             incomplete_reason=self._reader.incomplete_reason,
         )
 
+    def find_gone(self, names: Collection[str]) -> set[str]:
+        """Return which groups, which the last listing lacked, are gone or no longer selected.
+
+        Brokers create their topic of commits when a coordinator is looked for, and nothing is
+        created on the source: where it is not known to exist, no group is gone.
+
+        Raises:
+            ConnectionFailed, TimedOut: the source does not answer.
+        """
+        selected = {name for name in names if self._config.consumer_groups.matches(name)}
+        known = self._has_groups
+        if selected and not known:
+            known = isinstance(self.cluster.describe([_COMMITS])[_COMMITS], TopicDescription)
+        try:
+            gone = self._reader.find_gone(selected) if known else set()
+        except BaseException:
+            self._reader.close()
+            raise
+        return (set(names) - selected) | gone
+
     def read_later(self, groups: Mapping[str, GroupView]) -> dict[str, GroupView]:
         """Read the committed offsets of groups again; return the groups whose offsets changed.
 
@@ -219,6 +245,7 @@ class SourceClusterReader:
     def _read_groups(self) -> dict[str, GroupView]:
         try:
             chosen, listed = self._config.consumer_groups, self._reader.groups.list()
+            self._has_groups = bool(listed)
             return self._reader.views_of(listed, [name for name in listed if chosen.matches(name)])
         except BaseException:
             self._reader.close()

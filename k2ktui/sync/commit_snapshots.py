@@ -8,8 +8,8 @@ watermarks, see :func:`_find_past_end`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import CommittedOffset, GroupView, Partition
@@ -22,6 +22,8 @@ from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
 from k2ktui.sync.store import StateStore
 
 POLL = ""  # a group with this id is not moved, and so not kept
+# State of a group that a listing lacked, and that is not known to be gone.
+UNLISTED = "Unlisted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +41,37 @@ class KnownCommits:
     ends: Mapping[SourcePartition, int] = field(default_factory=dict)
 
 
-def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits | None:
-    """Return the kept commits, None if there are none."""
-    groups = {name: each for name, each in snapshots.items() if name != POLL}
-    poll = snapshots.get(POLL)
-    if poll is None and not groups:
+def read_known_commits(
+    snapshots: Collection[CommitSnapshot], cluster: str = ""
+) -> KnownCommits | None:
+    """Return the kept commits of one source cluster, None if there are none.
+
+    Args:
+        snapshots: what is kept, of all clusters.
+        cluster: id of the cluster; "" for the one that was read last.
+    """
+    if not snapshots:
         return None
-    newest = poll or max(groups.values(), key=lambda each: each.at_ms)
+    # A poll is newer than a group that has not changed since.
+    newest = max(snapshots, key=lambda each: (each.consumer_group == POLL, each.at_ms))
+    chosen = cluster or newest.cluster
+    groups = {each.consumer_group: each for each in snapshots if each.cluster == chosen}
+    if not groups:
+        return None
+    poll = groups.pop(POLL, None)
+    at_ms = poll.at_ms if poll is not None else max(each.at_ms for each in groups.values())
     return KnownCommits(
-        newest.cluster,
-        newest.at_ms / 1000,
+        chosen,
+        at_ms / 1000,
         {
             # The current state is unknown: an old one must not be reported as current.
-            name: GroupView("", None, each.offsets)
+            name: GroupView(
+                "",
+                None,
+                each.offsets,
+                seen_at=each.at_ms / 1000 if each.state == UNLISTED else None,
+            )
             for name, each in groups.items()
-            if each.cluster == newest.cluster
         },
         {
             SourcePartition(*at): start.offset
@@ -64,21 +82,38 @@ def read_known_commits(snapshots: Mapping[str, CommitSnapshot]) -> KnownCommits 
 
 
 class CommitSnapshotWriter:
-    """Writes the groups that changed since the last poll."""
+    """Writes the groups that changed since the last poll, of the cluster that was read.
+
+    What is kept of another cluster stays: a new one under the same address has none of the groups,
+    and their commits are needed most just then.
+    """
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._known: dict[str, CommitSnapshot] | None = None
+        self._known: dict[tuple[str, str], CommitSnapshot] | None = None
 
-    def keep(self, view: SourceView, topics: Callable[[str], bool]) -> int:
+    def keep(
+        self,
+        view: SourceView,
+        topics: Callable[[str], bool],
+        find_gone: Callable[[Collection[str]], Collection[str]] = lambda names: (),
+    ) -> int:
         """Keep the groups' offsets on matching topics; return the number of groups written.
 
+        Args:
+            view: what was read of the source.
+            topics: which topics are kept.
+            find_gone: returns which of the groups that the listing lacks do not exist; a listing
+                leaves out what the login may not describe.
+
         Raises:
-            K2kError: the write to the target failed.
+            K2kError: the write to the target failed, or what ``find_gone`` raises.
         """
         if self._known is None:
-            self._known = dict(self._store.read().commits)
-        known, at_ms = self._known, int(view.at * 1000)
+            read = self._store.read().commits
+            self._known = {(each.cluster, each.consumer_group): each for each in read}
+        at_ms = int(view.at * 1000)
+        known = {name: s for (cluster, name), s in self._known.items() if cluster == view.cluster}
         now = {
             name: CommitSnapshot(name, view.cluster, at_ms, group.state, offsets)
             for name, group in view.groups.items()
@@ -87,17 +122,43 @@ class CommitSnapshotWriter:
         }
         changed = [each for name, each in now.items() if _differs(each, known.get(name))]
         # A group whose offsets could not be read still exists.
-        unread = {name for name, group in view.groups.items() if group.error}
+        unread = {n for n, group in view.groups.items() if group.error or group.unsettled}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
-        gone = [] if view.incomplete_reason else missing
+        unlisted = [name for name in missing if name not in view.groups]
+        gone = set(missing) - set(unlisted)
+        if view.incomplete_reason:
+            gone = set()
+        elif unlisted:
+            gone |= set(find_gone(unlisted)) & set(unlisted)
+        seen_ms = known[POLL].at_ms if POLL in known else 0
+        changed += [
+            replace(known[name], state=UNLISTED, at_ms=max(known[name].at_ms, seen_ms))
+            for name in unlisted
+            if name not in gone and known[name].state != UNLISTED
+        ]
         poll = CommitSnapshot(
             POLL, view.cluster, at_ms, "polled", _find_expired(view), _find_past_end(view)
         )
-        self._store.put([*changed, poll], gone=[SnapshotKey(name) for name in gone])
+        written = [replace(each, names_cluster=True) for each in (*changed, poll)]
+        # The record of an earlier release, which this one replaces.
+        earlier = [
+            known[name].key
+            for name in {each.consumer_group for each in written} & known.keys()
+            if not known[name].names_cluster
+        ]
+        removed = [known[name].key for name in gone]
+        self._store.put(
+            written, gone=[key for key in (*removed, *earlier) if _is_other(key, written)]
+        )
         for name in gone:
-            del known[name]
-        known.update({each.consumer_group: each for each in [*changed, poll]})
+            del self._known[view.cluster, name]
+        self._known |= {(view.cluster, each.consumer_group): each for each in written}
         return len(changed)
+
+
+def _is_other(key: SnapshotKey, written: Collection[CommitSnapshot]) -> bool:
+    """Whether none of the records has the key: one without a cluster id is written under it."""
+    return all(each.key != key for each in written)
 
 
 def _find_expired(view: SourceView) -> dict[Partition, CommittedOffset]:
@@ -167,7 +228,7 @@ class CommitSnapshotRunner(BackgroundRunner):
             self._open = SourceClusterReader(self._config), store, CommitSnapshotWriter(store)
         source, _, writer = self._open
         chosen = self._config.topics.matches
-        writer.keep(source.read_committed(chosen), chosen)
+        writer.keep(source.read_committed(chosen), chosen, source.find_gone)
 
     def describe(self, error: K2kError) -> str:
         """Return the sentence for the operator, with the consequence."""

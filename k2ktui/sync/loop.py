@@ -139,7 +139,7 @@ class SyncLoop:
                 f"the journal of written offsets cannot be updated on the target: {error.message}"
             )
         try:
-            self._commit_writer.keep(view, lambda topic: True)
+            self._commit_writer.keep(view, lambda topic: True, self._snapshots.find_gone)
         except K2kError as error:
             notes.append(
                 f"snapshots of the source's commits are not written to the target: {error.message}"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.gaps import find_returned_end
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
@@ -53,6 +54,10 @@ class MappingSource(Protocol):
             ConnectionFailed, TimedOut: a cluster does not answer.
             NothingCopied: nothing has been replicated yet.
         """
+        ...
+
+    def clusters(self) -> ClusterPair:
+        """Return the clusters that the positions read last belong to; unknown if it is not said."""
         ...
 
     def refresh(

@@ -71,7 +71,13 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
         ConnectionFailed, TimedOut, Refused: as for ``SnapshotReader.take``.
     """
     snapshot = take_snapshot(flow)
-    return plan_snapshot(snapshot, options, files), reading_notes(snapshot)
+    notes = reading_notes(snapshot)
+    if not snapshot.source and snapshot.replicas:
+        notes.append(
+            f"no group of source cluster {safe_text(snapshot.source_cluster)} has committed "
+            f"offsets, although {counted(len(snapshot.replicas), 'partition')} were copied from it"
+        )
+    return plan_snapshot(snapshot, options, files), notes
 
 
 def plan_snapshot(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:

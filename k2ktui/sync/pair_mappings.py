@@ -65,6 +65,7 @@ class PairMappings(PipelineMappings):
             name for name, state in states.items() if state.run.pair.is_known and name not in used
         }
         self._store.choose(names, owners, others)
+        self._pair = pair
         self._two_way = {at for at, name in owners.items() if used[name].run.bidirectional}
         return positions
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Position, Run, SourcePartition
@@ -41,6 +41,7 @@ class PipelineMappings:
         self.find_gaps = self._store.find_gaps
         self.count_mapped = self._store.count_mapped
         self.held_from = self._store.held_from
+        self._pair = UNKNOWN_PAIR
         self._needed: dict[SourcePartition, int] = {}
         self._fenced_by = ""
         # Source partitions of pipelines that leave out what came from the target.
@@ -71,7 +72,12 @@ class PipelineMappings:
         self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
         self._fenced_by = own.run.fenced_by
         self._two_way = own.positions if own.run.bidirectional else ()
+        self._pair = own.run.pair
         return own.positions
+
+    def clusters(self) -> ClusterPair:
+        """Return those of the last run."""
+        return self._pair
 
     def refresh(
         self,

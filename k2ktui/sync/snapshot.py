@@ -30,10 +30,11 @@ from k2ktui.engine.opposite_copy import OppositeCopy
 from k2ktui.engine.plan import metadata_length
 from k2ktui.engine.replica import Replica, TargetLog, TargetPartition, target_partitions_of
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.translate import Translation
+from k2ktui.engine.translate import Basis, Translation
 from k2ktui.engine.written import WrittenCommits
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.unreachable import OtherCluster
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.flow import Flow
@@ -123,7 +124,7 @@ class SnapshotReader:
             target_cluster = self.target.cluster.cluster_id()
             down, source = "", None
             try:
-                source = asked.result()
+                source = self._require_source(asked.result())
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
         self.last_source = source
@@ -211,15 +212,34 @@ class SnapshotReader:
         down, source = "", SourceView("", time.time())
         positions = self._record.positions()
         try:
-            source = self._source.read_logs(list(commits))
+            source = self._require_source(self._source.read_logs(list(commits)))
             past = [at for at, offset in commits.items() if _is_past(at, offset, positions)]
             source = replace(source, ends=self._source.read_ends(past))
+        except OtherCluster as error:
+            # Whose offsets these are is not known, and those of the other one were never copied.
+            asked_for = sorted(at for at in commits if at in positions)
+            return [_of_other_cluster(at, positions[at], error) for at in asked_for]
         except (ConnectionFailed, TimedOut) as error:
             down = error.message
         asked = {at: {offset} for at, offset in commits.items()}
         copies = self._copies(source, asked, positions, {}, down)
         known = {at: offset for at, offset in commits.items() if at in copies.replicas}
         return translate_both_ways(copies.replicas, known, copies.logs, copies.opposite)
+
+    def _require_source(self, source: SourceView) -> SourceView:
+        """Return what was read of the source, if it is the cluster that was copied.
+
+        Raises:
+            OtherCluster: it is another one, which now answers under the address.
+        """
+        recorded = self._record.clusters().source
+        if recorded and source.cluster and source.cluster != recorded:
+            raise OtherCluster(
+                f"the source cluster answers with cluster id {safe_text(source.cluster)}; what was "
+                f"copied is of cluster {safe_text(recorded)}",
+                hint="Check where bootstrap.servers of source.kafka lead to.",
+            )
+        return source
 
     def read_mappings(self) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
         """Read the copy's mappings alone, and notes on them; the source is not needed.
@@ -233,6 +253,10 @@ class SnapshotReader:
         source = SourceView("", time.time())
         found = {at: self._replica(at, position, source) for at, position in positions.items()}
         return found, (*_notes(report), *self._record.notes())
+
+    def find_gone(self, names: Collection[str]) -> set[str]:
+        """Return which groups, which the last listing of the source lacked, are gone there."""
+        return self._source.find_gone(names)
 
     def keep(self) -> None:
         """Preserve on the target the mappings that would be lost otherwise.
@@ -326,7 +350,7 @@ class SnapshotReader:
         return {at: _check_end(replica, ends) for at, replica in replicas.items()}
 
     def _load_kept_commits(self, down: str) -> SourceView:
-        found = read_known_commits(self.store.read().commits)
+        found = read_known_commits(self.store.read().commits, self._record.clusters().source)
         if found is None:
             raise ConnectionFailed(
                 f"{down}, and the target has no snapshot of its consumer groups",
@@ -463,6 +487,11 @@ def _check_target_topic(replica: Replica, ids: Mapping[str, str]) -> Replica:
             why = f"{topic} was deleted and created again on the target"
             return replace(replica, unusable_reason=why)
     return replica
+
+
+def _of_other_cluster(at: SourcePartition, position: Position, error: OtherCluster) -> Translation:
+    target = position.target_topic, position.target_partition or 0
+    return Translation(target, (at,), None, Basis.UNMAPPED, None, None, error.message)
 
 
 def _check_end(replica: Replica, ends: Mapping[TargetPartition, int]) -> Replica:

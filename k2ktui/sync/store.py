@@ -56,14 +56,14 @@ class PipelineState:
 
     Attributes:
         runners: newest heartbeat of each process, live ones first, then by term.
-        commits: newest snapshot of each consumer group of the source.
+        commits: newest snapshot of each consumer group of each source cluster.
         journal: entries by id, the oldest first; :meth:`entry` reads their changes.
         drills: failover drills by id, the oldest first.
         malformed: number of records that could not be read.
     """
 
     runners: tuple[Runner, ...] = ()
-    commits: Mapping[str, CommitSnapshot] = field(default_factory=dict)
+    commits: tuple[CommitSnapshot, ...] = ()
     journal: Mapping[str, JournalHeader] = field(default_factory=dict)
     drills: Mapping[str, Drill] = field(default_factory=dict)
     malformed: int = 0
@@ -389,19 +389,21 @@ def _state(
     malformed: int,
     rows: Callable[[str], tuple[JournalRows, ...]],
 ) -> PipelineState:
-    commits: dict[str, CommitSnapshot] = {}
+    commits: dict[tuple[str, str], CommitSnapshot] = {}
     journal: dict[str, JournalHeader] = {}
     drills: dict[str, Drill] = {}
     for record in records:
         if isinstance(record, CommitSnapshot):
-            commits[record.consumer_group] = record
+            at = record.cluster, record.consumer_group
+            if at not in commits or record.at_ms > commits[at].at_ms or record.names_cluster:
+                commits[at] = record
         elif isinstance(record, JournalHeader):
             journal[record.id] = record
         elif isinstance(record, Drill):
             drills[record.id] = record
     return PipelineState(
         runners=runners,
-        commits=dict(sorted(commits.items())),
+        commits=tuple(each for _, each in sorted(commits.items())),
         journal={each.id: each for each in sorted(journal.values(), key=_order)},
         drills=dict(sorted(drills.items())),
         malformed=malformed,

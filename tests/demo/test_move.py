@@ -95,7 +95,7 @@ def kept_groups(file: Path) -> set[str]:
     config = config_of(file)
     store = StateStore(config, target_cluster(config))
     try:
-        return set(store.read().commits)
+        return {each.consumer_group for each in store.read().commits}
     finally:
         store.close()
 

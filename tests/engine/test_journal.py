@@ -190,7 +190,9 @@ def test_the_formats_are_as_documented() -> None:
     with pytest.raises(MalformedRecord, match="an unknown kind of run"):
         read_state_value(runner.key, state_value(sync).replace(b'"sync"', b'"dance"'))
     snapshot = CommitSnapshot("app", "c", 9, "Stable", {("t", 0): CommittedOffset(12, "m")})
-    assert state_key("g", snapshot.key) == b'{"group":"g","kind":"commits","consumerGroup":"app"}'
+    earlier = b'{"group":"g","kind":"commits","consumerGroup":"app"}'
+    assert state_key("g", snapshot.key) == earlier[:-1] + b',"cluster":"c"}'
+    assert state_key("g", replace(snapshot, names_cluster=False).key) == earlier
     assert state_value(snapshot) == (
         b'{"at":9,"cluster":"c","offsets":[["t",0,12,"m"]],"state":"Stable","v":1}'
     )

@@ -6,6 +6,7 @@ breaks. ``test_frames.py`` compares the messages themselves.
 
 from __future__ import annotations
 
+import inspect
 import socket
 import ssl
 from collections import deque
@@ -154,6 +155,16 @@ def test_a_failed_connection_is_reported_by_its_futures() -> None:
 def test_the_manager_and_the_connection_have_what_is_overridden() -> None:
     assert callable(KafkaConnectionManager._build_transport)
     assert callable(KafkaConnection.connection_made)
+    for name in ("_get_api_versions", "_sasl_authenticate", "_send_request", "_init_complete"):
+        assert callable(getattr(KafkaConnection, name)), f"{name}: no connection would be made"
+    assert callable(KafkaConnection._timeout_at)
+    # Ours repeats it with one more request: a step that the library adds would be missing.
+    body = inspect.getsource(KafkaConnection.initialize)
+    assert "".join(body.split()).endswith(
+        "try:awaitself._get_api_versions(timeout_at)ifself.sasl_enabled:"
+        "awaitself._sasl_authenticate(timeout_at)exceptExceptionaserror:self.close(error)else:"
+        "self._init_complete()log.info('%s:Connected',self)"
+    )
     for name in ("bootstrap_async", "bootstrapped", "send", "close", "ssl_enabled"):
         assert hasattr(KafkaConnectionManager, name), f"kafka.wire uses {name}"
     for name in ("run", "call_soon", "call_later", "cancel", "sleep", "wait_read", "close"):

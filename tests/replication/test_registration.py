@@ -22,7 +22,7 @@ from tests.support.epochs import bump
 from tests.support.kafka import create_topic, produce, read_all
 from tests.support.oracle import COMMIT_TOPIC
 
-OURS = ClusterPair("cluster-a", "cluster-b", "m")
+OURS, THEIRS = "cluster-a", "cluster-c"  # ids of sources
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def registered(node: KafkaNode, topic: str, group: str) -> dict[int, tuple[str, 
 
 
 @contextmanager
-def driver(copied: Copied, pair: ClusterPair | None = OURS) -> Iterator[TransactionFencer]:
+def driver(copied: Copied, source: str | None = OURS) -> Iterator[TransactionFencer]:
+    # The target's id is its own: the driver's connections compare it.
+    pair = ClusterPair(source, copied.target.cluster_id, "m") if source else None
     options = wire(copied.config.target, "producer")
     fencer = make_fencer(copied.config, copied.cluster, options, 1, pair)
     try:
@@ -56,7 +58,7 @@ def test_a_driver_registers_the_ids_of_its_slots_with_its_run(copied: Copied) ->
         fencer.take_over(2)
         ids = [fencer.renew(slot).producer_id for slot in (0, 1)]
         assert registered(copied.target, copied.commits, copied.name) == dict.fromkeys(
-            ids, ("cluster-a", "cluster-b")
+            ids, (OURS, copied.target.cluster_id)
         )
         state = fencer.read()
         assert state.run.registers and set(state.registrations) == set(ids)
@@ -86,15 +88,14 @@ def test_another_source_gets_other_producer_ids(copied: Copied) -> None:
     with driver(copied) as fencer:
         fencer.take_over(2)
         first = {fencer.renew(slot).producer_id for slot in (0, 1)}
-    other = ClusterPair("cluster-c", "cluster-b", "m")
-    with driver(copied, other) as fencer:
+    with driver(copied, THEIRS) as fencer:
         fencer.take_over(2)
         assert fencer.retired == {0, 1} and fencer.run.slots == 4
         second = {fencer.recover(number).producer_id for number in (2, 3)}
     assert not first & second
     assert registered(copied.target, copied.commits, copied.name) == (
-        dict.fromkeys(first, ("cluster-a", "cluster-b"))
-        | dict.fromkeys(second, ("cluster-c", "cluster-b"))
+        dict.fromkeys(first, (OURS, copied.target.cluster_id))
+        | dict.fromkeys(second, (THEIRS, copied.target.cluster_id))
     )
     with driver(copied) as fencer:
         fencer.take_over(2)

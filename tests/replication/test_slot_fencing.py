@@ -23,7 +23,10 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.copied import Copied
 from tests.support.kafka import TIMEOUT, read_all
 
-PAIR = ClusterPair("cluster-a", "cluster-b", "m")
+
+def _pair(copied: Copied) -> ClusterPair:
+    # The target's id is its own: the driver's connections compare it.
+    return ClusterPair("cluster-a", copied.target.cluster_id, "m")
 
 
 class Drivers:
@@ -32,7 +35,8 @@ class Drivers:
     def __init__(self, copied: Copied, closing: ExitStack) -> None:
         self._copied, self._closing = copied, closing
 
-    def whole(self, pair: ClusterPair | None = PAIR) -> PipelineFencer:
+    def whole(self, *, copies: bool = True) -> PipelineFencer:
+        pair = _pair(self._copied) if copies else None
         options = wire(self._copied.config.target, "producer")
         fencer = make_fencer(self._copied.config, self._copied.cluster, options, 1, pair)
         self._closing.callback(fencer.close, fence=False)
@@ -171,7 +175,7 @@ def test_what_the_run_records_say(copied: Copied, drivers: Drivers) -> None:
     config = copied.config
     state = read_commit_state(copied.cluster, commit_topic(config, 1), 10)
     assert state.run.layout is not None and state.run.layout.id == layout
-    assert state.run.most_shared == 2 and state.run.pair == PAIR
+    assert state.run.most_shared == 2 and state.run.pair == _pair(copied)
     assert state.run.term == slot.run.term, "a later driver begins a later one"
     assert slot.run == Run(
         slot.run.term,
@@ -179,15 +183,17 @@ def test_what_the_run_records_say(copied: Copied, drivers: Drivers) -> None:
         copied.name,
         slot.run.host,
         slot.run.started_ms,
-        PAIR,
+        _pair(copied),
         registers=True,
         shared_slot=1,
     )
     keys = [key for key, _ in runs(copied)]
     assert keys[-1] == {"group": copied.name, "slotRun": 1}
-    drivers.whole(None).take_over(0)
+    drivers.whole(copies=False).take_over(0)
     state = read_commit_state(copied.cluster, commit_topic(config, 1), 10)
-    assert state.run.layout is None and state.run.most_shared == 2 and state.run.pair == PAIR
+    assert (
+        state.run.layout is None and state.run.most_shared == 2 and state.run.pair == _pair(copied)
+    )
 
 
 def test_the_states_of_all_ids_show_who_takes_a_slot_over_later(

@@ -10,18 +10,20 @@ from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine import drill_changes
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Fence
 from k2ktui.engine.drill_changes import LOWERED_RATE
 from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import describe_undo, find_change
 from k2ktui.engine.groups import GroupView
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.acls import allow_writes, denied_topics, deny_writes
 from k2ktui.kafka.quotas import Quota, lowered, producer_quotas, restored, set_producer_quotas
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.store import StateStore
-from k2ktui.text import counted, duration, moment
+from k2ktui.text import counted, duration, moment, safe_text
 
 _STILL_S = 5.0
 
@@ -285,11 +287,16 @@ def _read_groups(session: Session, reader: SourceClusterReader) -> dict[str, Gro
 
 def run_source_lost(session: Session) -> PhaseResult:
     """Establish that the source does not answer, and what was last known of it."""
+    positions, clusters = _read_positions(session)
     try:
-        session.source.cluster_id()
+        found = session.source.cluster_id()
     except (ConnectionFailed, TimedOut) as error:
         why = error.message
     else:
+        why = ""
+        if clusters.source and found and found != clusters.source:
+            why = f"another cluster, {safe_text(found)}, answers in place of the source"
+    if not why:
         return failed(
             "the source answers",
             "A disaster drill is for a source that is lost. Use k2ktui drill planned, which loses "
@@ -298,7 +305,7 @@ def run_source_lost(session: Session) -> PhaseResult:
     store = StateStore(session.config, session.target)
     try:
         commits = store.read().commits
-        known = read_known_commits(commits)
+        known = read_known_commits(commits, clusters.source)
     finally:
         store.close()
     if known is None:
@@ -307,7 +314,7 @@ def run_source_lost(session: Session) -> PhaseResult:
             "Translate positions yourself: k2ktui translate -f FILE TOPIC:PARTITION:OFFSET.",
         )
     silent = max(0.0, time() - known.at)
-    lost = _count_known_loss(session, known.groups)
+    lost = _count_known_loss(positions, known.groups)
     read = f"at least {counted(lost, 'record')} lost"
     lowest: int | None = lost
     if session.flow.is_mirror:
@@ -325,13 +332,19 @@ def run_source_lost(session: Session) -> PhaseResult:
     )
 
 
-def _count_known_loss(session: Session, groups: Mapping[str, GroupView]) -> int:
-    """Return the number of records that groups had read on the source and that were not copied."""
+def _read_positions(session: Session) -> tuple[Mapping[SourcePartition, Position], ClusterPair]:
+    """Return what was copied, and between which clusters."""
     mappings = session.flow.open_mappings(session.source, session.target)
     try:
-        positions = mappings.positions()
+        return mappings.positions(), mappings.clusters()
     finally:
         mappings.close()
+
+
+def _count_known_loss(
+    positions: Mapping[SourcePartition, Position], groups: Mapping[str, GroupView]
+) -> int:
+    """Return the number of records that groups had read on the source and that were not copied."""
     furthest: dict[tuple[str, int], int] = {}
     for view in groups.values():
         for where, each in view.offsets.items():

@@ -23,6 +23,7 @@ from k2ktui.kafka.read_requests import (
     READ_COMMITTED,
     list_offsets_request,
 )
+from k2ktui.kafka.unreachable import OtherCluster
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Throttled, TopicInfo, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.fetch_session import FetchSession, Key
@@ -374,6 +375,9 @@ class SourceFetcher:
             end = await self._list_offset(node, reader, LATEST)
         except (NotSent, OutcomeUnknown):
             return  # the next fetch gets the same error and asks again
+        except OtherCluster as error:
+            self._failure = error
+            return
         finally:
             self._measuring.discard(reader)
             self._signal.set()
@@ -413,6 +417,9 @@ class SourceFetcher:
         except (NotSent, OutcomeUnknown) as error:
             self._look_up_trouble = f"its leader cannot be looked up: {error}"
             self._stale_since = monotonic() + _BACKOFF_S
+            return
+        except OtherCluster as error:  # the lap must fail before it fetches from there
+            self._failure = error
             return
         finally:
             self._looking = False

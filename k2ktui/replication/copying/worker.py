@@ -10,6 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.copying import partition_faults
@@ -28,8 +29,13 @@ class _Connections:
 
     def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
         self.loop = Loop()
-        self.source = Wire(self.loop, source, "source")
-        self.target = Wire(self.loop, target, "target")
+        self.source = Wire(self.loop, source, "source", "")
+        self.target = Wire(self.loop, target, "target", "")
+
+    def require(self, clusters: ClusterPair) -> None:
+        """Let only these clusters answer from now on; raises OtherCluster."""
+        self.source.require(clusters.source)
+        self.target.require(clusters.target)
 
     async def open(self) -> None:
         await self.source.open(_CONNECT_TIMEOUT_S, patient=True)
@@ -81,6 +87,7 @@ def run_copier(
     """Run what ``make`` returns for connections to both clusters, as ``run_slot`` does."""
     try:
         connections = _connections(source, target)
+        connections.require(task.clusters)
         copier = make(connections.source, connections.target)
         result: SlotResult = connections.loop.run(copier.run)
     except LoginFailed as error:
@@ -102,14 +109,21 @@ def run_connected(
     source: Mapping[str, Any],
     target: Mapping[str, Any],
     work: Callable[[Wire, Wire], Coroutine[Any, Any, _T]],
+    clusters: ClusterPair = UNKNOWN_PAIR,
 ) -> _T:
     """Return the result of a coroutine that uses connections to both clusters.
+
+    Args:
+        source, target: connection options.
+        work: the coroutine.
+        clusters: the clusters that must answer.
 
     Raises:
         ConnectionFailed, NotSent, OutcomeUnknown: a cluster did not answer.
     """
     try:
         connections = _connections(source, target)
+        connections.require(clusters)
         found: _T = connections.loop.run(lambda: work(connections.source, connections.target))
     except BaseException:
         _disconnect(source, target)

@@ -311,6 +311,8 @@ class Writer:
         self, node: int, items: list[tuple[PartitionQueue, OutgoingBatch]], error: BaseException
     ) -> None:
         """Resend the same bytes in order after the connection failed or was lost."""
+        # Where another cluster answers, nothing was sent, and the lap ends before anything is.
+        self._failure = self._failure or self._wire.as_other_cluster(error)
         for queue, _ in items:
             queue.fails(f"its leader, broker {node}, does not respond", silent=True)
             self._again(queue)

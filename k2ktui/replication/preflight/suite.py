@@ -31,6 +31,7 @@ from k2ktui.replication.preflight.clusters import (
     open_clusters,
 )
 from k2ktui.replication.preflight.opposite import check_opposite
+from k2ktui.replication.preflight.recorded_clusters import check_recorded_ids
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.schemas import check_schemas
 from k2ktui.replication.preflight.topics import check_topics
@@ -97,6 +98,7 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
         return
     source, target = sides["source"], sides["target"]
     yield check_ids(source, target)
+    yield check_recorded_ids(config, source, target)
     yield from check_clocks(source, target)
     yield from check_rights(config, source, target)
     yield from check_topics(config, source, target)

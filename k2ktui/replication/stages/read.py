@@ -87,7 +87,10 @@ def read_rows(
     try:
         origins = known_origins(task, source, target)
         read = run_connected(
-            source, target, lambda wire, _: MicroBatchReader(task, wire, origins).run()
+            source,
+            target,
+            lambda wire, _: MicroBatchReader(task, wire, origins).run(),
+            task.clusters,
         )
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
         facts = ReadFacts(began_at=began_at, error=str(error))
