@@ -47,16 +47,17 @@ from k2ktui.engine.drill_steps import (
 )
 from k2ktui.engine.journal import new_id
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
-from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.properties import wire
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.replication.pipeline_fencing import make_fencer, read_recorded_pair
 from k2ktui.sync.drill_guard import read_fence
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.plans import whoami
 from k2ktui.text import safe_message, safe_text
 
 _UNCHANGED = "Nothing was changed."
+_READ_S = 30.0
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -91,7 +92,7 @@ def start_drill(
         id=new_id(now, secrets.token_hex(2)),
         kind=kind,
         pipeline=config.name,
-        source_cluster=_source_id(flow),
+        source_cluster=_source_id(flow, target),
         target_cluster=target.cluster_id(),
         version=__version__,
         started_ms=now,
@@ -115,7 +116,15 @@ def start_drill(
     return session.drill
 
 
-def _source_id(flow: Flow) -> str:
+def _source_id(flow: Flow, target: Cluster) -> str:
+    """Return the id of the cluster that was copied, "" if it is not known.
+
+    In a disaster, another cluster may answer under its address.
+    """
+    if flow.pipeline is not None:
+        recorded = read_recorded_pair(flow.config, target, _READ_S).source
+        if recorded:
+            return recorded
     try:
         return source_cluster(flow.config).cluster_id()
     except (ConnectionFailed, TimedOut):

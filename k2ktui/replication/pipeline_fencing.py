@@ -10,12 +10,17 @@ from threading import BoundedSemaphore
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.run_record import Run, SharedLayout
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.client_settings import produce_settings
-from k2ktui.replication.commit_state import CommitState, CommitTopic, find_newest
+from k2ktui.replication.commit_state import (
+    CommitState,
+    CommitTopic,
+    find_newest,
+    read_commit_state,
+)
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import TIMEOUT
 from k2ktui.replication.slot_fencing import SlotFencer
@@ -154,6 +159,19 @@ def read_pair(config: PipelineConfig, source: Cluster, target: Cluster) -> Clust
     pair = ClusterPair(source.cluster_id(), target.cluster_id(), mappings)
     source.expected_id, target.expected_id = pair.source, pair.target
     return pair
+
+
+def read_recorded_pair(config: PipelineConfig, target: Cluster, timeout: float) -> ClusterPair:
+    """Return the clusters that a pipeline's positions belong to; unknown if it has none.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    found = target.find(config.coordination.commit.topic)
+    if found is None:
+        return UNKNOWN_PAIR
+    state = read_commit_state(target, commit_topic(config, found.partitions), timeout)
+    return state.run.pair if state.positions else UNKNOWN_PAIR
 
 
 def describe_malformed(config: PipelineConfig, state: CommitState) -> str:

@@ -54,6 +54,16 @@ def test_d01_a_cluster_that_is_down(source: KafkaNode, target: KafkaNode) -> Non
 
 
 @pytest.mark.slow
+def test_d01_another_cluster_under_the_address_of_a_lost_source(
+    source: KafkaNode, target: KafkaNode, ids: tuple[str, str]
+) -> None:
+    recorded = "lost", ids[1]
+    assert check("D01", source, target, cluster_ids=recorded).outcome is FAIL
+    found = check("D01", source, target, kind=DrillKind.DISASTER, cluster_ids=recorded)
+    assert found.outcome is UNKNOWN and ids[0] in found.evidence and "lost" in found.evidence
+
+
+@pytest.mark.slow
 def test_d05_two_clusters(source: KafkaNode, target: KafkaNode) -> None:
     assert check("D05", source, target).outcome is PASS
     found = check("D05", source, source)

@@ -145,7 +145,7 @@ def test_a_group_is_asked_for_by_itself(brokers: Brokers, kind: str, tmp_path: A
         f"""name: p
 source: {{kafka: {{common: {{bootstrap.servers: "{node.bootstrap}"}}}}}}
 target: {{kafka: {{common: {{bootstrap.servers: "{node.bootstrap}"}}}}}}
-groups: {{consumerGroups: ["kept.*"]}}
+groups: {{consumerGroups: "kept.*"}}
 replication: [{{source: {{topic: [t]}}}}, {{sink: {{topic: source, partition: source}}}}]
 """
     )
@@ -154,7 +154,8 @@ replication: [{{source: {{topic: [t]}}}}, {{sink: {{topic: source, partition: so
     topic = create_topic(node)
     for name in names.values():
         commit_offsets(node, name, {(topic, 0): 0})
-    admin(node).delete_consumer_groups([names["kept-gone"]])[names["kept-gone"]].result(30)
+    client = admin(node)  # its futures end with it
+    client.delete_consumer_groups([names["kept-gone"]])[names["kept-gone"]].result(30)
     try:
         found = reader.find_gone(list(names.values()))
     finally:

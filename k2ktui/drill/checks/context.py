@@ -193,6 +193,9 @@ class CheckContext:
         def connect() -> tuple[Cluster, str]:
             self._await_open(side)
             cluster = Cluster(config, side)
+            if side == "source" and not self.expects_source:
+                # Another cluster under its address is no source that answers.
+                cluster.expected_id = self.facts.cluster_ids[0]
             return cluster, cluster.cluster_id()
 
         return self.read(f"the {side} cluster", connect)
