@@ -206,7 +206,7 @@ def resume_drill(
         TimedOut, K2kError: as for :func:`start_drill`.
     """
     require(may, "resuming a drill")
-    paths = Paths(chosen.get("export_to", ""), chosen.get("forward", ""))
+    paths = Paths(chosen.get("export_to", ""), chosen.get("forward", ""), exports=True)
     with own_drill(
         flow,
         drill_id,

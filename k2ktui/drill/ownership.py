@@ -18,7 +18,7 @@ from k2ktui.drill.operator import Operator
 from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access
-from k2ktui.engine.drill import PHASES, Drill, DrillStatus, PhaseStatus
+from k2ktui.engine.drill import PHASES, Drill, PhaseStatus
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.drill_steps import is_acting
 from k2ktui.engine.drill_tail import TailChoice
@@ -43,10 +43,12 @@ class Paths:
     Attributes:
         export_to: directory of exported records; empty for one beside the pipeline's file.
         forward: file of the forward pipeline; empty for the one that the reverse file names.
+        exports: whether the command may export records.
     """
 
     export_to: str = ""
     forward: str = ""
+    exports: bool = False
 
 
 NO_PATHS = Paths()
@@ -166,7 +168,8 @@ def _refuse_paths(drill: Drill, files: Sequence[str], paths: Paths) -> None:
             unchanged=_UNCHANGED,
             hint="Repeat the command with --forward FILE.",
         )
-    exports = options.tail is TailChoice.EXPORT and drill.status is DrillStatus.OPEN
+    # Without a choice yet, it may be to export.
+    exports = paths.exports and options.tail in (TailChoice.EXPORT, TailChoice.STOP)
     over = drill.record(DrillPhase.TAIL).status in (PhaseStatus.DONE, PhaseStatus.SKIPPED)
     if exports and not over and options.export_to and not paths.export_to:
         raise Refused(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import abort_drill
-from k2ktui.engine.drill import ChangeKind, ChangeStatus, DrillStatus, new_phases
+from k2ktui.engine.drill import ChangeKind, ChangeStatus, DrillOptions, DrillStatus, new_phases
 from k2ktui.engine.drill_changes import EVERYONE, dump_names, dump_rates
 from k2ktui.engine.drill_checks import DrillKind, DrillPhase
 from k2ktui.engine.journal import JournalRow, JournalRows
@@ -221,3 +221,23 @@ def test_a_planted_journal_entry_moves_no_group(pair: Pair) -> None:
     (problem,) = [each for each in aborted.blockers if "does not have the rows" in each]
     assert f"journal entry {entry.id}" in problem
     assert set(pair.target_offsets(pair.groups[0]).values()) == {None}
+
+
+@pytest.mark.parametrize("option", ["--forward", "--export-to"])
+def test_no_path_is_taken_from_a_record(
+    pair: Pair, target: KafkaNode, tmp_path: Path, option: str
+) -> None:
+    """Neither a file that is read, whose addresses get secrets, nor a directory that is written."""
+    planted_path = str(tmp_path / "planted")
+    options = DrillOptions(export_to=planted_path)
+    if option == "--forward":
+        options = DrillOptions(forward=planted_path)
+    config = pair.flow.config
+    plant(config, target, planted(config, DrillKind.FAILBACK, options=options))
+    for verb in ("resume", "abort") if option == "--forward" else ("resume",):
+        refused = k2ktui("drill", verb, PLANTED_ID, "-f", pair.file, code=5).stderr
+        assert f"was begun with {option} {planted_path}" in refused
+        assert f"Repeat the command with {option}" in refused
+    if option == "--export-to":
+        abort_drill(pair.flow, PLANTED_ID, [str(pair.file)], MAY, Yes())
+    assert not Path(planted_path).exists()
