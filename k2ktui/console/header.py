@@ -39,6 +39,8 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
     source, target = cluster_names(session, view)
     clusters = glyphs.text(f"  {source} {glyphs.arrow} {target}")
     word = pair_word(view.pair_state) if view is not None else ""
+    if view is not None and word and view.part(PartName.STATE).stale:
+        word = f"{glyphs.stale}{word}"
     state = Cell(f"  {word}" if word else "", pair_tone(view.pair_state) if view else Tone.MUTED)
     ellipsis = glyphs.text("…")
     pair = fit(pair, min(cell_len(pair), max(4, space)), ellipsis=ellipsis)

@@ -180,6 +180,21 @@ def test_a_theme_file_that_is_wrong_does_not_stop_it(
         terminal.await_text("theme bad.yaml")
 
 
+def test_keys_that_arrive_together_neither_end_it_nor_get_lost(
+    recording: Path, env: dict[str, str]
+) -> None:
+    with replay(recording, env) as terminal:
+        terminal.await_text("1,200")
+        terminal.send(":")
+        terminal.send("replication\r")
+        terminal.await_text("clicks-2")
+        terminal.send("t\r\r")
+        terminal.send("3\rq3\r")  # there, into a group, back, and into it again
+        terminal.await_text("Groups \u203a ")
+        terminal.send("qqq2")
+        assert terminal.wait() == 0, terminal.output[-2000:]
+
+
 FAULTY = """
 from k2ktui.cli import main
 from k2ktui.console.app import open_console

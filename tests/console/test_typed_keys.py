@@ -13,9 +13,20 @@ from textual.screen import ModalScreen
 from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.replication import ReplicationScreen
 from k2ktui.console.session import DemoStep, LeaveChoice, Session
+from k2ktui.console.widgets import start_dialog
 from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.errors import Refused
+from k2ktui.jobs import manager
+from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.watch.model import PipelinePair
-from tests.support.console import ConsoleDriver, drive, drive_session, made_session
+from tests.jobs.support import write_pipeline
+from tests.support.console import (
+    ConsoleDriver,
+    drive,
+    drive_session,
+    file_session,
+    made_session,
+)
 from tests.support.views import usual
 
 PRODUCTION = PipelinePair("queue-1", "production")
@@ -53,6 +64,15 @@ def test_a_palette_runs_a_command_once() -> None:
         await listed(console)
         await console.press_at_once("enter", "enter")
         await console.sees("paused")
+
+    drive(flow)
+
+
+def test_a_palette_runs_what_was_typed_and_not_what_it_listed_before() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        for name in ("replication", "journal", "groups"):
+            await console.press_at_once("colon", *name, "enter", "enter")
+            assert console.app.current_mode == name
 
     drive(flow)
 
@@ -194,8 +214,7 @@ def demo() -> Iterator[Demo]:
 def test_keys_wait_for_the_choices_of_the_demo(demo: Demo) -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("8")
-        for key in ("C", "down", "enter"):
-            console.app.simulate_key(key)
+        console.post("C", "down", "enter")
         await asyncio.sleep(0.3)
         demo.may_answer.set()
         await console.sees("done: two")
@@ -222,8 +241,7 @@ def test_the_demo_kills_nothing_without_the_name(demo: Demo) -> None:
 def test_escape_cancels_what_is_still_prepared(demo: Demo, directory: Path) -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("8")
-        for key in ("C", "e", "p", "q", "escape"):
-            console.app.simulate_key(key)
+        console.post("C", "e", "p", "q", "escape")
         await console.sees("Canceled: nothing was changed.")
         demo.may_answer.set()
         await console.settle()
@@ -244,3 +262,69 @@ def test_every_dialog_gives_its_first_result_only() -> None:
 
 def _kinds(kind: type) -> set[type]:
     return {kind}.union(*map(_kinds, kind.__subclasses__()))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_whole_answer_may_be_typed_while_the_checks_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: bool
+) -> None:
+    """It counts if all of them pass; what has failed must be read first."""
+    may_end, started = threading.Event(), threading.Event()
+
+    def checks(*_: object, **__: object) -> Iterator[Check]:
+        may_end.wait(60)
+        yield Check("topics", CheckOutcome.FAIL if fails else CheckOutcome.PASS, "as they are", "")
+
+    def start(*_: object, **__: object) -> None:
+        started.set()
+        raise Refused("enough")
+
+    monkeypatch.setattr(start_dialog, "start_checks", checks)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(manager, "start_job", start)
+    file = write_pipeline(tmp_path / "pipeline.yaml", 1)
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.sees("no run is alive")
+        console.post("J", *"orders", "tab", "space")
+        await console.sees("checking", "the checks still run")
+        await console.until(lambda: console.widget("#confirm-name").value == "orders", "typed")  # type: ignore[attr-defined]
+        assert not started.is_set()
+        may_end.set()
+        if fails:
+            await console.sees("Failed checks that do not prevent a start")
+            await console.press("down")
+            assert not started.is_set()
+            await console.press("tab", "space")
+        await console.until(started.is_set, "started")
+
+    try:
+        drive_session(file_session(file), flow, screen="5")
+    finally:
+        may_end.set()
+
+
+def test_escape_closes_a_dialog_whose_checks_still_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    may_end = threading.Event()
+
+    def checks(*_: object, **__: object) -> Iterator[Check]:
+        may_end.wait(60)
+        yield from ()
+
+    monkeypatch.setattr(start_dialog, "start_checks", checks)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = write_pipeline(tmp_path / "pipeline.yaml", 1)
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.sees("no run is alive")
+        console.post("J", *"orders", "tab", "space", "escape")
+        await console.sees("Nothing was started.")
+        may_end.set()
+        assert not isinstance(console.screen, ModalScreen)
+
+    try:
+        drive_session(file_session(file), flow, screen="5")
+    finally:
+        may_end.set()

@@ -111,11 +111,15 @@ class ConsoleDriver:
         if self.app.is_running:
             await self.settle()
 
-    async def press_at_once(self, *keys: str) -> None:
-        """Let keys arrive together, as over a slow line, and wait until all had their effect."""
+    def post(self, *keys: str) -> None:
+        """Let keys arrive together, as over a slow line."""
         for key in keys:
             char = _CHARS.get(key, key if len(key) == 1 else None)
             self.app.post_message(events.Key(_KEYS.get(key, key), char))
+
+    async def press_at_once(self, *keys: str) -> None:
+        """Let keys arrive together, and wait until all had their effect."""
+        self.post(*keys)
         # Not by Pilot, which waits for widgets of the screen of now, and the keys may close it.
         await asyncio.sleep(_LOOK_S)
         while self.app.is_running and self.app.has_typed_keys:

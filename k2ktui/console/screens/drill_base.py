@@ -46,6 +46,7 @@ class DrillBaseScreen(OperationScreen):
 
         def broken(error: K2kError) -> None:
             self.inform_error(error)
+            self.console.ignore_typing()
             answer(None)
 
         if not self.background("demo", steps[_SHOW].run, answer, broken):

@@ -354,6 +354,7 @@ class JobsScreen(ListScreen):
         """Return the configuration of a job or of the session; None after reporting an error."""
         if job is None and kind is RunKind.COPY and (why := nothing_to_start(self.session)):
             self.inform(why, "warning")
+            self.console.ignore_typing()
             return None
         flow = self.session.flow
         if job is None or job.record.files == local_jobs.absolute_paths(self.session.files):
@@ -368,6 +369,7 @@ class JobsScreen(ListScreen):
             await reading.wait()
         except Exception:
             self.inform_error(reason_of(reading.error))
+            self.console.ignore_typing()
             return None
         return reading.result
 

@@ -241,7 +241,11 @@ class OperationScreen(ListScreen):
         def job() -> operations.JournalEntry:
             return operations.read_entry(config, entry_id)
 
-        if self.act("reading the journal", job, done, failed=lambda _: done(None)):
+        def failed(error: K2kError) -> None:
+            self.console.ignore_typing()
+            done(None)
+
+        if self.act("reading the journal", job, done, failed=failed):
             entry = await read
             if entry is not None:
                 await self._review_entry(entry)

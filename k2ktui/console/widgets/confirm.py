@@ -128,11 +128,11 @@ class Confirm(Dialog[bool]):
         field.focus()
 
     def why_not_yet(self) -> str:
-        """Return why the button stays disabled whatever is typed; empty if it does not."""
+        """Return why the button is disabled whatever is typed; empty if it is not."""
         return ""
 
     @property
-    def _matches(self) -> bool:
+    def matches(self) -> bool:
         return self.query_one(Input).value.strip() == self._typed
 
     def _show_next(self, wrong: str) -> None:
@@ -144,7 +144,7 @@ class Confirm(Dialog[bool]):
 
     def update_button(self) -> None:
         """Enable the button if the name matches, and nothing else prevents it."""
-        ready = self._matches and not self.why_not_yet()
+        ready = self.matches and not self.why_not_yet()
         self.query_one(Input).set_class(ready, "-matches")
         self.query_one("#confirm-do").disabled = not ready
         self._show_next("")
@@ -152,7 +152,7 @@ class Confirm(Dialog[bool]):
     def leave_field(self) -> None:
         """Focus the button if it can be pressed; otherwise stay, and say why."""
         self.update_button()
-        if not self._matches:
+        if not self.matches:
             self._show_next("this is not the name; Esc cancels")
         elif not self.why_not_yet():
             # At once: the next key may be queued behind this one.
@@ -168,7 +168,7 @@ class Confirm(Dialog[bool]):
 
     @on(Button.Pressed, "#confirm-do")
     def _pressed(self) -> None:
-        if self._matches and not self.why_not_yet():
+        if self.matches and not self.why_not_yet():
             self.dismiss(True)
 
     def what_canceling_means(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar, cast
 
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
@@ -16,6 +16,13 @@ async def _done() -> None:
 
 def _nothing() -> AwaitComplete:
     return AwaitComplete(_done())
+
+
+class KeepsTyped(Protocol):
+    """What dialogs use of the app."""
+
+    def forget_typed(self) -> None:
+        """Drop the keys that wait."""
 
 
 class Dialog(ModalScreen[T]):
@@ -43,6 +50,14 @@ class Dialog(ModalScreen[T]):
 
     def _become_ready(self) -> None:
         self.is_ready = True
+
+    def must_wait(self, key: str) -> bool:
+        """Return whether a key cannot have its effect yet."""
+        return not (self.is_ready or self.is_over)
+
+    def forget_typed(self) -> None:
+        """Drop the keys that wait for :meth:`must_wait`."""
+        cast("KeepsTyped", self.app).forget_typed()
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Close the dialog with its result, unless it has one, or another one covers it."""

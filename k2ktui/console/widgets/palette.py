@@ -13,6 +13,11 @@ from k2ktui.console.widgets.dialog import Dialog
 class Palette(CommandPalette, Dialog[None]):
     """Textual's palette, in which a second Enter or click does nothing."""
 
+    def must_wait(self, key: str) -> bool:
+        """Let Enter wait until what was typed has been searched: the list is of an earlier text."""
+        searches = any(each.node is self and not each.is_finished for each in self.workers)
+        return super().must_wait(key) or (key == "enter" and searches and not self.is_over)
+
     @on(OptionList.OptionSelected)
     @on(Input.Submitted)
     @on(Button.Pressed)

@@ -33,8 +33,8 @@ _INDENT = 4
 class StartDialog(Confirm):
     """Checks a pipeline, then asks; the result is whether the operator agreed.
 
-    The name can be typed while the checks run; the button is enabled after them, and not at all if
-    a fatal check failed.
+    The name can be typed while the checks run. Tab and space behind it wait for their end, and are
+    dropped if a check has failed; if it is a fatal one, the button stays disabled.
 
     Args:
         config: the pipeline.
@@ -94,6 +94,8 @@ class StartDialog(Confirm):
             return
         if check is None:
             self._over = True
+            if any(each.outcome is CheckOutcome.FAIL for each in self._checks):
+                self.forget_typed()  # what has failed must be read first
             # The most important results must be visible without scrolling.
             self._checks.sort(key=lambda each: _ORDER.index(each.outcome))
         else:
@@ -108,6 +110,11 @@ class StartDialog(Confirm):
         lines += [line for check in self._checks for line in self._lines_of(check)]
         self.query_one("#confirm-lines", TextLines).show(lines)
         self.query_one("#confirm-state", TextLines).show(self._state())
+
+    def must_wait(self, key: str) -> bool:
+        """Let what confirms the start wait for the checks."""
+        confirms = key in ("tab", "enter") and self.matches and not self._over
+        return super().must_wait(key) or (confirms and not self.is_over)
 
     def why_not_yet(self) -> str:
         """Return that checks still run, or that one of them prevents the start."""

@@ -88,7 +88,7 @@ class TypedKeysApp(QuietApp):
         """Whether a dialog is prepared, or does not take keys yet."""
         screen = self.screen if self.screen_stack else None
         if isinstance(screen, Dialog):
-            return not (screen.is_ready or screen.is_over)
+            return screen.must_wait(self._typed[0].key if self._typed else "")
         asks = any(each.group == ASK and not each.is_finished for each in self.workers)
         if self._asks and not asks:
             # Whatever was refused or canceled: a name that was typed for it is no command.
@@ -124,8 +124,8 @@ class TypedKeysApp(QuietApp):
                 self._typed.clear()
                 return
             if self._must_wait:
-                if any(key.key == "escape" for key in self._typed):
-                    self._cancel_asking()
+                if self._cancels():
+                    continue
                 break
             if not self._typed:
                 return
@@ -139,12 +139,24 @@ class TypedKeysApp(QuietApp):
                 self._passing = (target, self._number, time.monotonic())
         self._look_again()
 
-    def _cancel_asking(self) -> None:
-        """Give up what is prepared, and forget what was typed for it up to Esc."""
+    def forget_typed(self) -> None:
+        """Drop the keys that wait: what they were typed for has changed."""
+        self._typed.clear()
+
+    def _cancels(self) -> bool:
+        """Give up what keys wait for, if one of them is Esc; return whether the next can pass."""
+        keys = [key.key for key in self._typed]
+        if "escape" not in keys or (isinstance(self.screen, Dialog) and not self.screen.is_ready):
+            return False
+        for _ in keys[: keys.index("escape")]:
+            self._typed.popleft()
         if isinstance(self.screen, Dialog):
-            return
-        while self._typed.popleft().key != "escape":
-            pass
+            return True  # Esc itself closes it
+        self._typed.popleft()
+        self._cancel_asking()
+        return False
+
+    def _cancel_asking(self) -> None:
         for worker in list(self.workers):
             if worker.group == ASK and not worker.is_finished:
                 worker.cancel()
