@@ -52,6 +52,8 @@ def act(tmux: Tmux, choice: str, so: str) -> None:
     tmux.press("C")
     tmux.sees("The demo's applications and source", timeout=PATIENCE)
     tmux.press(*["Down"] * CHOICES[choice], "Enter")
+    if choice.startswith("kill"):
+        agree(tmux, "demo")
     eventually(lambda: so in k2ktui("demo", "--do", "show").stdout, so, PATIENCE)
 
 
