@@ -66,7 +66,7 @@ def move(copied: Copied) -> None:
     path = copied.directory / f"{copied.name}-plan.json"
 
     def planned() -> bool:
-        k2ktui("plan", "-f", copied.file, "-o", path)
+        k2ktui("plan", "-f", copied.file, "-o", path, code=None)  # 1: nothing can move yet
         return {row.action for row in read(path.read_text()).rows} <= {"create", "advance"}
 
     eventually(planned, "the application's group has no members")
