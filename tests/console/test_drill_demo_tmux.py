@@ -153,6 +153,7 @@ def test_a_disaster_and_back_with_a_tail_chosen_later(demo: tuple[Tmux, Path], m
     tmux.press("1")
     tmux.sees("failed over to the target", "missing when it was opened", "moved", timeout=PATIENCE)
     assert "would" not in tmux.screen, tmux.screen
+    tmux.press("8")
     act(tmux, "start the source cluster again", "runs.")
     back = file.with_name("pipeline-reverse.yaml")
     back.write_text(k2ktui("config", "reverse", "-f", file).stdout)
