@@ -179,6 +179,7 @@ def read_back(
     writer: str,
     now_ms: int,
     looked: WrittenCommits | None = None,
+    announced: WrittenCommits | None = None,
 ) -> WrittenCommits | None:
     """Return the record to write after commits, None if it would say the same.
 
@@ -192,12 +193,17 @@ def read_back(
         looked: the record when this process decided what to commit. A commit that was read back
             since, made from a newer mapping, stays: this process was too late, and its commit is
             to be corrected.
+        announced: the record before this process committed, None for ``known``. What others have
+            read back since stays: it may be in force since these results were read, and would be
+            taken for the application's.
     """
     before = dict(known.commits) if known is not None else {}
     found = dict(before)
+    earlier = announced if announced is not None else known
     for commit, now, is_known in results:
         kept: list[WrittenCommit] = []
         expected = looked.commits.get(commit.at, ()) if looked is not None else ()
+        replaced = earlier.commits.get(commit.at, ()) if earlier is not None else ()
         for each in found.pop(commit.at, ()):
             is_ours = each.writer == writer and _made_by(each, commit)
             if _equals(each, now):
@@ -205,7 +211,9 @@ def read_back(
             elif each.pending:
                 if not each.is_late(now_ms) and not (is_ours and is_known):
                     kept.append(each)
-            elif each not in expected and _is_newer(each, commit) and now == commit.after:
+            elif each not in replaced or (
+                each not in expected and _is_newer(each, commit) and now == commit.after
+            ):
                 kept.append(each)
         made = _next(commit, "", 0)
         if made is not None and _equals(made, now):

@@ -301,8 +301,9 @@ class Applier:
             return
         now_ms = int(time.time() * 1000)
         changed = []
+        known = dict(recorded)
         with contextlib.suppress(K2kError):
-            recorded = {**recorded, **self._store.read_written(list(current))}
+            known.update(self._store.read_written(list(current)))
         for group, found in groupby(results, key=lambda each: each.write.group):
             view = current.get(group)
             if view is None or view.error or view.unsettled:
@@ -315,8 +316,15 @@ class Applier:
                 )
                 for each in found
             ]
-            looked = self._looked.get(group)
-            record = read_back(recorded.get(group), group, seen, self._writer, now_ms, looked)
+            record = read_back(
+                known.get(group),
+                group,
+                seen,
+                self._writer,
+                now_ms,
+                looked=self._looked.get(group),
+                announced=recorded.get(group),
+            )
             if record is not None:
                 changed.append(record)
         # Without this, both the commit before and this one count as ours until the next write.
