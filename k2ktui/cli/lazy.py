@@ -14,11 +14,13 @@ def complete_files(command: click.Command) -> None:
     """Let a shell complete the names of files and directories where a command takes them.
 
     Click completes nothing for a text, so that a shell with its script completes no files at all.
+    Nothing is checked here: each command says itself what is wrong with a file, and a directory's
+    option may take a file, too (``translate --from-spark-checkpoint``).
     """
     for parameter in command.params:
         kind = (parameter.metavar or "").partition("[")[0]
         if kind in ("FILE", "DIR") and isinstance(parameter.type, click.types.StringParamType):
-            parameter.type = click.Path(file_okay=kind == "FILE")
+            parameter.type = click.Path(readable=False)
     if isinstance(command, click.Group):
         for each in command.commands.values():
             complete_files(each)
