@@ -112,7 +112,8 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "D12": (
         "topic ids",
-        "no topic was deleted and created again on either cluster since it was first copied",
+        "no topic was deleted and created again on either cluster since it was first copied; "
+        "could-not-check where topics have no id (before Kafka 2.8)",
     ),
     "D13": (
         "retention headroom",

@@ -7,7 +7,7 @@ Layout: ``ProduceRequest.json`` and ``ProduceResponse.json`` of Apache Kafka, ve
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,8 +147,15 @@ def _partition(cursor: ProtocolReader) -> ProducedPartition:
     reasons = [_reason(cursor) for _ in range(cursor.count())]
     general = cursor.text()
     cursor.skip_tags()
-    record, reason = reasons[0] if reasons else (-1, "")
-    return ProducedPartition(index, error, base, reason or general, record)
+    return ProducedPartition(index, error, base, *_refusal(reasons, general))
+
+
+def _refusal(reasons: Sequence[tuple[int, str]], general: str) -> tuple[str, int]:
+    """Return the reason of the first refused record, or else another one, and its number."""
+    if not reasons:
+        return general, -1
+    texts = [text for _, text in reasons]
+    return next(filter(None, (texts[0], general, *texts)), ""), reasons[0][0]
 
 
 def _reason(cursor: ProtocolReader) -> tuple[int, str]:
@@ -167,7 +174,5 @@ def read_refusal(answer: Any) -> tuple[str, int]:
     if isinstance(answer, ProducedPartition):
         return answer.error_message, answer.record
     errors = getattr(answer, "record_errors", None) or []
-    general = getattr(answer, "error_message", None) or ""
-    if not errors:
-        return general, -1
-    return errors[0].batch_index_error_message or general, errors[0].batch_index
+    reasons = [(each.batch_index, each.batch_index_error_message or "") for each in errors]
+    return _refusal(reasons, getattr(answer, "error_message", None) or "")

@@ -23,7 +23,7 @@ from k2ktui.config.load import load
 from k2ktui.engine.state import Gap
 from k2ktui.errors import ExitCode
 from k2ktui.replication.copying.partition_queue import IN_FLIGHT
-from k2ktui.replication.events import FirstRecord, Rehearsed
+from k2ktui.replication.events import FirstRecord, PairSeen, Rehearsed
 from k2ktui.replication.slot_settings import FetchSettings
 from k2ktui.replication.telemetry import metrics as pipeline_metrics
 from k2ktui.replication.telemetry.session import exporters_for
@@ -67,7 +67,8 @@ def exported() -> Exported:
             lap(0, offset=2000, end=2100, next_ms=1),
             positions={ORDERS_0: position(2000, Gap(1000, 1500, "truncated"))},
         )
-        run.feed(*EVENTS, FirstRecord(2.0), Rehearsed(1.0, 0, 3, 2.0, 5.0), lossy)
+        drills = (Rehearsed(1.0, 0, 3, 2.0, 5.0), PairSeen("replicating"))
+        run.feed(*EVENTS, FirstRecord(2.0), *drills, lossy)
         found = _scrape(run.port)
     assert len(found) == len(pipeline_metrics.CATALOG), "every metric has a value"
 

@@ -153,7 +153,14 @@ RANGES = MappingRecord(
 RUNS = MappingRecord("g", AT, "orders", 3, 5, (), (ScatteredRun(7, (1, 2, 5)),), Covers(0, 9), True)
 STATE: tuple[StateRecord, ...] = (
     Runner("h-1-a", "h", "ops", 1, 1000, 2000, RunnerState.RUNNING, 3, 4, 5, "x", "1", 2, 4.2),
-    CommitSnapshot("billing", "c", 1000, "Empty", {("orders", 0): CommittedOffset(5, "m")}),
+    CommitSnapshot(
+        "billing",
+        "c",
+        1000,
+        "Empty",
+        {("orders", 0): CommittedOffset(5, "m")},
+        names_cluster=False,  # as earlier releases wrote it
+    ),
     JournalHeader("20260101-000000-ab", 1000, "ops@h", "apply", "p1", "p", {"written": 2}, ""),
     JournalRows("20260101-000000-ab", "billing", (JournalRow("t", 0, None, "", 5, "m", "ok"),)),
     JournalRows(
@@ -171,6 +178,7 @@ STATE: tuple[StateRecord, ...] = (
             )
         },
     ),
+    CommitSnapshot("billing", "c", 1000, "Empty", {("orders", 0): CommittedOffset(5, "m")}),
 )
 DRILL = Drill(
     "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",

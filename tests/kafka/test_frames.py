@@ -268,8 +268,9 @@ def test_produce_responses_are_decoded_as_the_library_does(
         for mine, its in zip(ours.partition_responses, theirs.partition_responses, strict=True):
             assert (mine.index, mine.error_code) == (its.index, its.error_code)
             assert mine.base_offset == its.base_offset
-            reasons = [r.batch_index_error_message for r in its.record_errors]
-            assert mine.error_message == (its.error_message or next(filter(None, reasons), ""))
+            assert (mine.error_message, mine.record) == produce_request.read_refusal(its)
+            texts = [its.error_message, *(r.batch_index_error_message for r in its.record_errors)]
+            assert bool(mine.error_message) == any(texts)
 
 
 @given(cuts=st.lists(st.integers(1, 9), max_size=50))

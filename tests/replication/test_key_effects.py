@@ -327,6 +327,9 @@ def test_of_runs_that_share_a_pipeline_one_works_beside_it(monkeypatch: pytest.M
         def read_committed(self, *_: Any) -> None:
             """Nothing."""
 
+        def find_gone(self, _: Any) -> set[str]:
+            return set()
+
         def close(self) -> None:
             done.append("closed")
 

@@ -142,7 +142,9 @@ class Brokers:
                 known.pop((topic.topic, number), None)
         parts = [self._read(*known[KEY], node)] if KEY in known else []
         topic = SimpleNamespace(topic="t", topic_id=None, partitions=parts)
-        return SimpleNamespace(error_code=0, session_id=node + 1, responses=[topic])
+        return SimpleNamespace(
+            error_code=0, session_id=node + 1, responses=[topic], throttle_time_ms=0
+        )
 
     def _read(self, offset: int, last_epoch: int, node: int) -> Any:
         part = SimpleNamespace(

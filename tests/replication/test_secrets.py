@@ -133,7 +133,7 @@ def test_a_fault_of_our_own_shows_no_secret(pipe: Pipeline, tmp_path: Path) -> N
         timeout=120,
         check=False,
     )
-    assert ended.returncode == 1, ended
+    assert ended.returncode == 70, ended
     (report,) = [f for f in files(tmp_path / "run" / "state") if f.name == "crash.txt"]
     text = report.read_text() + ended.stdout + ended.stderr
     assert "RuntimeError" in text and "in fail" in text

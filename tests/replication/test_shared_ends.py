@@ -12,7 +12,7 @@ from k2ktui.engine.slot_owners import SlotOwners, shared_slot_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.replication.event_text import report_text
-from k2ktui.replication.events import Event, Note
+from k2ktui.replication.events import Event, Note, Trouble
 from k2ktui.replication.shared_ends import PipelineEnds, SharedEnds
 from k2ktui.replication.slot_task import Fault, FaultKind
 from tests.support.kafka import eventually
@@ -46,8 +46,10 @@ class Ends:
         }
 
     def _report(self, event: Event) -> None:
-        assert isinstance(event, Note)
-        self.notes.append(report_text(event))
+        if isinstance(event, Note):
+            self.notes.append(report_text(event))
+        else:
+            assert isinstance(event, Trouble)
 
     def ask(self, owners: SlotOwners, *reached: int) -> bool:
         return self.ends.are_reached("a", owners, frozenset(reached))

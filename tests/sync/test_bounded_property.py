@@ -82,6 +82,7 @@ class Topic:
         partitions: Collection[Where],
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        denied: Any = None,
     ) -> dict[Where, int]:
         first = spec is OffsetSpec.earliest()
         return {at: self.start if first else len(self.records) for at in partitions}

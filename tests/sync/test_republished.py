@@ -65,6 +65,7 @@ class Topic:
         partitions: Collection[tuple[str, int]],
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        denied: Any = None,
     ) -> dict[tuple[str, int], int]:
         first = spec is OffsetSpec.earliest()
         return {
