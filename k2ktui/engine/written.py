@@ -74,7 +74,7 @@ class WrittenCommits:
     Attributes:
         consumer_group: name of the group.
         number: one more than that of the record it is based on. Two records of one number were
-            written at the same time: what is pending in either holds.
+            written at the same time: what is in either holds, and has the next number.
         commits: the commits of each target partition.
     """
 
@@ -247,17 +247,23 @@ def merge(earlier: WrittenCommits, later: WrittenCommits) -> WrittenCommits:
         more = [each for each in commits if (equal or each.pending) and each not in known]
         if known or more:
             found[at] = (*known, *more)
-    return WrittenCommits(later.consumer_group, earlier.number, found)
+    # A record that is based on the earlier one alone must not replace both: it would forget what a
+    # process that was late has announced, and is about to commit.
+    number = earlier.number + (found != earlier.commits)
+    return WrittenCommits(later.consumer_group, min(number, LARGEST_NUMBER), found)
 
 
 def join(found: WrittenCommits | None, mine: WrittenCommits) -> WrittenCommits | None:
-    """Return the record to write because another was written at the same time, None if none was.
+    """Return the record to write because others hold more than this process has written, or None.
+
+    The topic is compacted: what is only in a record before the last one is soon gone. If the last
+    one is another's, its content is written once more, which changes nothing.
 
     Args:
         found: what holds, after ``mine`` was written.
         mine: the record that this process has written.
     """
-    if found is None or found.number != mine.number:
+    if found is None:
         return None
     both = merge(found, mine)
     more = any(set(commits) - set(mine.commits.get(at, ())) for at, commits in both.commits.items())

@@ -300,36 +300,32 @@ class Applier:
         if not self._records:
             return
         now_ms = int(time.time() * 1000)
-        changed = []
-        known = dict(recorded)
-        with contextlib.suppress(K2kError):
-            known.update(self._store.read_written(list(current)))
-        for group, found in groupby(results, key=lambda each: each.write.group):
-            view = current.get(group)
-            if view is None or view.error or view.unsettled:
-                continue
-            seen = [
-                (
-                    _commit(each.write),
-                    _committed(view, each.write),
-                    not each.why.endswith(OUTCOME_UNKNOWN),
+        seen: dict[str, list[tuple[Commit, tuple[int, str] | None, bool]]] = {}
+        for result in results:
+            view = current.get(result.write.group)
+            if view is not None and not view.error and not view.unsettled:
+                is_known = not result.why.endswith(OUTCOME_UNKNOWN)
+                outcome = (_commit(result.write), _committed(view, result.write), is_known)
+                seen.setdefault(result.write.group, []).append(outcome)
+
+        def change(known: Mapping[str, WrittenCommits]) -> list[WrittenCommits]:
+            records = [
+                read_back(
+                    known.get(group),
+                    group,
+                    outcomes,
+                    self._writer,
+                    now_ms,
+                    looked=self._looked.get(group),
+                    announced=recorded.get(group),
                 )
-                for each in found
+                for group, outcomes in seen.items()
             ]
-            record = read_back(
-                known.get(group),
-                group,
-                seen,
-                self._writer,
-                now_ms,
-                looked=self._looked.get(group),
-                announced=recorded.get(group),
-            )
-            if record is not None:
-                changed.append(record)
+            return [record for record in records if record is not None]
+
         # Without this, both the commit before and this one count as ours until the next write.
         with contextlib.suppress(K2kError):
-            self._store.put(changed)
+            self._store.put_written(list(seen), change)
 
     def _write_groups(
         self, writes: Sequence[OffsetWrite], current: dict[str, GroupView]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -164,7 +165,7 @@ def test_two_records_of_one_number_both_hold() -> None:
         assert ours(both, (120, "")) and ours(both, (130, "")) and ours(both, (100, ""))
         again = join(both, one)
         assert again is not None
-        assert again.number == both.number + 1
+        assert again.number == both.number + 1 == base.number + 3
         assert join(again, again) is None
     assert join(None, one) is join(one, one) is None
     assert merge(other, replace(one, number=other.number + 1)).commits == one.commits
@@ -225,6 +226,7 @@ class Machine(RuleBasedStateMachine):
         self.writers = [Writer() for _ in WRITERS]
         self.names = 0
         self.version = 0
+        self.crashed_while_writing = False
 
     def at(self, index: int, step: str) -> Writer | None:
         writer = self.writers[index]
@@ -263,13 +265,23 @@ class Machine(RuleBasedStateMachine):
             w.now, w.step = self.now, "reads the record"
         elif w.step == "reads the record":
             w.known, w.step = self.log.newest, "records"
-        else:
+        elif w.step == "records":
             assert w.commit is not None
             result = (w.commit, w.now, True)
             record = read_back(w.known, "g", [result], w.name, NOW_MS, w.looked, w.announced)
-            if record is not None:
+            if record is None:
+                w.step = "idle"
+            else:
                 self.log.put(record)
-            w.step = "idle"
+                w.mine, w.step = record, "recorded"
+        else:
+            assert w.mine is not None
+            both = join(self.log.newest, w.mine)
+            if both is None:
+                w.step = "idle"
+            else:
+                self.log.put(both)
+                w.mine = both
 
     def announce(self, w: Writer) -> None:
         assert w.commit is not None
@@ -298,6 +310,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(index=st.sampled_from(WRITERS))
     def crash(self, index: int) -> None:
+        if self.writers[index].step in ("announced", "recorded"):
+            self.crashed_while_writing = True
         self.writers[index] = Writer()
 
     @rule(value=st.tuples(st.integers(0, 3), st.sampled_from(["", "app"])))
@@ -313,6 +327,14 @@ class Machine(RuleBasedStateMachine):
             found = ours(self.log.newest, self.now)
             assert found is not None
             assert found.version >= self.by
+
+    @precondition(lambda self: not any(w.step in ("announced", "recorded") for w in self.writers))
+    @invariant()
+    def the_last_record_holds_it_too(self) -> None:
+        """The topic is compacted: only its last record is there for who reads it later."""
+        if self.by is not None and self.log.records and not self.crashed_while_writing:
+            assert self.now is not None
+            assert ours(self.log.records[-1], self.now) is not None
 
     @invariant()
     def what_only_an_application_writes_is_not(self) -> None:

@@ -47,7 +47,7 @@ def send_batches(
         async def send(batch: bytes) -> int:
             leader = (await wire.metadata({topic}))[topic].partitions[partition].node
             records = {topic: [(partition, memoryview(batch))]}
-            response = await wire.send(make_produce_request(None, records, 9), leader, TIMEOUT)
+            response = await wire.send(make_produce_request(None, records, 8), leader, TIMEOUT)
             part = response.responses[0].partition_responses[0]
             assert part.error_code == 0, f"refused with {part.error_code}"
             return int(part.base_offset)
