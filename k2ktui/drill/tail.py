@@ -14,7 +14,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.forward import ForwardPipeline
-from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.cluster_pair import ClusterPair, find_ids
 from k2ktui.engine.drill_tail import TailPartition
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.strict_json import LARGEST_MS
@@ -31,6 +31,7 @@ from k2ktui.replication.copying.registration_reader import (
     RegistrationsUnavailable,
 )
 from k2ktui.replication.directions import origin_header
+from k2ktui.replication.pipeline_fencing import read_run_pair
 from k2ktui.text import counted, safe_message, safe_text
 
 _REGISTRATIONS_S = 30.0
@@ -173,8 +174,10 @@ class _Origins:
     """Which records another pipeline wrote to the old source."""
 
     def __init__(self, forward: ForwardPipeline) -> None:
-        pair = ClusterPair(forward.source.cluster_id(), forward.target.cluster_id(), "")
+        now = ClusterPair(forward.source.cluster_id(), forward.target.cluster_id())
+        pair = now.follow(read_run_pair(forward.config, forward.target, _REGISTRATIONS_S))
         self._header = origin_header(forward.config, pair)
+        self._left_out = {each.encode() for each in self._header.left_out} if self._header else ()
         self._ids = _read_registrations(forward.source, forward.config.opposite.commit_topic, pair)
 
     def batch(self, batch: Batch) -> bool:
@@ -186,7 +189,7 @@ class _Origins:
         if self._header is None:
             return False
         values = [value for name, value in record.headers if name == self._header.name]
-        return bool(values) and values[-1] == self._header.left_out.encode()
+        return bool(values) and values[-1] in self._left_out
 
 
 def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> frozenset[int]:
@@ -216,9 +219,12 @@ def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> froze
     finally:
         connection.close()
         loop.close()
-    opposite = (pair.target, pair.source)
+    pairs = pair, *(run.pair for run in reader.runs.values())
+    sources, targets = find_ids(pair.target, pairs), find_ids(pair.source, pairs)
     return frozenset(
-        each.producer_id for each in reader.found.values() if (each.source, each.target) == opposite
+        each.producer_id
+        for each in reader.found.values()
+        if each.source in sources and each.target in targets
     )
 
 

@@ -1,12 +1,22 @@
-"""The pair of clusters that a pipeline copies between, as its run record states it."""
+"""The pair of clusters that a pipeline copies between, as its run record states it.
+
+A cluster that was restored from a backup has another id. If an operator accepts it
+(``k2ktui start --accept-cluster``), the former id is an alias from then on: what was written under
+it (registrations of producer ids, kept commits, drills) is of the same cluster. Which cluster may
+be read and written *now* is never decided by an alias: only the latest id is that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from k2ktui.engine.strict_json import text
+from k2ktui.engine.strict_json import items, text
+
+Side = Literal["source", "target"]
+# More restores than any cluster has.
+_MOST_ALIASES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,36 +24,123 @@ class ClusterPair:
     """The ids of source and target cluster, and the mapping topic; it is empty without mappings.
 
     All are empty in run records of earlier releases: what such a run copied is unknown.
+
+    Attributes:
+        source, target: the ids that the clusters have now.
+        mapping_topic: the mapping topic.
+        source_aliases, target_aliases: the ids that they had before, the latest first.
     """
 
     source: str = ""
     target: str = ""
     mapping_topic: str = ""
+    source_aliases: tuple[str, ...] = ()
+    target_aliases: tuple[str, ...] = ()
 
     @property
     def is_known(self) -> bool:
         """Whether both cluster ids are known."""
         return bool(self.source and self.target)
 
-    def as_fields(self) -> dict[str, str]:
+    @property
+    def sources(self) -> frozenset[str]:
+        """Every id that the source cluster has had."""
+        return frozenset((self.source, *self.source_aliases)) - {""}
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """Every id that the target cluster has had."""
+        return frozenset((self.target, *self.target_aliases)) - {""}
+
+    def find_changed(self, now: ClusterPair) -> tuple[tuple[Side, str, str], ...]:
+        """Return the clusters that are others now: side, id on record, id now.
+
+        An id that is not known is not compared. An alias is another id: the cluster that had it
+        before a restore may still be there.
+        """
+        sides: tuple[tuple[Side, str, str], ...] = (
+            ("source", self.source, now.source),
+            ("target", self.target, now.target),
+        )
+        return tuple(each for each in sides if each[1] and each[2] and each[1] != each[2])
+
+    def follow(self, recorded: ClusterPair) -> ClusterPair:
+        """Return this pair with the aliases on record of the clusters that have the same id."""
+        return replace(
+            self,
+            source_aliases=recorded.source_aliases if recorded.source == self.source else (),
+            target_aliases=recorded.target_aliases if recorded.target == self.target else (),
+        )
+
+    def accept(self, now: ClusterPair) -> ClusterPair:
+        """Return the pair ``now``, with this one's ids as aliases where they differ."""
+        return replace(
+            now,
+            source_aliases=_accept(self.source, self.source_aliases, now.source),
+            target_aliases=_accept(self.target, self.target_aliases, now.target),
+        )
+
+    def is_same(self, other: ClusterPair) -> bool:
+        """Whether both are known to copy between the same clusters, by the aliases of either."""
+        pairs = self, other
+        return (
+            self.is_known
+            and other.is_known
+            and other.source in find_ids(self.source, pairs)
+            and other.target in find_ids(self.target, pairs)
+        )
+
+    def as_fields(self) -> dict[str, Any]:
         """Return the fields of a run record; none if the pair is unknown."""
         if not self.is_known:
             return {}
-        return {
+        fields: dict[str, Any] = {
             "sourceCluster": self.source,
             "targetCluster": self.target,
             "mappingTopic": self.mapping_topic,
         }
+        if self.source_aliases:
+            fields["sourceAliases"] = list(self.source_aliases)
+        if self.target_aliases:
+            fields["targetAliases"] = list(self.target_aliases)
+        return fields
 
 
 UNKNOWN_PAIR = ClusterPair()
+
+
+def _accept(former: str, aliases: tuple[str, ...], now: str) -> tuple[str, ...]:
+    if not former or former == now:
+        return aliases
+    return (former, *(each for each in aliases if each not in (former, now)))
+
+
+def find_ids(cluster: str, pairs: Iterable[ClusterPair]) -> frozenset[str]:
+    """Return every id that a cluster has had, its own included, by the aliases of these pairs.
+
+    Each pipeline knows the aliases that were accepted for it, of its source and of its target; what
+    is another cluster for one of them is the same for all. "" is no id and has none.
+    """
+    if not cluster:
+        return frozenset()
+    found = {cluster}
+    groups = [ids for pair in pairs for ids in (pair.sources, pair.targets)]
+    while added := {each for ids in groups if ids & found for each in ids} - found:
+        found |= added
+    return frozenset(found)
 
 
 def read_cluster_pair(value: Mapping[str, Any]) -> ClusterPair:
     """Return the pair in a run record's value.
 
     Raises:
-        MalformedRecord: a field is not text.
+        MalformedRecord: a field is not text, or the aliases are no list of texts.
     """
-    names = ("sourceCluster", "targetCluster", "mappingTopic")
-    return ClusterPair(*(text(value.get(name, "")) for name in names))
+    source, target, mapping_topic = (
+        text(value.get(name, "")) for name in ("sourceCluster", "targetCluster", "mappingTopic")
+    )
+    source_aliases, target_aliases = (
+        tuple(text(each) for each in items(value.get(name, []), _MOST_ALIASES))
+        for name in ("sourceAliases", "targetAliases")
+    )
+    return ClusterPair(source, target, mapping_topic, source_aliases, target_aliases)

@@ -17,7 +17,13 @@ def opposite_pipeline(config: PipelineConfig, pair: ClusterPair) -> OppositePipe
     if config.bidirectional_mode != "provenance":
         return None
     _require(pair)
-    return OppositePipeline(config.opposite.commit_topic, pair.target, pair.source)
+    return OppositePipeline(
+        config.opposite.commit_topic,
+        pair.target,
+        pair.source,
+        pair.target_aliases,
+        pair.source_aliases,
+    )
 
 
 def origin_header(config: PipelineConfig, pair: ClusterPair) -> OriginHeader | None:
@@ -25,17 +31,18 @@ def origin_header(config: PipelineConfig, pair: ClusterPair) -> OriginHeader | N
 
     ``pipeline``: both pipelines have the same name, and records that carry it are left out.
     ``cluster``: the header holds the id of the cluster that a record was first written to, through
-    any number of clusters, and records of the target's id are left out.
+    any number of clusters, and records of the target's id, or of one that it had, are left out.
 
     Raises:
         Refused: the ids of the clusters are unknown.
     """
     name = config.bidirectional.header
     if config.bidirectional_mode == "pipeline":
-        return OriginHeader(name, config.name, config.name, first_only=False)
+        return OriginHeader(name, config.name, (config.name,), first_only=False)
     if config.bidirectional_mode == "cluster":
         _require(pair)
-        return OriginHeader(name, pair.source, pair.target, first_only=True)
+        left_out = pair.target, *pair.target_aliases
+        return OriginHeader(name, pair.source, left_out, first_only=True)
     return None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from random import random
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -44,6 +45,7 @@ from k2ktui.replication.epochs import (
 from k2ktui.replication.fencing_errors import (
     OwnershipLost,
     TransactionUnfinished,
+    clusters_changed,
     coordinator_refused,
     outcome_unknown,
     ownership_lost,
@@ -118,6 +120,8 @@ class TransactionFencer:
         self.unfinished: dict[int, TransactionState] = {}
         self.retired: frozenset[int] = frozenset()
         self._layout: SharedLayout | None = None  # of the run records that it writes
+        # The pair of the run records that it writes until that on record was compared; None after.
+        self._pair_on_record: ClusterPair | None = None
         self._registry = ProducerRegistry(topic.group, pair if transactional else None)
 
     def take_over(self, slots: int) -> CommitState:
@@ -125,6 +129,7 @@ class TransactionFencer:
 
         Raises:
             Superseded: another driver has started in the meantime.
+            Refused: the positions belong to other clusters, by the run record.
             TransactionUnfinished: a task of an earlier driver may still write.
             ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
             Exception: what the guard raises.
@@ -138,8 +143,10 @@ class TransactionFencer:
         self.run = state.run
         failpoint("fenced")
         self._check()
+        # Again, although the preflight has: a run in between may have recorded other ids.
+        self._follow(state)
         self._owned = True
-        self._registry.adopt(state.registrations)
+        self._registry.adopt(state.registrations, self.pair)
         held = self._epochs.producer_ids().items()
         self.retired = frozenset(n for n, id_ in held if not self._registry.is_usable(id_))
         try:
@@ -214,6 +221,24 @@ class TransactionFencer:
     def _check(self) -> None:
         """Decide whether to begin a term, once all slots are fenced; raise if not."""
 
+    def _recorded_pair(self, state: CommitState) -> ClusterPair:
+        """Return the clusters on record."""
+        return state.run.pair
+
+    def _follow(self, state: CommitState) -> None:
+        """Compare the clusters with those on record, and adopt the aliases of these.
+
+        Raises:
+            Refused: the positions belong to another cluster.
+        """
+        if self._pair is None:
+            return
+        recorded = self._recorded_pair(state)
+        changed = recorded.find_changed(self._pair)
+        if changed and (state.positions or self.topic.shared_slot is not None):
+            raise clusters_changed(self._name, changed)
+        self._pair = self._pair.follow(recorded)
+
     def _written_runs(self) -> Iterator[Run]:
         self.topic = commit_state.with_all_partitions(self._target, self.topic)
         return commit_state.read_written_runs(self._target, self.topic, self._sync_timeout)
@@ -249,7 +274,7 @@ class TransactionFencer:
         return added
 
     def _write_run(self, term: int, slots: int) -> None:
-        pair = self._pair or self.run.pair
+        pair = self._pair_on_record or self._pair or self.run.pair
         host, way = socket.gethostname(), (self.run.registers, self.run.bidirectional)
         if self._pair:
             way = self._registry.is_active, self._bidirectional
@@ -328,6 +353,33 @@ class TransactionFencer:
         """
         group = self.topic.group
         self._write([(position_key(group, s), position_value(p)) for s, p in changed.items()])
+
+    def accept_pair(
+        self, pair: ClusterPair, changed: Mapping[SourcePartition, Position]
+    ) -> dict[SourcePartition, Position]:
+        """Record that the clusters were restored, and write positions, in one transaction.
+
+        It begins a term, so that no run of before can mistake its own record for the newest.
+
+        Args:
+            pair: the clusters of now, with the ids that they had.
+            changed: the positions that change with it; the term is filled in.
+
+        Returns:
+            The positions as written.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+        """
+        group, now = self.topic.group, now_ms()
+        run = replace(self.run, term=self.run.term + 1, pair=pair, started_ms=now, layout=None)
+        stamped = {s: replace(p, term=run.term, at_ms=now) for s, p in changed.items()}
+        refuse_unreadable(run, self.topic.name)
+        self._own_runs.add(run)
+        positions = [(position_key(group, s), position_value(p)) for s, p in stamped.items()]
+        self._write([(run_key(group), run_value(run)), *positions])
+        self.run = run
+        return stamped
 
     def remove_positions(self, sources: Collection[SourcePartition]) -> None:
         """Delete positions from all partitions of the commit topic; raises as write_positions."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from k2ktui.engine.cluster_pair import Side
 from k2ktui.engine.run_record import LARGEST_SLOTS, LARGEST_TERM, Run
 from k2ktui.errors import ClusterRefused, K2kError, Refused, TimedOut
 from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, INCURABLE, REFUSALS, TOO_LARGE, Code
@@ -59,6 +62,25 @@ def superseded(pipeline: str) -> Superseded:
         f"another k2ktui has started pipeline {pipeline} and fenced this one",
         unchanged="This run stopped writing at once; the other continues from its positions.",
         hint="Run a pipeline in one place only.",
+    )
+
+
+def describe_changed(changed: Sequence[tuple[Side, str, str]]) -> str:
+    """Return which clusters are others than those on record; see ``ClusterPair.find_changed``."""
+    return "; ".join(
+        f"the {side} cluster has id {safe_text(now)}, and the positions belong to "
+        f"{safe_text(recorded)}"
+        for side, recorded, now in changed
+    )
+
+
+def clusters_changed(pipeline: str, changed: Sequence[tuple[Side, str, str]]) -> Refused:
+    """Return the error of a run whose clusters are not those that another one has recorded."""
+    return Refused(
+        f"pipeline {safe_text(pipeline)}: {describe_changed(changed)}",
+        unchanged="This run copied nothing, and its positions stay.",
+        hint="Check where bootstrap.servers lead to, then start it again: k2ktui check -f FILE "
+        "tells the ways on.",
     )
 
 

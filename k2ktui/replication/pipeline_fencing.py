@@ -84,11 +84,17 @@ class PipelineFencer(TransactionFencer):
         most = max(most, self._shared_slots)
         slots = max((run.slots for run in found), default=0)
         self.run = replace(find_newest(found), slots=slots, most_shared=most)
+        # The pair must be a committed one. What was accepted or started in a transaction that was
+        # aborted does not count, and what this run copies between is compared only later.
+        committed = read_commit_state(self._target, self.topic, self._sync_timeout)
+        self._follow(committed)
+        recorded = committed.run.pair
+        self._pair_on_record = recorded if recorded.is_known else None
         self._owned = True
         try:
             self.begin_term(self.run.slots)
         finally:
-            self._owned = False
+            self._owned, self._pair_on_record = False, None
         seconds = self._sync_timeout
         with ThreadPoolExecutor(self._parallelism, thread_name_prefix="fencing") as pool:
             fencing = []
@@ -167,11 +173,25 @@ def read_recorded_pair(config: PipelineConfig, target: Cluster, timeout: float) 
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
     """
+    state = _read_state(config, target, timeout)
+    return state.run.pair if state is not None and state.positions else UNKNOWN_PAIR
+
+
+def read_run_pair(config: PipelineConfig, target: Cluster, timeout: float) -> ClusterPair:
+    """Return the clusters of a pipeline's run record, with their aliases; unknown without one.
+
+    Raises:
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    state = _read_state(config, target, timeout)
+    return state.run.pair if state is not None else UNKNOWN_PAIR
+
+
+def _read_state(config: PipelineConfig, target: Cluster, timeout: float) -> CommitState | None:
     found = target.find(config.coordination.commit.topic)
     if found is None:
-        return UNKNOWN_PAIR
-    state = read_commit_state(target, commit_topic(config, found.partitions), timeout)
-    return state.run.pair if state.positions else UNKNOWN_PAIR
+        return None
+    return read_commit_state(target, commit_topic(config, found.partitions), timeout)
 
 
 def describe_malformed(config: PipelineConfig, state: CommitState) -> str:

@@ -30,9 +30,15 @@ class ProducerRegistry:
         """Whether this run registers the producer ids that it writes with."""
         return self._pair is not None
 
-    def adopt(self, known: Mapping[int, ProducerRegistration]) -> None:
-        """Replace what is known with what the commit topic says after a takeover."""
+    def adopt(self, known: Mapping[int, ProducerRegistration], pair: ClusterPair) -> None:
+        """Replace what is known with what the commit topic says after a takeover.
+
+        ``pair`` has the aliases on record: an id that was registered before a cluster was restored
+        is registered for the same clusters.
+        """
         self._known = dict(known)
+        if self._pair is not None:
+            self._pair = pair
 
     def is_usable(self, producer_id: int) -> bool:
         """Return whether a producer id is not registered for another pair of clusters."""
@@ -62,4 +68,4 @@ class ProducerRegistry:
 
     def _is_own(self, known: ProducerRegistration) -> bool:
         pair = self._pair
-        return pair is not None and (known.source, known.target) == (pair.source, pair.target)
+        return pair is not None and known.source in pair.sources and known.target in pair.targets

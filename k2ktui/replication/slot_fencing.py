@@ -12,9 +12,11 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.run_record import Run
 from k2ktui.errors import TimedOut
 from k2ktui.replication import commit_state
+from k2ktui.replication.commit_state import CommitState
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded, layout_changed
 
@@ -83,6 +85,10 @@ class SlotFencer(TransactionFencer):
         """Bump the epochs; what follows waits until transactions of other slots have ended."""
         with self._limit:
             super()._try_to_fence_others(slots)
+
+    def _recorded_pair(self, state: CommitState) -> ClusterPair:
+        """Return that of the pipeline: the slot's own last run may be of before a restore."""
+        return self.pipeline_run.pair
 
     def _check(self) -> None:
         """Give the slot up unless the newest run record has its layout, ready for use.

@@ -184,11 +184,24 @@ class OppositePipeline:
         commit_topic: their commit topic, on our source.
         source: cluster id of their source, which is our target.
         target: cluster id of their target, which is our source.
+        source_aliases, target_aliases: ids that these clusters had before they were restored.
     """
 
     commit_topic: str
     source: str
     target: str
+    source_aliases: tuple[str, ...] = ()
+    target_aliases: tuple[str, ...] = ()
+
+    @property
+    def clusters(self) -> ClusterPair:
+        """What these pipelines copy between."""
+        return ClusterPair(
+            self.source,
+            self.target,
+            source_aliases=self.source_aliases,
+            target_aliases=self.target_aliases,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +211,13 @@ class OriginHeader:
     Attributes:
         name: of the header.
         own: value that this pipeline adds.
-        left_out: records with this value came from the target and are not copied.
+        left_out: records with one of these values came from the target and are not copied.
         first_only: keep the value of an earlier pipeline, and add none.
     """
 
     name: str
     own: str
-    left_out: str
+    left_out: tuple[str, ...]
     first_only: bool
 
 

@@ -8,15 +8,17 @@ watermarks, see :func:`_find_past_end`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import ClusterPair, find_ids
 from k2ktui.engine.groups import CommittedOffset, GroupView, Partition
 from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import target_cluster
+from k2ktui.replication.pipeline_fencing import read_run_pair
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
 from k2ktui.sync.store import StateStore
@@ -24,6 +26,7 @@ from k2ktui.sync.store import StateStore
 POLL = ""  # a group with this id is not moved, and so not kept
 # State of a group that a listing lacked, and that is not known to be gone.
 UNLISTED = "Unlisted"
+_READ_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +45,48 @@ class KnownCommits:
 
 
 def read_known_commits(
-    snapshots: Collection[CommitSnapshot], cluster: str = ""
+    snapshots: Collection[CommitSnapshot],
+    cluster: str = "",
+    pairs: Iterable[ClusterPair] = (),
 ) -> KnownCommits | None:
     """Return the kept commits of one source cluster, None if there are none.
+
+    What was kept under an id that the cluster had before it was restored counts for the groups that
+    were not seen under its present one: they may have been lost in the restore. It is as old as the
+    last poll of that id.
 
     Args:
         snapshots: what is kept, of all clusters.
         cluster: id of the cluster; "" for the one that was read last.
+        pairs: those of the run records, with the ids that clusters had before.
     """
     if not snapshots:
         return None
     # A poll is newer than a group that has not changed since.
     newest = max(snapshots, key=lambda each: (each.consumer_group == POLL, each.at_ms))
     chosen = cluster or newest.cluster
-    groups = {each.consumer_group: each for each in snapshots if each.cluster == chosen}
-    if not groups:
+    ids = find_ids(chosen, pairs) or {chosen}
+    of_all = [each for each in snapshots if each.cluster in ids]
+    if not of_all:
         return None
-    poll = groups.pop(POLL, None)
+    polls = {each.cluster: each for each in of_all if each.consumer_group == POLL}
+    groups: dict[str, CommitSnapshot] = {}
+    for each in sorted(of_all, key=lambda each: (each.cluster == chosen, each.at_ms)):
+        if each.consumer_group != POLL:
+            groups[each.consumer_group] = each
+    poll = polls.get(chosen) or max(polls.values(), key=lambda each: each.at_ms, default=None)
+    latest = poll.cluster if poll is not None else chosen
     at_ms = poll.at_ms if poll is not None else max(each.at_ms for each in groups.values())
+
+    def seen_at(each: CommitSnapshot) -> float | None:
+        """Return when a group was seen last, if the latest poll does not show it."""
+        if each.state == UNLISTED:
+            return each.at_ms / 1000
+        if each.cluster == latest:
+            return None
+        own = polls.get(each.cluster)
+        return max(each.at_ms, own.at_ms if own is not None else 0) / 1000
+
     return KnownCommits(
         chosen,
         at_ms / 1000,
@@ -69,7 +96,7 @@ def read_known_commits(
                 "",
                 None,
                 each.offsets,
-                seen_at=each.at_ms / 1000 if each.state == UNLISTED else None,
+                seen_at=seen_at(each),
             )
             for name, each in groups.items()
         },
@@ -85,11 +112,19 @@ class CommitSnapshotWriter:
     """Writes the groups that changed since the last poll, of the cluster that was read.
 
     What is kept of another cluster stays: a new one under the same address has none of the groups,
-    and their commits are needed most just then.
+    and their commits are needed most just then. So does what was kept under an id that the cluster
+    had before it was restored, until a group of that name was seen under the present one and is
+    gone.
+
+    Args:
+        store: the state store.
+        read_pairs: returns the pairs of the run records, with the ids that clusters had before.
     """
 
-    def __init__(self, store: StateStore) -> None:
-        self._store = store
+    def __init__(
+        self, store: StateStore, read_pairs: Callable[[], Iterable[ClusterPair]] = tuple
+    ) -> None:
+        self._store, self._read_pairs = store, read_pairs
         self._known: dict[tuple[str, str], CommitSnapshot] | None = None
 
     def keep(
@@ -147,6 +182,7 @@ class CommitSnapshotWriter:
             if not known[name].names_cluster
         ]
         removed = [known[name].key for name in gone]
+        removed += [each.key for each in self._find_former(view.cluster, gone)]
         self._store.put(
             written, gone=[key for key in (*removed, *earlier) if _is_other(key, written)]
         )
@@ -154,6 +190,17 @@ class CommitSnapshotWriter:
             del self._known[view.cluster, name]
         self._known |= {(view.cluster, each.consumer_group): each for each in written}
         return len(changed)
+
+    def _find_former(self, cluster: str, gone: Collection[str]) -> list[CommitSnapshot]:
+        """Remove and return what is kept of these groups under former ids of the cluster."""
+        kept = {at: each for at, each in (self._known or {}).items() if at[1] in gone}
+        if all(of == cluster for of, _ in kept):
+            return []
+        former = find_ids(cluster, self._read_pairs()) - {cluster}
+        found = {at: each for at, each in kept.items() if at[0] in former}
+        for at in found:
+            del self._known[at]  # type: ignore[union-attr]
+        return list(found.values())
 
 
 def _is_other(key: SnapshotKey, written: Collection[CommitSnapshot]) -> bool:
@@ -224,8 +271,14 @@ class CommitSnapshotRunner(BackgroundRunner):
             self.close()  # another run writes them, and this one no longer knows what there is
             return
         if self._open is None:
-            store = StateStore(self._config, target_cluster(self._config))
-            self._open = SourceClusterReader(self._config), store, CommitSnapshotWriter(store)
+            target = target_cluster(self._config)
+            store = StateStore(self._config, target)
+
+            def read_pairs() -> tuple[ClusterPair]:
+                return (read_run_pair(self._config, target, _READ_S),)
+
+            writer = CommitSnapshotWriter(store, read_pairs)
+            self._open = SourceClusterReader(self._config), store, writer
         source, _, writer = self._open
         chosen = self._config.topics.matches
         writer.keep(source.read_committed(chosen), chosen, source.find_gone)

@@ -77,7 +77,9 @@ class SyncLoop:
         config = flow.config
         self._config = config
         self._snapshots = SnapshotReader(flow)
-        self._commit_writer = CommitSnapshotWriter(self._snapshots.store)
+        self._commit_writer = CommitSnapshotWriter(
+            self._snapshots.store, lambda: (self._snapshots.clusters(),)
+        )
         self._applier = Applier(config, self._snapshots.target, self._snapshots.store)
         self._rewind = rewind
         self._on_active = config.error_handling.on_active_consumer_group_commit

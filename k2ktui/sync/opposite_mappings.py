@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.offset_intervals import FOREVER, Span
 from k2ktui.engine.opposite_copy import OppositeCopy, TailKind, find_returned_ends, find_uncopied
 from k2ktui.engine.ranges import MappingRanges, find_one
@@ -100,7 +101,7 @@ class OppositeMappings:
         self._mappings.close()
         self._store.close()
 
-    def read(self, commits: Commits, down: str = "") -> None:
+    def read(self, commits: Commits, down: str = "", pair: ClusterPair = UNKNOWN_PAIR) -> None:
         """Read positions and mappings, after the groups' commits and before our mappings.
 
         A failure is kept: the positions that depend on them are then unmapped.
@@ -108,7 +109,9 @@ class OppositeMappings:
         Args:
             commits: committed offsets on the source.
             down: why the source does not answer; "" if it does.
+            pair: our own, with the ids that the clusters had before they were restored.
         """
+        self._mappings.pairs_elsewhere = (pair,)
         self.note, self._failure, self._positions = "", "", {}
         self._is_down = bool(down)
         if down:

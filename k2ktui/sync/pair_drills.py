@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, find_ids
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.journal import DrillKey
 from k2ktui.engine.journal_format import read_state_key, read_state_value
@@ -20,6 +21,7 @@ from k2ktui.engine.state import MalformedRecord
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.control_tail import ControlTail
+from k2ktui.replication.pipeline_fencing import read_run_pair
 from k2ktui.sync.drill_guard import read_named_fence
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -90,6 +92,7 @@ def choose_opposite(
     drills: Iterable[Drill],
     pipeline: str,
     clusters: tuple[str, str],
+    recorded: ClusterPair,
     is_ours: Callable[[str], bool],
 ) -> tuple[Drill, ...]:
     """Return the drills of the opposite pipeline.
@@ -101,16 +104,19 @@ def choose_opposite(
         drills: the drills on our source.
         pipeline: name of our pipeline.
         clusters: ids of our source and target cluster; nothing is found while one is unknown.
+        recorded: our run record's pair, with the ids that the clusters had before they were
+            restored.
         is_ours: whether our pipeline copies a topic of the source.
     """
-    here, there = clusters
+    here, there = (find_ids(each, [recorded]) for each in clusters)
     names = {f"{pipeline}{REVERSE}", pipeline.removesuffix(REVERSE)}
     if not (here and there):
         return ()
     return tuple(
         drill
         for drill in drills
-        if (drill.source_cluster, drill.target_cluster) == (there, here)
+        if drill.source_cluster in there
+        and drill.target_cluster in here
         and (
             any(is_ours(each.topic) for each in drill.opened_ends)
             if drill.opened_ends
@@ -156,7 +162,11 @@ def _read_opposite(
     try:
         found, unread = reader.read()
         clusters = source.cluster_id(), target.cluster_id()
-        return choose_opposite(found, config.name, clusters, config.topics.matches), unread
+        recorded = UNKNOWN_PAIR
+        if any((each.source_cluster, each.target_cluster) != clusters[::-1] for each in found):
+            recorded = read_run_pair(config, target, _READ_S)
+        is_ours = config.topics.matches
+        return choose_opposite(found, config.name, clusters, recorded, is_ours), unread
     except K2kError:
         return (), ""  # what needs the source says that it does not answer
     finally:

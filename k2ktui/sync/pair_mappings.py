@@ -7,10 +7,10 @@ of earlier releases do not name their clusters: they are unknown, and not used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.cluster_pair import ClusterPair, find_ids
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -28,6 +28,9 @@ class PairMappings(PipelineMappings):
 
     Where several have copied a source partition, the mappings of the one that was started last are
     used, and the conflict is reported.
+
+    Attributes:
+        pairs_elsewhere: pairs of other run records, whose aliases ``may_exist`` follows.
     """
 
     def __init__(self, config: PipelineConfig, source: Cluster, target: Cluster) -> None:
@@ -35,7 +38,9 @@ class PairMappings(PipelineMappings):
         self._states = CommitStatesReader(target)
         self._source = source
         self._source_id = ""
+        self._is_kept = False  # the source's id is that of the kept commits
         self._known: list[ClusterPair] = []
+        self.pairs_elsewhere: Sequence[ClusterPair] = ()
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """Read the positions of the pipelines between the two clusters.
@@ -50,7 +55,7 @@ class PairMappings(PipelineMappings):
         topic = self._target.find(self._config.coordination.commit.topic)
         states = self._states.read(topic, READ_S) if topic else {}
         self._known = [state.run.pair for state in states.values()]
-        used = {name: state for name, state in states.items() if state.run.pair == pair}
+        used = {name: state for name, state in states.items() if self._is_of(state.run.pair, pair)}
         if not used:
             raise self._none_found(pair, states)
         # The same order in every reading, so that a partition does not change its pipeline.
@@ -65,18 +70,35 @@ class PairMappings(PipelineMappings):
             name for name, state in states.items() if state.run.pair.is_known and name not in used
         }
         self._store.choose(names, owners, others)
-        self._pair = pair
+        self._pair = pair.follow(used[names[0]].run.pair)
         self._two_way = {at for at, name in owners.items() if used[name].run.bidirectional}
         return positions
 
     def may_exist(self) -> bool:
         """Whether one may have copied between the clusters, although none was found.
 
-        Its run record may be of an earlier release, or name another mapping topic.
+        Its run record may be of an earlier release, or name another mapping topic, or the id that
+        a cluster had before it was restored.
         """
-        clusters = self._find_source(), self._target.cluster_id()
+        pairs = *self._known, *self.pairs_elsewhere
+        sources = find_ids(self._find_source(), pairs)
+        targets = find_ids(self._target.cluster_id(), pairs)
         return any(
-            not pair.is_known or (pair.source, pair.target) == clusters for pair in self._known
+            not pair.is_known or (pair.source in sources and pair.target in targets)
+            for pair in self._known
+        )
+
+    def _is_of(self, recorded: ClusterPair, now: ClusterPair) -> bool:
+        """Whether a run copied between these clusters.
+
+        A cluster that answers must have the id on record: of the positions of a pipeline for which
+        it was not accepted, it is not known whether they are its own. Where the source is down, the
+        commits that were kept may be of before it was restored.
+        """
+        return (
+            (recorded.source == now.source or (self._is_kept and now.source in recorded.sources))
+            and recorded.target == now.target
+            and recorded.mapping_topic == now.mapping_topic
         )
 
     def _find_source(self) -> str:
@@ -92,7 +114,7 @@ class PairMappings(PipelineMappings):
                     store.close()
                 if known is None:
                     raise
-                self._source_id = known.cluster
+                self._source_id, self._is_kept = known.cluster, True
         return self._source_id
 
     def _none_found(self, pair: ClusterPair, states: Mapping[str, CommitState]) -> K2kError:

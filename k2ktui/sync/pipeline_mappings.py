@@ -141,5 +141,4 @@ class PipelineMappings:
 
 def _differ(one: ClusterPair, other: ClusterPair) -> bool:
     """Whether two pipelines are known to copy between different clusters."""
-    known = one.is_known and other.is_known
-    return known and (one.source, one.target) != (other.source, other.target)
+    return one.is_known and other.is_known and not one.is_same(other)

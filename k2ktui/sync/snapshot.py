@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from k2ktui.engine.both_directions import translate_both_ways
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.groups import GroupView, Snapshot, describe_conflicts
 from k2ktui.engine.offset_intervals import FOREVER
 from k2ktui.engine.opposite_copy import OppositeCopy
@@ -241,6 +242,10 @@ class SnapshotReader:
             )
         return source
 
+    def clusters(self) -> ClusterPair:
+        """Return the clusters that the positions read last belong to."""
+        return self._record.clusters()
+
     def read_mappings(self) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
         """Read the copy's mappings alone, and notes on them; the source is not needed.
 
@@ -294,7 +299,7 @@ class SnapshotReader:
         logs = self.target.logs(fixed)
         opposite = self._opposite
         if opposite is not None:
-            opposite.read(commits, down)
+            opposite.read(commits, down, self._record.clusters())
             low = opposite.lowest_offsets(logs)
             lowest_commits = {
                 at: min(low.get(at, FOREVER), lowest_commits.get(at, FOREVER))
@@ -350,7 +355,8 @@ class SnapshotReader:
         return {at: _check_end(replica, ends) for at, replica in replicas.items()}
 
     def _load_kept_commits(self, down: str) -> SourceView:
-        found = read_known_commits(self.store.read().commits, self._record.clusters().source)
+        pair = self._record.clusters()
+        found = read_known_commits(self.store.read().commits, pair.source, [pair])
         if found is None:
             raise ConnectionFailed(
                 f"{down}, and the target has no snapshot of its consumer groups",

@@ -376,7 +376,9 @@ def _find_pair(
     if source is not None and target is not None:
         clusters = source.cluster.cluster_id, target.cluster.cluster_id
         topics = {at.topic for at in source.partitions}
-        opposite = choose_opposite(source.drills, pipeline, clusters, topics.__contains__)
+        opposite = choose_opposite(
+            source.drills, pipeline, clusters, target.recorded, topics.__contains__
+        )
     pair = find_pair_state(state.drills, opposite, named)
     unread = source.no_drills if source is not None else ""
     return replace(pair, unread=unread), find_arrival(state.drills, opposite)

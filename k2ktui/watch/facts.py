@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from k2ktui.engine.audit import Audit
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import GroupRow, GroupView
 from k2ktui.engine.journal import JournalHeader, Runner
@@ -46,7 +47,7 @@ class TargetFacts:
     """The target: positions, the last stable offsets of their target partitions, and notes.
 
     ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying. ``fenced_by``
-    is the drill that the pipeline's run record names.
+    is the drill that the pipeline's run record names, ``recorded`` its clusters.
     """
 
     taken_at: float
@@ -57,6 +58,7 @@ class TargetFacts:
     notes: tuple[str, ...] = ()
     heartbeat_at: float | None = None
     fenced_by: str = ""
+    recorded: ClusterPair = UNKNOWN_PAIR
 
 
 @dataclass(frozen=True, slots=True)

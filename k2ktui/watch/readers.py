@@ -179,6 +179,7 @@ class TargetReader:
             notes=copier.notes,
             heartbeat_at=copier.heartbeat_at,
             fenced_by=copier.fenced_by,
+            recorded=self._mappings.clusters(),
         )
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.producer_registration import (
     ProducerRegistration,
     registration_key,
@@ -80,6 +81,24 @@ def test_only_the_pipeline_between_the_same_clusters_is_left_out() -> None:
     origins.learn([registered(1), *others], [2, 3, 4])
     found = [origins.origin(number) for number in range(1, 6)]
     assert found == [Origin.OPPOSITE, Origin.NATIVE, Origin.NATIVE, Origin.NATIVE, Origin.UNDECIDED]
+
+
+def test_registrations_of_before_a_restore_are_of_the_same_clusters() -> None:
+    """Otherwise all that was copied before comes back, in either direction."""
+    numbers = [registered(1, "here-0", "there"), registered(2, "here", "there-0")]
+    numbers += [registered(3, "here-0", "there-0"), registered(4, "there-0", "here-0")]
+    own = BatchOrigins(OppositePipeline("commits", "here", "there", ("here-0",), ("there-0",)))
+    own.learn(numbers, range(1, 5))
+    theirs = BatchOrigins(OPPOSITE)
+    pairs = [ClusterPair("here", "there", "", ("here-0",)), ClusterPair("x", "there-0", "")]
+    pairs += [ClusterPair("there", "y", "", ("there-0",))]
+    theirs.learn(numbers, range(1, 5), pairs)
+    for origins in (own, theirs):
+        found = [origins.origin(number) for number in range(1, 5)]
+        assert found == [Origin.OPPOSITE] * 3 + [Origin.NATIVE]
+    unknown = BatchOrigins(OPPOSITE)
+    unknown.learn(numbers, range(1, 5))
+    assert {unknown.origin(number) for number in range(1, 5)} == {Origin.NATIVE}
 
 
 def test_what_is_left_out_advances_the_position_without_a_mapping() -> None:

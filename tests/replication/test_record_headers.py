@@ -88,7 +88,7 @@ def test_names_that_are_not_utf_8_are_kept_byte_by_byte() -> None:
 
 
 def test_the_origin_is_neither_dropped_nor_renamed() -> None:
-    origin = OriginHeader("from", "here", "there", False)
+    origin = OriginHeader("from", "here", ("there", "earlier"), False)
     every = rules(keep="t", rename={".*": "x"})
     sent: list[Header] = [("from", b"far"), ("t", b"1"), ("u", b"2")]
     assert changed(sent, every, origin) == [("from", b"far"), ("x", b"1"), ("from", b"here")]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from k2ktui.config.load import load
+from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.engine.groups import CommittedOffset, GroupView
 from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
@@ -15,6 +16,7 @@ from k2ktui.sync.commit_snapshots import (
     POLL,
     UNLISTED,
     CommitSnapshotWriter,
+    KnownCommits,
     read_known_commits,
 )
 from k2ktui.sync.store import PipelineState
@@ -70,6 +72,34 @@ def test_an_empty_cluster_under_the_address_removes_nothing() -> None:
     newest = read_known_commits(kept.read().commits)
     assert newest is not None and (newest.cluster, set(newest.groups)) == ("new", {"app"})
     assert read_known_commits(kept.read().commits, "third") is None
+
+
+def test_a_restored_cluster_has_the_groups_that_were_kept_of_it_before() -> None:
+    kept = Kept()
+    pair = ClusterPair("new", "t", "", ("old",))
+    store: Any = kept
+    writer = CommitSnapshotWriter(store, lambda: [pair])
+    writer.keep(_view(5, "app", "lost"), lambda topic: True, _all)
+    writer.keep(_view(7, "app", "lost"), lambda topic: True, _all)
+
+    def read(pairs: Collection[ClusterPair] = (pair,)) -> KnownCommits:
+        found = read_known_commits(kept.read().commits, "new", pairs)
+        assert found is not None
+        return found
+
+    assert read_known_commits(kept.read().commits, "new") is None
+    found = read()
+    assert (found.cluster, found.at, set(found.groups)) == ("new", 7.0, {"app", "lost"})
+    assert found.groups["app"].seen_at is None, "the latest poll is the one that has seen it"
+
+    writer.keep(_view(9, "app", cluster="new"), lambda topic: True, _all)
+    found = read()
+    assert (found.at, found.groups["app"].offsets["t", 0].offset) == (9.0, 9)
+    assert found.groups["app"].seen_at is None and found.groups["lost"].seen_at == 7.0
+    assert set(read(()).groups) == {"app"}
+
+    writer.keep(_view(11, cluster="new"), lambda topic: True, _all)
+    assert set(read().groups) == {"lost"}, "what is gone does not come back from before"
 
 
 def test_a_group_that_is_not_listed_is_kept_with_its_age_unless_it_is_gone() -> None:

@@ -305,7 +305,7 @@ def run_source_lost(session: Session) -> PhaseResult:
     store = StateStore(session.config, session.target)
     try:
         commits = store.read().commits
-        known = read_known_commits(commits, clusters.source)
+        known = read_known_commits(commits, clusters.source, [clusters])
     finally:
         store.close()
     if known is None:

@@ -9,6 +9,7 @@ from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
+from k2ktui.engine.cluster_pair import find_ids
 from k2ktui.engine.drill import ChangeKind, Drill
 from k2ktui.engine.drill_changes import EVERYONE
 from k2ktui.engine.drill_checks import DrillPhase
@@ -17,16 +18,30 @@ from k2ktui.errors import Refused
 from k2ktui.kafka.acls import denied_topics
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.kafka.quotas import producer_quotas
+from k2ktui.replication.pipeline_fencing import read_run_pair
 from k2ktui.text import counted, first_lines, safe_text
 
 _NAMED = 20
+_READ_S = 30.0
+
+
+def _is_same(session: Session, former: str, now: str) -> bool:
+    """Return whether a cluster has, or had, an id: it may have been restored and accepted."""
+    if former == now:
+        return True
+    forward = session.forward
+    pairs = (
+        read_run_pair(session.config, session.target, _READ_S),
+        read_run_pair(forward.config, forward.target, _READ_S),
+    )
+    return former in find_ids(now, pairs)
 
 
 def run_source_back(session: Session) -> PhaseResult:
     """Find out that the old source is the same cluster, with the topics and records of before."""
     ids = session.source.cluster_id(), session.target.cluster_id()
     failover = find_last_failover(session)
-    if failover.source_cluster and failover.source_cluster != ids[1]:
+    if failover.source_cluster and not _is_same(session, failover.source_cluster, ids[1]):
         return failed(
             f"cluster {safe_text(ids[1])} answers, and drill {safe_text(failover.id)} left cluster "
             f"{safe_text(failover.source_cluster)}",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
+from k2ktui.engine.cluster_pair import ClusterPair, find_ids
 from k2ktui.engine.producer_registration import ProducerRegistration
 from k2ktui.kafka.wire import Wire
 from k2ktui.replication.copying.registration_reader import RegistrationReader
@@ -57,13 +58,27 @@ class BatchOrigins:
         """
         asked = set(producer_ids)
         await self._reader.read(wire, _READ_S)
-        self.learn(self._reader.found.values(), asked - self._reader.newer_ids)
+        pairs = [run.pair for run in self._reader.runs.values()]
+        self.learn(self._reader.found.values(), asked - self._reader.newer_ids, pairs)
         self._reader.check_known(asked)
 
-    def learn(self, registered: Iterable[ProducerRegistration], asked: Iterable[int]) -> None:
-        """Decide about the producer ids asked for, from everything that is registered."""
-        pair = self._opposite.source, self._opposite.target
-        self._left_out |= {e.producer_id for e in registered if (e.source, e.target) == pair}
+    def learn(
+        self,
+        registered: Iterable[ProducerRegistration],
+        asked: Iterable[int],
+        pairs: Iterable[ClusterPair] = (),
+    ) -> None:
+        """Decide about the producer ids asked for, from everything that is registered.
+
+        ``pairs`` are those of the pipelines that registered them. Their aliases count as ours do:
+        otherwise all that was copied before a cluster was restored would come back.
+        """
+        known = self._opposite.clusters, *pairs
+        sources = find_ids(self._opposite.source, known)
+        targets = find_ids(self._opposite.target, known)
+        self._left_out |= {
+            e.producer_id for e in registered if e.source in sources and e.target in targets
+        }
         if len(self._native) > _MOST_NATIVE:
             self._native.clear()
         self._native |= set(asked) - self._left_out

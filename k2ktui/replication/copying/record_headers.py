@@ -22,11 +22,12 @@ def native_rows(found: Records, origin: OriginHeader) -> I64:
     Raises:
         CorruptBatch: the headers of a record cannot be read.
     """
-    name, value = origin.name.encode(), origin.left_out.encode()
+    name = origin.name.encode()
+    left_out = {(name, value.encode()) for value in origin.left_out}
     rows = [
         row
         for row, tail in enumerate(found.tails)
-        if name not in tail or (name, value) not in _headers(tail)
+        if name not in tail or left_out.isdisjoint(_headers(tail))
     ]
     return np.array(rows, dtype=np.int64)
 

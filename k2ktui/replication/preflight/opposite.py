@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import find_ids
 from k2ktui.engine.run_record import Run
 from k2ktui.errors import K2kError
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
@@ -58,17 +59,18 @@ def check_opposite(
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         yield unknown_check(_NAME, str(error))
         return
-    pair = target.cluster_id, source.cluster_id
+    pairs = [run.pair for read in (there, here) for run in read.runs.values()]
+    ours, theirs = find_ids(source.cluster_id, pairs), find_ids(target.cluster_id, pairs)
     opposite = {
         name: run
         for name, run in there.runs.items()
-        if (run.pair.source, run.pair.target) == pair and _shares(there, name, topics)
+        if run.pair.source in theirs and run.pair.target in ours and _shares(there, name, topics)
     }
     yield _compare(config, opposite, there, here.runs.get(config.coordination.commit.group))
     if mode == "provenance":
-        into_source = _sources(there, source.cluster_id, topics) - {target.cluster_id}
+        into_source = _sources(there, ours, topics) - theirs
         targets = target_topics(config, topics)
-        yield _check_ring(into_source, _sources(here, target.cluster_id, targets))
+        yield _check_ring(into_source, _sources(here, theirs, targets))
 
 
 def _read(side: CheckedCluster, topic: str) -> RegistrationReader:
@@ -117,7 +119,7 @@ def _compare(
     names = first_names(opposite)
     if mode != "provenance":
         return passed_check(_NAME, f"{names} uses the same mode, {mode}")
-    pair = next(iter(opposite.values())).pair
+    pairs = [run.pair for run in opposite.values()]
     if there.newer_ids:
         return warning_check(
             _NAME,
@@ -125,7 +127,9 @@ def _compare(
             "in a version that this release does not read; a partition with batches of them stops",
             _UPDATE,
         )
-    ids = [r for r in there.found.values() if (r.source, r.target) == (pair.source, pair.target)]
+    sources = {each for pair in pairs for each in pair.sources}
+    targets = {each for pair in pairs for each in pair.targets}
+    ids = [r for r in there.found.values() if r.source in sources and r.target in targets]
     return passed_check(
         _NAME, f"{names} has registered {counted(len(ids), 'producer id')} in {topic}"
     )
@@ -193,12 +197,17 @@ def _check_ring(into_source: set[str], into_target: set[str]) -> Check:
     return passed_check(_RING, "none is visible")
 
 
-def _sources(read: RegistrationReader, target: str, topics: Collection[str]) -> set[str]:
-    """Return the clusters that are copied to a cluster, into one of these topics."""
+def _sources(
+    read: RegistrationReader, targets: Collection[str], topics: Collection[str]
+) -> set[str]:
+    """Return the clusters that are copied to a cluster, into one of these topics.
+
+    ``targets`` are the ids that this cluster has had.
+    """
     return {
         run.pair.source
         for name, run in read.runs.items()
-        if run.pair.target == target and _shares(read, name, topics)
+        if run.pair.target in targets and _shares(read, name, topics)
     }
 
 

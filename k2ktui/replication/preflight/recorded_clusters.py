@@ -10,6 +10,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import ClusterPair
 from k2ktui.errors import K2kError
 from k2ktui.replication.commit_state import read_commit_state
+from k2ktui.replication.fencing_errors import describe_changed
 from k2ktui.replication.pipeline_fencing import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
@@ -19,7 +20,7 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted
 
 _NAME = "cluster ids"
 _READ_S = 20.0
@@ -43,20 +44,12 @@ def check_recorded_ids(
     if not pair.is_known or not now.is_known:
         side = "the last run" if now.is_known else "a cluster"
         return unknown_check(_NAME, f"the cluster ids of {side} are not known")
-    others = [
-        f"the {side} cluster has id {safe_text(found_id)}, and the positions belong to "
-        f"{safe_text(recorded)}"
-        for side, recorded, found_id in (
-            ("source", pair.source, now.source),
-            ("target", pair.target, now.target),
-        )
-        if recorded != found_id
-    ]
-    if not others:
+    changed = pair.find_changed(now)
+    if not changed:
         return passed_check(_NAME, "both clusters are those of the last run")
     return failed_check(
         _NAME,
-        f"{'; '.join(others)} ({counted(len(state.positions), 'partition')})",
+        f"{describe_changed(changed)} ({counted(len(state.positions), 'partition')})",
         "If an address is wrong, correct bootstrap.servers. For a new cluster beside the old one, "
         "set another coordination.commit.group; for a new start in place of the old cluster, clear "
         "the positions: k2ktui offsets clear -f FILE --topic '.*'.",
