@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bench.clusters import make_class_archives, running
 from bench.copying import Patience
-from bench.model import Results
+from bench.model import Results, recall
 from bench.peer import MirrorMaker
 from bench.plan import QUICK, Scope, tasks
-from bench.run import Bench, keep, recall, say
+from bench.run import Bench, Limits, keep, say
 from bench.tuning import candidates
 
 _HERE = Path(__file__).parent
@@ -29,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.list:
         print("\n".join(dict.fromkeys(task.name for task in wanted)))
         return 0
+    limits = Limits(options.rows, _until(options.minutes))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what is running ends in order
     out = options.out or (_HERE / "out" if options.quick else _HERE)
     results = recall(out) if options.resume or options.report else Results()
     if options.report:
@@ -48,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             if options.tune:
                 bench.tune([one for one in candidates() if _fits(one, options.only)], patience)
                 return 0
-            bench.run(wanted, patience)
+            bench.run(wanted, patience, limits)
     finally:
         if options.keep:
             say(f"kept {directory}")
@@ -62,19 +66,14 @@ def _fits(candidate: MirrorMaker, patterns: list[str]) -> bool:
     return not patterns or any(fnmatchcase(candidate.key, pattern) for pattern in patterns)
 
 
+def _until(minutes: float | None) -> float:
+    return time.monotonic() + 60 * minutes if minutes else float("inf")
+
+
 def _scope(options: argparse.Namespace) -> Scope:
     scope = QUICK if options.quick else Scope()
-    asked = dict(options.records)
-    payments = tuple((size, asked.pop(size, count)) for size, count in scope.json_records)
-    records = dict(scope.records) | asked
-    return replace(
-        scope,
-        records=tuple(records.items()),
-        json_records=payments,
-        repeat=options.repeat,
-        heap=options.heap,
-        batch_bytes=options.batch_bytes,
-    )
+    scope = scope.at_most(options.records) if options.records else scope
+    return replace(scope, repeat=options.repeat, heap=options.heap)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,34 +88,23 @@ def _parser() -> argparse.ArgumentParser:
         help="runs whose name (see --list) fits, or has this part; can be repeated",
     )
     add("--list", action="store_true", help="print the names of the runs and end")
-    add(
-        "--records",
-        action="append",
-        default=[],
-        type=_records,
-        metavar="SIZE=COUNT",
-        help="records of a data set of this record size, for example 100=4000000",
-    )
+    add("--records", type=int, metavar="N", help="at most so many records in each data set")
     add("--repeat", type=int, default=1, help="copy runs of each; the median counts")
-    add("--resume", action="store_true", help="keep the runs that results.json holds already")
+    add("--resume", action="store_true", help="skip what results.json has of this commit already")
     add(
         "--tune",
         action="store_true",
         help="try candidates for the peer's tuned configuration instead, and write TUNING.md",
     )
-    add("--report", action="store_true", help="only rewrite RESULTS.md from results.json")
+    add("--report", action="store_true", help="only rewrite the tables from results.json")
     add("--out", type=Path, help="directory of RESULTS.md and results.json")
     add("--data", type=Path, help="directory for the clusters' data; removed at the end")
     add("--keep", action="store_true", help="leave the clusters' data and all logs")
     add("--heap", default="1g", help="Java heap of each broker")
-    add("--batch-bytes", type=int, default=64 << 10, help="batches on the source, uncompressed")
+    add("--rows", type=int, metavar="N", help="end after so many runs; --resume does the others")
+    add("--minutes", type=float, metavar="N", help="begin no run after so many minutes")
     add("--run-timeout", type=float, default=900.0, help="seconds for one run")
     return parser
-
-
-def _records(text: str) -> tuple[int, int]:
-    size, _, count = text.partition("=")
-    return int(size), int(count)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ class BareSockets:
     label: str = "bare sockets: no transaction, no mapping"
     exactly_once: bool = False
     transforms: bool = False
+    mode: str = ""
 
     def prepare(self, job: Job) -> Launch:
         """Return the command; its topic has the run's name as prefix."""

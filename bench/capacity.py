@@ -1,9 +1,9 @@
 """What the model in docs/capacity.md needs, and the model: ``python -m bench.capacity``.
 
-Without options it prints the model's tables from the figures in RESULTS.md. ``--measure`` copies
-two data sets first and measures what no other benchmark does: the CPU time of the brokers, and
-the size of what k2ktui keeps on the target. ``--keep`` writes what was measured to RESULTS.md, and
-the tables to docs/capacity.md.
+Without options it prints the model's tables from the figures in RESULTS.md and results.json.
+``--measure`` copies two data sets first and measures what no other benchmark does: the CPU time of
+the brokers from the start on, and the size of what k2ktui keeps on the target. ``--keep`` writes
+what was measured to RESULTS.md, and the tables to docs/capacity.md.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from bench.clusters import Clusters, make_class_archives, running
 from bench.growth import find_broker
 from bench.load import load
 from bench.machine import describe
-from bench.model import DataSet, Job
+from bench.model import MB, CopyResult, DataSet, Job, Results, recall
 from bench.ours import K2ktui
+from bench.plan import MAIN
 from bench.sections import put_section
+from bench.targets import RECORD_PATH, chosen
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.paths import write_atomically
 
@@ -103,7 +105,7 @@ def measure(clusters: Clusters, size: int, records: int, directory: Path) -> Bro
     The first one warms up the brokers: their code is compiled then.
     """
     data = DataSet(size, "none", 4, records)
-    load(clusters.source.bootstrap, data, batch_bytes=64 << 10, processes=2)
+    load(clusters.source.bootstrap, data, processes=2)
     for run in (f"warm{size}", f"capacity{size}"):
         found = _copy(clusters, data, run, directory / run)
     return found
@@ -162,49 +164,51 @@ def section(found: dict[int, Broker]) -> str:
     )
 
 
-def constants(results: str) -> Constants:
-    """Return the constants from the text of RESULTS.md.
+def constants(text: str, results: Results) -> Constants:
+    """Return the constants from the sections of RESULTS.md and from results.json.
 
     Raises:
-        LookupError: a section is missing.
+        LookupError: a section or a copy is missing.
     """
     copies = {
-        (path, size): line
-        for path, size in (("verbatim", 100), ("verbatim", 1000), ("record path", 100))
-        for line in [_copy_line(results, path, size)]
+        (path, size): _copy_of(results, key, size)
+        for path, key, size in (
+            ("verbatim", MAIN, 100),
+            ("verbatim", MAIN, 1000),
+            ("record path", RECORD_PATH, 100),
+        )
     }
     brokers = {
         int(cells[0].replace(",", "")): Broker(*(float(cell) for cell in cells[1:]))
-        for cells in _rows(results, _SECTION)
+        for cells in _rows(text, _SECTION)
     }
     growth = tuple(
         Growing(int(c[0].replace(",", "")), float(c[6]), float(c[7]), float(c[11]))
-        for c in _rows(results, "growth")
+        for c in _rows(text, "growth")
         if c[12] == "shared"
     )
     return Constants(
-        {key: float(line[4]) for key, line in copies.items()},
-        {key: float(line[1]) for key, line in copies.items()},
+        {key: round(one.cpu_per_gb or 0.0, 1) for key, one in copies.items()},
+        {key: round((one.rate or 0.0) * one.record_bytes / MB, 1) for key, one in copies.items()},
         brokers,
-        _cores(results),
+        _cores(results.machine.get("CPU", "")),
         growth,
     )
 
 
-def _cores(results: str) -> int:
-    found = re.search(r"^\| CPU \| .+, (\d+) cores \|$", results, re.MULTILINE)
+def _cores(cpu: str) -> int:
+    found = re.search(r", (\d+) cores$", cpu)
     if found is None:
-        raise LookupError("RESULTS.md does not say how many cores the machine had")
+        raise LookupError("results.json does not say how many cores the machine had")
     return int(found[1])
 
 
-def _copy_line(results: str, path: str, size: int) -> list[str]:
-    part = results.partition(f"## Copy: {size} B, uncompressed, 4 partitions")[2]
-    part = part.partition("\n## ")[0]
-    found = re.search(rf"^\| k2ktui {path}, exactly-once \| (.+) \|$", part, re.MULTILINE)
+def _copy_of(results: Results, key: str, size: int) -> CopyResult:
+    name = DataSet(size, "none", 4, 0).name
+    found = chosen(results).get((key, name))
     if found is None:
-        raise LookupError(f"RESULTS.md has no copy of {size} B, {path}")
-    return found[1].split(" | ")
+        raise LookupError(f"results.json has no copy/{key}/{name}")
+    return found
 
 
 def _rows(results: str, name: str) -> list[list[str]]:
@@ -313,7 +317,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(text, flush=True)
         if options.keep:
             put_section(RESULTS, _SECTION, text)
-    found = tables(constants(RESULTS.read_text()))
+    found = tables(constants(RESULTS.read_text(), recall(RESULTS.parent)))
     print(found)
     if options.keep:
         write_atomically(PAGE, put_tables(PAGE.read_text(), found).encode())

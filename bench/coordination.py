@@ -220,7 +220,7 @@ def compare_copies(clusters: Clusters, directory: Path, times: int) -> list[Copy
     """Let one run copy each data set with ``exclusive`` and with ``shared``, in turns."""
     found = []
     for data in _COPIED:
-        load(clusters.source.bootstrap, data, batch_bytes=64 << 10, processes=2)
+        load(clusters.source.bootstrap, data, processes=2)
         for number in range(times + 1):  # the first one warms up
             for mode in _COMPARED:
                 one = K2ktui(mode, mode, mode=mode)

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from bench.child import Child
 from bench.clusters import Clusters
+from bench.meter import Meter, own_usage
 from bench.model import Contender, CopyResult, DataSet, Job
 from bench.orders import Registries
 from bench.verify import Found, count
@@ -18,6 +19,7 @@ from bench.watch import Sight, Watcher
 
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 60.0
+_WARM_UP_SECONDS = 90.0
 
 
 class RunFailed(RuntimeError):
@@ -55,16 +57,30 @@ def copy(
     blank = CopyResult(contender.key, data.name, data.records, data.bytes, kept=kept)
     watcher = Watcher(job.target, launch.target_topic, data.partitions)
     watcher.start()
+    brokers = [Meter(node.pid, measure=own_usage) for node in clusters.both]
+    for broker in brokers:
+        broker.start()
     try:
         with Child(launch, directory) as child:
             try:
                 found = _await_all(child, watcher, data, job, launch.target_topic, patience)
-                result = _measured(blank, child, watcher.changes, found)
+                result = _measured(blank, child, brokers, watcher.changes, found)
                 return _with_end(result, child, launch.ends), launch.config
             except (RunFailed, KafkaException) as failure:
                 return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
     finally:
         watcher.stop()
+        for broker in brokers:
+            broker.stop()
+
+
+def warm_up(clusters: Clusters, contender: Contender, data: DataSet, directory: Path) -> None:
+    """Let a contender that ends by itself copy ``data``, and measure nothing."""
+    directory.mkdir(parents=True)
+    addresses = (clusters.source.bootstrap, clusters.target.bootstrap)
+    launch = contender.prepare(Job(directory.name, *addresses, data.topic, directory))
+    with Child(launch, directory) as child:
+        child.wait(_WARM_UP_SECONDS)
 
 
 def _await_all(
@@ -98,9 +114,14 @@ def _await_all(
 
 
 def _measured(
-    blank: CopyResult, child: Child, changes: Sequence[Sight], found: Found
+    blank: CopyResult,
+    child: Child,
+    brokers: Sequence[Meter],
+    changes: Sequence[Sight],
+    found: Found,
 ) -> CopyResult:
     first, last = changes[0].at, changes[-1].at
+    source_s, target_s = (each.cpu_at(last) - each.cpu_at(first) for each in brokers)
     return replace(
         blank,
         visible=found.records,
@@ -110,6 +131,8 @@ def _measured(
         all_records_s=last - child.started,
         cpu_start_s=child.meter.cpu_at(first),
         cpu_s=child.meter.cpu_at(last),
+        source_cpu_s=source_s,
+        target_cpu_s=target_s,
         rss_peak=child.meter.peak(last),
     )
 

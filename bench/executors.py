@@ -76,7 +76,7 @@ class _Sample:
 def measure(clusters: Clusters, executors: int, records: int, directory: Path) -> Share:
     """Copy ``records`` of 100 bytes for each executor, and return what each of them took."""
     data = DataSet(100, "none", PER_EXECUTOR * executors, records * executors)
-    load(clusters.source.bootstrap, data, batch_bytes=64 << 10, processes=2)
+    load(clusters.source.bootstrap, data, processes=2)
     directory.mkdir(parents=True)
     try:
         with SparkCluster(directory / "spark", executors) as spark:

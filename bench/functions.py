@@ -39,7 +39,6 @@ from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun, SharedRunParts
 from k2ktui.sync.standby import beat_interval_s
 
-BATCH = 64 << 10
 LONGEST = 8
 _RESULTS = Path(__file__).with_name("RESULTS.md")
 _PARTITIONS = 4
@@ -128,7 +127,7 @@ class OneThread:
 
 def measure(clusters: Clusters, data: DataSet, directory: Path) -> Measured:
     """Copy a data set twice, and return what it took."""
-    load(clusters.source.bootstrap, data, batch_bytes=BATCH, processes=2)
+    load(clusters.source.bootstrap, data, processes=2)
     try:
         plain = _copy(clusters, data, directory / "plain", None)
         profile = cProfile.Profile(time.thread_time)  # waiting takes none
@@ -136,7 +135,7 @@ def measure(clusters: Clusters, data: DataSet, directory: Path) -> Measured:
     finally:
         for node in clusters.both:
             delete_topics(node.bootstrap)
-    batches = data.bytes / BATCH
+    batches = data.bytes / (data.batch_kib << 10)
     gigabytes = data.bytes / GB
     found = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     return Measured(

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing
 import random
 import struct
+import subprocess
 from dataclasses import dataclass
 
 from confluent_kafka import Producer
@@ -19,6 +20,8 @@ from confluent_kafka import Producer
 from bench import orders, payments
 from bench.clusters import create_topic, end_offsets
 from bench.model import KEY_BYTES, DataSet
+from k2ktui.runtime import artifacts
+from k2ktui.runtime.java import find_java
 
 _SEQUENCE = struct.Struct(">Q")
 _POOL_BYTES = 1 << 20
@@ -27,6 +30,8 @@ _PLAIN_SHARE = 0.9
 _CHUNK = 2000
 _SCATTER = 2654435761  # Knuth's multiplier: odd, so that n -> n * it is one-to-one below 2**32
 _FLUSH_SECONDS = 120.0
+_TOOLS = f"org.apache.kafka:kafka-tools:{artifacts.KAFKA_VERSION}"
+_PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 _SINCE_NS = 1_700_000_000_000_000_000
 
 
@@ -38,7 +43,6 @@ class Share:
     data: DataSet
     first: int
     last: int
-    batch_bytes: int
     schema_id: int = 0
 
 
@@ -87,26 +91,49 @@ def order_of(number: int, size: int, schema_id: int) -> bytes:
     return orders.prefix(schema_id) + orders.order(_SEQUENCE.pack(number), text, length)
 
 
-def load(
-    bootstrap: str, data: DataSet, *, batch_bytes: int, processes: int, schema_id: int = 0
-) -> None:
+def load(bootstrap: str, data: DataSet, *, processes: int, schema_id: int = 0) -> None:
     """Create the topic of ``data`` and fill it; orders have the schema id.
 
     Raises:
         RuntimeError: the topic does not hold exactly the records of ``data`` afterwards.
     """
     create_topic(bootstrap, data.topic, data.partitions)
+    if data.values == "perf":
+        _run_perf_test(bootstrap, data)
+    else:
+        _fill_all(bootstrap, data, processes, schema_id)
+    found = sum(end_offsets(bootstrap, data.topic, data.partitions))
+    if found != data.records:
+        raise RuntimeError(f"{data.topic} holds {found} records instead of {data.records}")
+
+
+def _run_perf_test(bootstrap: str, data: DataSet) -> None:
+    """Let Kafka's own tool produce with the defaults of Kafka's producer."""
+    jars = artifacts.classpath(_TOOLS, artifacts.LOGGING)
+    command = [str(find_java().executable), "-Xmx512m", "-cp", jars.argument, _PERF_TEST]
+    options = {
+        "--bootstrap-server": bootstrap,
+        "--topic": data.topic,
+        "--num-records": data.records,
+        "--record-size": data.size,
+        "--throughput": -1,
+        # Kafka's defaults, in words: batch.size and no compression; linger.ms is left as it is.
+        "--command-property": f"batch.size={data.batch_kib << 10}",
+    }
+    words = [str(word) for option in options.items() for word in option]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"kafka-producer-perf-test failed:\n{done.stdout}{done.stderr}")
+
+
+def _fill_all(bootstrap: str, data: DataSet, processes: int, schema_id: int) -> None:
     bounds = [data.records * number // processes for number in range(processes + 1)]
     shares = [
-        Share(bootstrap, data, first, last, batch_bytes, schema_id)
-        for first, last in itertools.pairwise(bounds)
+        Share(bootstrap, data, first, last, schema_id) for first, last in itertools.pairwise(bounds)
     ]
     # Spawned, not forked: this process has threads of librdkafka.
     with multiprocessing.get_context("spawn").Pool(processes) as workers:
         workers.map(fill, shares, chunksize=1)
-    found = sum(end_offsets(bootstrap, data.topic, data.partitions))
-    if found != data.records:
-        raise RuntimeError(f"{data.topic} holds {found} records instead of {data.records}")
 
 
 def fill(share: Share) -> None:
@@ -119,7 +146,7 @@ def fill(share: Share) -> None:
             "enable.idempotence": True,  # a retry must not load a record twice
             "partitioner": "murmur2_random",  # as Java's, so that partition: producer is the same
             "compression.type": data.codec,
-            "batch.size": share.batch_bytes,
+            "batch.size": data.batch_kib << 10,
             "batch.num.messages": 1_000_000,
             "linger.ms": 200,
             "queue.buffering.max.messages": 500_000,

@@ -14,11 +14,13 @@ import psutil
 from k2ktui.runtime.artifacts import KAFKA_VERSION
 from k2ktui.runtime.java import find_java
 
+_PROGRAM = "k2ktui"
+
 
 def describe() -> dict[str, str]:
     """Return machine, versions and date, in the order of the report."""
     return {
-        "Date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "Date": now(),
         "CPU": f"{_cpu_model()}, {os.cpu_count()} cores",
         "Memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "Kernel": f"{platform.system()} {platform.release()}",
@@ -26,7 +28,7 @@ def describe() -> dict[str, str]:
         "Java": _java(),
         "Python": platform.python_version(),
         "Spark": version("pyspark"),
-        "k2ktui": f"{version('k2ktui')}{_commit()}",
+        "k2ktui": f"{version('k2ktui')} at {commit()}",
         "confluent-kafka": version("confluent-kafka"),
         "kafka-python": version("kafka-python"),
     }
@@ -49,12 +51,21 @@ def _java() -> str:
     return lines[1] if len(lines) > 1 else str(java.version)
 
 
-def _commit() -> str:
-    """The commit of this checkout, when it is one."""
-    done = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return f" at {done.stdout.strip()}" if done.returncode == 0 else ""
+def now() -> str:
+    """The date and time, as in every table."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def commit() -> str:
+    """The last commit that changed the program, so that one to the documents changes no figure.
+
+    Followed by ``+`` if files of the program differ from it.
+    """
+    found = _git("log", "-1", "--format=%h", "--", _PROGRAM)
+    return found + ("+" if _git("status", "--porcelain", "--", _PROGRAM) else "")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,16 +80,27 @@ def _descendants(root: int, processes: dict[int, _Process]) -> list[int]:
     return members
 
 
+def own_usage(pid: int) -> Usage:
+    """Measure one process that has no children, such as a broker."""
+    process = _read(str(pid))
+    if process is None:
+        return Usage(time.monotonic(), 0.0, 0)
+    return Usage(time.monotonic(), process.own * _TICK, process.pages * _PAGE)
+
+
 class Meter(threading.Thread):
-    """Samples :func:`usage` until :meth:`stop`.
+    """Samples :func:`usage`, or another ``measure`` of a process, until :meth:`stop`.
 
     CPU time never falls; a sample taken while a process changed hands may show less, so the
     highest so far counts.
     """
 
-    def __init__(self, root: int, interval: float = 0.1) -> None:
+    def __init__(
+        self, root: int, interval: float = 0.1, measure: Callable[[int], Usage] = usage
+    ) -> None:
         super().__init__(daemon=True, name="meter")
         self._root = root
+        self._measure = measure
         self._interval = interval
         self._ended = threading.Event()
         self._samples: list[Usage] = []
@@ -96,7 +108,7 @@ class Meter(threading.Thread):
     def run(self) -> None:
         highest = 0.0
         while True:
-            now = usage(self._root)
+            now = self._measure(self._root)
             if now.cpu_s or now.rss:
                 highest = max(highest, now.cpu_s)
                 self._samples.append(Usage(now.at, highest, now.rss))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -11,13 +14,20 @@ from bench.orders import Registries
 
 Codec = Literal["none", "lz4"]
 Suite = Literal["copy", "delay", "memory"]
-Values = Literal["text", "json", "schemas"]
+Values = Literal["text", "json", "schemas", "perf"]
 
 KEY_BYTES = 8
 GB = 1e9
 MB = 1e6
 
 _TELLING_SHARE = 0.2
+_NAME = re.compile(r"(?:(json|schemas|perf)-)?(\d+)-(none|lz4)-(\d+)-(\d+)k")
+_KINDS: dict[Values, str] = {
+    "text": "",
+    "json": "JSON, filtered and masked, ",
+    "schemas": "Avro, schema ids mapped, ",
+    "perf": "kafka-producer-perf-test with Kafka's defaults, ",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,9 @@ class DataSet:
         partitions: of the source topic.
         records: how many.
         values: ``json`` for payments, which are filtered and masked on the way; ``schemas`` for
-            orders in Avro, whose schema ids are mapped.
+            orders in Avro, whose schema ids are mapped; ``perf`` for what Kafka's own
+            kafka-producer-perf-test writes with the defaults of Kafka's producer.
+        batch_kib: size of the batches on the source before compression.
     """
 
     size: int
@@ -38,13 +50,22 @@ class DataSet:
     partitions: int
     records: int
     values: Values = "text"
+    batch_kib: int = 64
 
     @property
     def name(self) -> str:
         """Short and unique among the data sets of a benchmark."""
-        kind = "json-" if self.values == "json" else ""
-        before = "schemas-" if self.values == "schemas" else ""
-        return f"{before}{self.size}-{kind}{self.codec}-{self.partitions}"
+        kind = "" if self.values == "text" else f"{self.values}-"
+        return f"{kind}{self.size}-{self.codec}-{self.partitions}-{self.batch_kib}k"
+
+    @classmethod
+    def named(cls, name: str, records: int) -> DataSet:
+        """Undo :attr:`name`."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise ValueError(f"not the name of a data set: {name}")
+        values, size, codec, partitions, batch_kib = found.groups()
+        return cls(int(size), codec, int(partitions), records, values or "text", int(batch_kib))  # type: ignore[arg-type]
 
     @property
     def kept(self) -> int:
@@ -63,9 +84,9 @@ class DataSet:
 
     def __str__(self) -> str:
         codec = "uncompressed" if self.codec == "none" else self.codec
-        kinds = {"json": "JSON, filtered and masked, ", "schemas": "Avro, schema ids mapped, "}
-        kind = kinds.get(self.values, "")
-        return f"{self.size} B, {kind}{codec}, {self.partitions} partitions"
+        kind = _KINDS[self.values]
+        batches = f"batches of {self.batch_kib} KiB"
+        return f"{self.size:,} B, {kind}{batches}, {codec}, {self.partitions} partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +148,10 @@ class Contender(Protocol):
     def transforms(self) -> bool:
         """Whether it filters and masks payments; it copies nothing else."""
 
+    @property
+    def mode(self) -> str:
+        """``coordination.mode``; empty for others than k2ktui."""
+
     def prepare(self, job: Job) -> Launch:
         """Write its configuration for ``job``."""
 
@@ -146,10 +171,15 @@ class CopyResult:
         cpu_start_s: CPU seconds, user and system, of the whole process tree until
             ``first_record_s``.
         cpu_s: the same until ``all_records_s``.
+        source_cpu_s, target_cpu_s: CPU seconds of either broker from the first record to all; None
+            in results of before 2026-11-27.
         rss_peak: highest resident memory of the process tree until ``all_records_s``, in bytes.
         ended_s: when the process ended by itself, and with which exit code.
         error: why the run does not count; empty when it does.
         kept: how many records the target is to have; None for all.
+        mode: ``coordination.mode``; empty for others than k2ktui.
+        commit: the last one that changed the program, as it was measured.
+        date: when, as ``2026-11-27 01:30 UTC``.
     """
 
     contender: str
@@ -169,6 +199,11 @@ class CopyResult:
     exit_code: int | None = None
     error: str = ""
     kept: int | None = None
+    source_cpu_s: float | None = None
+    target_cpu_s: float | None = None
+    mode: str = ""
+    commit: str = ""
+    date: str = ""
 
     @property
     def expected(self) -> int:
@@ -218,6 +253,14 @@ class CopyResult:
         return (self.cpu_s - self.cpu_start_s) / (self.copied * self.record_bytes / GB)
 
     @property
+    def brokers_cpu_per_gb(self) -> tuple[float, float] | None:
+        """CPU seconds of the source's and the target's broker per GB while copying."""
+        if not self._telling or self.source_cpu_s is None or self.target_cpu_s is None:
+            return None
+        gigabytes = self.copied * self.record_bytes / GB
+        return self.source_cpu_s / gigabytes, self.target_cpu_s / gigabytes
+
+    @property
     def cpu_per_gb_from_start(self) -> float:
         """CPU seconds per GB, the start of the process included."""
         return self.cpu_s / (self.bytes / GB)
@@ -239,6 +282,9 @@ class DelayResult:
     max_ms: float = 0.0
     cpu: float = 0.0
     error: str = ""
+    mode: str = ""
+    commit: str = ""
+    date: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +294,12 @@ class MemoryResult:
     contender: str
     peaks: tuple[tuple[int, int], ...] = ()
     error: str = ""
+    mode: str = ""
+    commit: str = ""
+    date: str = ""
+
+
+Row = CopyResult | DelayResult | MemoryResult
 
 
 @dataclass(slots=True)
@@ -262,14 +314,33 @@ class Results:
     configs: dict[str, str] = field(default_factory=dict)
 
     @property
+    def rows(self) -> Iterator[Row]:
+        """All of them."""
+        yield from self.copies
+        yield from self.delays
+        yield from self.memory
+
+    @property
     def failed(self) -> bool:
         """Whether a run does not count."""
-        errors = (
-            *(one.error for one in self.copies),
-            *(one.error for one in self.delays),
-            *(one.error for one in self.memory),
+        return any(one.error for one in self.rows)
+
+    @property
+    def commit(self) -> str:
+        """The commit of the newest row: what is said about the program is said of this one."""
+        return max(self.rows, key=lambda one: one.date).commit if any(self.rows) else ""
+
+    def current(self) -> Results:
+        """Return the rows of :attr:`commit` alone: rows of different ones are not compared."""
+        commit = self.commit
+        return Results(
+            self.machine,
+            self.settings,
+            [one for one in self.copies if one.commit == commit],
+            [one for one in self.delays if one.commit == commit],
+            [one for one in self.memory if one.commit == commit],
+            self.configs,
         )
-        return any(errors)
 
     def plain(self) -> dict[str, Any]:
         """Return what json.dumps understands, with the figures that follow from others."""
@@ -289,14 +360,23 @@ class Results:
         )
 
 
+def recall(out: Path) -> Results:
+    """Return what results.json in a directory holds; nothing when there is none."""
+    file = out / "results.json"
+    return Results.from_plain(json.loads(file.read_bytes())) if file.exists() else Results()
+
+
 def _derived(one: CopyResult) -> dict[str, float | None]:
     if one.error:
         return {}
+    brokers = one.brokers_cpu_per_gb
     return {
         "rate": one.rate,
         "rate_from_start": one.rate_from_start,
         "cpu_per_gb": one.cpu_per_gb,
         "cpu_per_gb_from_start": one.cpu_per_gb_from_start,
+        "source_cpu_per_gb": brokers[0] if brokers else None,
+        "target_cpu_per_gb": brokers[1] if brokers else None,
     }
 
 
@@ -306,4 +386,4 @@ def _own(kind: Any, plain: dict[str, Any]) -> dict[str, Any]:
 
 def _memory(plain: dict[str, Any]) -> MemoryResult:
     peaks = tuple((int(records), int(peak)) for records, peak in plain["peaks"])
-    return MemoryResult(plain["contender"], peaks, plain["error"])
+    return MemoryResult(**{**plain, "peaks": peaks})

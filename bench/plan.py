@@ -9,12 +9,13 @@ from fnmatch import fnmatchcase
 
 from bench.bare import BareSockets
 from bench.delay import Steady
-from bench.model import Codec, Contender, DataSet, Suite
+from bench.model import Contender, DataSet, Suite
 from bench.ours import variants
 from bench.peer import mirror_makers
 
 MAIN = "k2ktui"
 TRANSFORM = "k2ktui-transform"
+EXCLUSIVE = "k2ktui-exclusive"
 REFERENCE = BareSockets().key
 
 
@@ -23,53 +24,64 @@ def contenders() -> tuple[Contender, ...]:
     return (*mirror_makers(), BareSockets(), *variants())
 
 
+# Every size, so that the tuned MirrorMaker 2 copies for 10 to 20 s; what producers really send
+# comes first.
+DATA_SETS = (
+    DataSet(1000, "none", 4, 1_200_000, "perf", 16),
+    DataSet(1000, "none", 4, 1_200_000, batch_kib=16),
+    DataSet(1000, "none", 4, 900_000, batch_kib=4),
+    DataSet(1000, "none", 4, 2_000_000, batch_kib=64),
+    DataSet(1000, "none", 4, 300_000, batch_kib=1),
+    DataSet(100, "none", 4, 5_000_000, batch_kib=16),
+    DataSet(100, "none", 4, 6_000_000, batch_kib=64),
+    DataSet(1000, "lz4", 4, 1_200_000, batch_kib=16),
+    DataSet(1000, "lz4", 4, 900_000, batch_kib=4),
+    DataSet(1000, "lz4", 4, 2_000_000, batch_kib=64),
+    DataSet(1000, "lz4", 4, 300_000, batch_kib=1),
+    DataSet(100, "lz4", 4, 5_000_000, batch_kib=16),
+    DataSet(100, "lz4", 4, 6_000_000, batch_kib=64),
+    DataSet(100, "lz4", 64, 5_000_000, batch_kib=64),
+    DataSet(200, "none", 4, 3_000_000, "json"),
+)
+# What copies all data sets; the others copy those that are named here.
+_COPIERS = ("mm2-tuned", "mm2-eos-tuned", REFERENCE, MAIN)
+_SOME = {
+    EXCLUSIVE: (
+        "perf-1000-none-4-16k",
+        "1000-none-4-4k",
+        "1000-none-4-64k",
+        "100-none-4-64k",
+    ),
+    "mm2-eos": ("100-none-4-64k",),
+    "k2ktui-records": ("100-none-4-64k",),
+}
+_DELAYED = ("mm2-eos", "mm2-eos-tuned", MAIN)
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """How large the benchmark is.
 
     Attributes:
-        records: bytes of a record to number of records.
-        json_records: the same for payments, which are filtered and masked.
-        schema_records: the same for orders, whose schema ids are mapped.
-        warm_up: records that are copied once, unmeasured, before all else.
-        batch_bytes: size of the batches on the source before compression.
+        repeat: copy runs of each.
+        heap: of each broker, as for -Xmx.
     """
 
-    records: tuple[tuple[int, int], ...] = ((100, 10_000_000), (1000, 2_000_000))
-    json_records: tuple[tuple[int, int], ...] = ((200, 12_000_000),)
-    schema_records: tuple[tuple[int, int], ...] = ((100, 10_000_000),)
-    codecs: tuple[Codec, ...] = ("none", "lz4")
-    partitions: tuple[int, ...] = (4, 64)
+    data_sets: tuple[DataSet, ...] = DATA_SETS
     steady: Steady = field(default_factory=Steady)
-    warm_up: int = 2_000_000
-    batch_bytes: int = 64 << 10
     heap: str = "1g"
     repeat: int = 1
 
-    @property
-    def data_sets(self) -> tuple[DataSet, ...]:
-        """The whole matrix, the payments and the orders."""
-        plain = tuple(
-            DataSet(size, codec, partitions, records)
-            for size, records in self.records
-            for codec in self.codecs
-            for partitions in self.partitions
-        )
-        orders = (
-            DataSet(size, codec, self.partitions[0], records, "schemas")
-            for size, records in self.schema_records
-            for codec in self.codecs
-        )
-        payments = (self._payments(size, records) for size, records in self.json_records)
-        return (*plain, *payments, *orders)
+    def at_most(self, records: int) -> Scope:
+        """The same with smaller data sets."""
+        fewer = (replace(one, records=min(one.records, records)) for one in self.data_sets)
+        return replace(self, data_sets=tuple(fewer))
 
     def memory_data(self, contender: Contender) -> tuple[DataSet, DataSet]:
         """A data set and one with a quarter of its records, to see whether memory grows."""
-        whole = next(one for one in self.data_sets if fits(contender, one))
+        some = [one for one in self.data_sets if fits(contender, one)]
+        whole = max(some, key=lambda one: one.records)
         return replace(whole, records=whole.records // 4), whole
-
-    def _payments(self, size: int, records: int) -> DataSet:
-        return DataSet(size, self.codecs[0], self.partitions[0], records, "json")
 
     @property
     def loaders(self) -> int:
@@ -77,15 +89,7 @@ class Scope:
         return min(4, os.cpu_count() or 1)
 
 
-QUICK = Scope(
-    records=((100, 400_000), (1000, 100_000)),
-    json_records=((200, 200_000),),
-    schema_records=((100, 400_000),),
-    codecs=("none",),
-    partitions=(4,),
-    steady=Steady(seconds=8.0, warm_up=5.0),
-    warm_up=20_000,
-)
+QUICK = replace(Scope().at_most(100_000), steady=Steady(seconds=8.0, warm_up=5.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +122,30 @@ def fits(contender: Contender, data: DataSet) -> bool:
     """
     if data.values == "schemas":
         return contender.key == MAIN
-    return contender.transforms == (data.values == "json")
+    if data.values == "json" or contender.transforms:
+        return contender.transforms == (data.values == "json")
+    return contender.key in _COPIERS or data.name in _SOME.get(contender.key, ())
 
 
 def tasks(scope: Scope, patterns: Sequence[str]) -> list[Task]:
-    """Return the runs that were asked for; those of one data set follow each other."""
+    """Return the runs that were asked for, the first data set and the delays of copies first."""
     everyone = contenders()
-    found = [
+    copies = [
         Task("copy", contender, data, repeat)
         for data in scope.data_sets
         for repeat in range(scope.repeat)
         for contender in everyone
         if fits(contender, data)
     ]
-    # The reference ends when it has caught up: it has no steady rate.
-    found += [Task("delay", one) for one in everyone if one.key != REFERENCE]
+    delays = [Task("delay", one) for one in everyone if one.transforms or one.key in _DELAYED]
     measured = (MAIN, TRANSFORM)
-    found += [Task("memory", contender) for contender in everyone if contender.key in measured]
+    memory = [Task("memory", contender) for contender in everyone if contender.key in measured]
+    first = [task for task in copies if task.data == scope.data_sets[0]]
+    found = [
+        *first,
+        *(task for task in delays if not task.contender.transforms),
+        *copies[len(first) :],
+        *(task for task in delays if task.contender.transforms),
+        *memory,
+    ]
     return [task for task in found if task.wanted(patterns)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bench.model import MB, CopyResult, DataSet, DelayResult, Results, Values
-from bench.plan import contenders
-from bench.targets import Verdict, chosen, usable, verdicts
+from bench.model import MB, CopyResult, DataSet, DelayResult, Results, Row
+from bench.ours import DEFAULT_MODE
+from bench.plan import DATA_SETS, EXCLUSIVE, MAIN, contenders
+from bench.targets import Verdict, chosen, differ, usable, verdicts
 
 _METHOD = """\
 Both brokers, the replicator and the measuring ran on this one machine over loopback, so compare
@@ -19,7 +20,8 @@ target topic of its own; between runs the brokers came to rest and what was copi
 - **from start**: all records over the time since the process was started.
 - **first record**: from the start of the process until a record was visible.
 - **CPU s/GB**: user and system time of the replicator's whole process tree (ended processes
-  included, brokers not), while copying, and from the start of the process on.
+  included, brokers not), while copying, and from the start of the process on; **source, target**:
+  that of either broker, while copying.
 - **peak memory**: highest sum of resident memory over the process tree; shared pages count for
   each process.
 - **found**: after each run, records and different records that a read_committed reader found.
@@ -35,8 +37,13 @@ target topic of its own; between runs the brokers came to rest and what was copi
 
 def markdown(results: Results) -> str:
     """Return the whole report."""
+    mix = (
+        f"Figures are of k2ktui at {results.commit}; rows of other commits say so in bold, may "
+        "be of another machine, and count in no verdict and in no table of README.md and of "
+        "deployment.md."
+    )
     parts = [
-        "# Benchmark results\n\nWritten by `python -m bench`; do not edit.\n",
+        f"# Benchmark results\n\nWritten by `python -m bench`; do not edit. {mix}\n",
         _table(("", ""), results.machine.items()),
         _targets(verdicts(results)),
         *_copies(results),
@@ -112,19 +119,36 @@ def _targets(found: Iterable[Verdict]) -> str:
     ]
     head = ("target", "needed", "worst", "each", "verdict")
     note = (
-        "Ratios within this run, exactly-once on our side; over `tuned` means over the better of "
-        "the two tuned configurations. Lines in italics ask more than the issue does."
+        "Ratios of rows of one commit, that of the newest row; exactly-once on our side, with the "
+        "default `coordination.mode`; over `tuned` means over the better of the two tuned "
+        "configurations. Lines in italics ask more than the issues do."
     )
     return f"## Targets\n\n{note}\n\n{_table(head, rows)}"
 
 
 def _copies(results: Results) -> Iterable[str]:
     runs = chosen(results)
-    names = list(dict.fromkeys(data for _, data in runs))
+    names = dict.fromkeys((*(one.name for one in DATA_SETS), *(data for _, data in runs)))
     for name in names:
         own = [runs[each.key, name] for each in contenders() if (each.key, name) in runs]
-        title = _data_title(own[0])
-        yield f"## Copy: {title}\n\n{_table(_COPY_HEAD, (_copy_row(one) for one in own))}"
+        if own:
+            rows = [_copy_row(one, results) for one in own if not _is_like_default(one, runs)]
+            title = f"{DataSet.named(name, 0)}, {own[0].records:,} records"
+            yield f"## Copy: {title}\n\n{_table(_COPY_HEAD, rows)}{_modes(own, runs)}"
+
+
+def _is_like_default(one: CopyResult, runs: Mapping[tuple[str, str], CopyResult]) -> bool:
+    """Whether another ``coordination.mode`` makes no difference worth a row."""
+    default = runs.get((MAIN, one.data))
+    return one.contender == EXCLUSIVE and default is not None and not differ(one, default)
+
+
+def _modes(own: Sequence[CopyResult], runs: Mapping[tuple[str, str], CopyResult]) -> str:
+    like = [one for one in own if _is_like_default(one, runs)]
+    return "".join(
+        f"\nWith `coordination.mode: {one.mode}`, {_rate(one.rate)} records/s: within 5 %.\n"
+        for one in like
+    )
 
 
 _COPY_HEAD = (
@@ -135,39 +159,31 @@ _COPY_HEAD = (
     "first record, s",
     "CPU s/GB",
     "with start",
+    "source, CPU s/GB",
+    "target",
     "peak memory, MB",
     "found",
+    "measured",
 )
 
 
-def _data_title(one: CopyResult) -> str:
-    name = one.data.removeprefix("schemas-")
-    size, *kind, codec, partitions = name.split("-")
-    values: Values = "json" if kind else "text"
-    data = DataSet(
-        int(size),
-        "lz4" if codec == "lz4" else "none",
-        int(partitions),
-        one.records,
-        "schemas" if name != one.data else values,
-    )
-    return f"{data}, {one.records:,} records"
-
-
-def _copy_row(one: CopyResult) -> Sequence[str]:
+def _copy_row(one: CopyResult, results: Results) -> Sequence[str]:
     if one.error:
-        return (_label(one.contender), "failed", *[""] * 6, one.error)
+        return (_label(one), "failed", *[""] * 8, one.error, _measured(one, results))
+    brokers = one.brokers_cpu_per_gb or (None, None)
     verdict = found(one) if usable(one) else f"**{found(one)}**"
     return (
-        _label(one.contender),
+        _label(one),
         _rate(one.rate),
         "-" if one.rate is None else f"{one.rate * one.record_bytes / MB:.1f}",
         _number(one.rate_from_start),
         f"{one.first_record_s:.1f}",
         _per_gb(one.cpu_per_gb),
         _per_gb(one.cpu_per_gb_from_start),
+        *(_per_gb(each) for each in brokers),
         f"{one.rss_peak / MB:.0f}",
         verdict,
+        _measured(one, results),
     )
 
 
@@ -175,26 +191,27 @@ def _delays(results: Results) -> str:
     if not results.delays:
         return ""
     known = {one.contender: one for one in results.delays}
-    rows = [_delay_row(known[each.key]) for each in contenders() if each.key in known]
+    rows = [_delay_row(known[each.key], results) for each in contenders() if each.key in known]
     first = results.delays[0]
     title = (
         f"{first.rate:,} records/s of 100 B (of filter and mask: JSON of 200 B), "
         f"{first.partitions} partitions, {first.seconds:g} s"
     )
-    head = ("replicator", "median, ms", "p90", "p99", "max", "CPU, cores", "found")
+    head = ("replicator", "median, ms", "p90", "p99", "max", "CPU, cores", "found", "measured")
     return f"## Delay: {title}\n\n{_table(head, rows)}"
 
 
-def _delay_row(one: DelayResult) -> Sequence[str]:
+def _delay_row(one: DelayResult, results: Results) -> Sequence[str]:
     if one.error:
-        return (_label(one.contender), "failed", *[""] * 4, one.error)
+        return (_label(one), "failed", *[""] * 4, one.error, _measured(one, results))
     figures = (one.p50_ms, one.p90_ms, one.p99_ms, one.max_ms)
     count = f"{one.records:,} of {one.expected:,}"
     return (
-        _label(one.contender),
+        _label(one),
         *(f"{figure:.1f}" for figure in figures),
         f"{one.cpu:.2f}",
         count if one.records != one.expected else f"all {one.records:,}",
+        _measured(one, results),
     )
 
 
@@ -202,11 +219,12 @@ def _memory(results: Results) -> str:
     if not results.memory:
         return ""
     rows = [
-        (_label(one.contender), f"{count:,}", f"{peak / MB:.0f}")
+        (_label(one), f"{count:,}", f"{peak / MB:.0f}", _measured(one, results))
         for one in results.memory
         for count, peak in one.peaks
     ]
-    return f"## Memory\n\n{_table(('replicator', 'records copied', 'peak memory, MB'), rows)}"
+    head = ("replicator", "records copied", "peak memory, MB", "measured")
+    return f"## Memory\n\n{_table(head, rows)}"
 
 
 def _settings(results: Results) -> str:
@@ -214,7 +232,7 @@ def _settings(results: Results) -> str:
     if not settings:
         return ""
     return (
-        f"Batches on the source: {settings['batch_bytes'] >> 10} KiB before compression; values "
+        "Sizes of batches are those on the source before compression; values "
         "are words and digits that lz4 makes about half as large, keys are eight digits. Brokers: "
         f"{settings['heap']} of heap each, the server options of Kafka's own scripts. "
         f"Runs of each: {settings['repeat']} (of several, the median by time is shown).\n"
@@ -234,8 +252,15 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _label(key: str) -> str:
-    return next((each.label for each in contenders() if each.key == key), key)
+def _label(one: Row) -> str:
+    key = one.contender
+    label = next((each.label for each in contenders() if each.key == key), key)
+    return f"{label}, `{one.mode}`" if one.mode not in ("", DEFAULT_MODE) else label
+
+
+def _measured(one: Row, results: Results) -> str:
+    """The date; with the commit where it is another one than that of the verdicts."""
+    return one.date if one.commit == results.commit else f"**{one.date} at {one.commit}**"
 
 
 def _rate(rate: float | None) -> str:

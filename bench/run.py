@@ -9,34 +9,54 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
 from confluent_kafka import KafkaException
 
-from bench import orders, report
+from bench import orders, pages, report
 from bench.clusters import Clusters, delete_topics
-from bench.copying import Patience, copy
+from bench.copying import Patience, copy, warm_up
 from bench.delay import delay
 from bench.load import load
-from bench.machine import describe
+from bench.machine import commit, describe, now
 from bench.model import Contender, CopyResult, DataSet, DelayResult, MemoryResult, Results
-from bench.plan import Scope, Task, contenders
+from bench.plan import MAIN, REFERENCE, Scope, Task, contenders
 from bench.sections import sections
 from k2ktui.runtime.paths import write_atomically
 
 _SETTLE_SECONDS = 30.0
 _IDLE_CORES = 0.15
-_WARMERS = ("mm2-eos", "k2ktui")
+_WARMERS = (REFERENCE, MAIN)
 
-_Result = TypeVar("_Result", CopyResult, DelayResult)
+_Result = TypeVar("_Result", CopyResult, DelayResult, MemoryResult)
 
 
 def say(text: str) -> None:
     """Progress, on standard error."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to leave the rest for another call.
+
+    Attributes:
+        rows: after so many runs; None for any number.
+        until: from this moment on (monotonic).
+    """
+
+    rows: int | None = None
+    until: float = float("inf")
+
+    def reached(self, rows: int) -> bool:
+        """Whether no other run begins after so many."""
+        return rows == self.rows or time.monotonic() >= self.until
+
+
+NO_LIMITS = Limits()
 
 
 class Bench:
@@ -45,7 +65,8 @@ class Bench:
     Args:
         directory: for configurations and logs of the replicators.
         out: where RESULTS.md and results.json go.
-        results: what is known already; tasks found in it are skipped.
+        results: what is known already; tasks found in it are skipped, unless the program has
+            changed since.
     """
 
     def __init__(
@@ -58,22 +79,27 @@ class Bench:
         self._results = results
         self._numbers = itertools.count(1)
         self._loaded: DataSet | None = None
+        self._commit = commit()
         results.machine = describe()
-        results.settings = asdict(scope)
+        results.settings = {"heap": scope.heap, "repeat": scope.repeat}
 
-    def run(self, tasks: Sequence[Task], patience: Patience) -> None:
-        """Carry out ``tasks``; a run that fails is noted as such and the others continue."""
-        left = [task for task in tasks if not done(self._results, task)]
+    def run(self, tasks: Sequence[Task], patience: Patience, limits: Limits = NO_LIMITS) -> None:
+        """Carry out ``tasks``; a run that fails is noted as such and the others continue.
+
+        After a limit, no other run begins: the rest is for the next call.
+        """
+        left = [task for task in tasks if not done(self._results, task, self._commit)]
         carry_out: dict[str, Callable[[Task, Patience], None]] = {
             "copy": self._copy,
             "delay": self._delay,
             "memory": self._memory,
         }
         if left:
-            keys = {task.contender.key.removesuffix("-transform") for task in left}
-            self._warm_up(keys, patience)
-        for number, task in enumerate(left, 1):
-            say(f"[{number}/{len(left)}] {task.name}")
+            self._warm_up(left[0].data or self._scope.data_sets[0])
+        for number, task in enumerate(left):
+            if limits.reached(number):
+                break
+            say(f"[{number + 1}/{len(left)}] {task.name}")
             try:
                 carry_out[task.suite](task, patience)
             except KafkaException as failure:
@@ -85,7 +111,7 @@ class Bench:
         """Copy the first data set once with each candidate, and write TUNING.md."""
         data = self._scope.data_sets[0]
         runs: list[CopyResult] = []
-        self._warm_up(set(_WARMERS), patience)
+        self._warm_up(data)
         for number, candidate in enumerate(candidates, 1):
             say(f"[{number}/{len(candidates)}] {candidate.key}")
             self._load(data)
@@ -93,14 +119,17 @@ class Bench:
             text = report.tuning(self._results.machine, data, runs)
             write_atomically(self._out / "TUNING.md", text.encode())
 
-    def _warm_up(self, keys: set[str], patience: Patience) -> None:
-        """Let the brokers compile their hot paths, and the page cache hold everyone's program."""
-        data = self._scope.data_sets[0]
-        self._load(replace(data, records=self._scope.warm_up))
+    def _warm_up(self, data: DataSet) -> None:
+        """Let the brokers compile their hot paths, and the page cache hold the program."""
+        if data.values in ("json", "schemas"):
+            data = DataSet(data.size, data.codec, data.partitions, data.records)
+        self._load(data)
         for contender in contenders():
-            if contender.key in keys.intersection(_WARMERS):
+            if contender.key in _WARMERS:
                 say(f"warm-up {contender.key}")
-                self._copied(contender, self._loaded or data, patience)
+                directory = self._directory / self._next_name()
+                warm_up(self._clusters, contender, data, directory)
+                self._clean((data.topic,))
 
     def _copy(self, task: Task, patience: Patience) -> None:
         data = task.data
@@ -110,7 +139,7 @@ class Bench:
         ):
             self._load(data, found)
             result = self._copied(task.contender, data, patience, found)
-        result = replace(result, repeat=task.repeat)
+        result = self._marked(replace(result, repeat=task.repeat), task)
         copies = self._results.copies
         copies[:] = [one for one in copies if _run_of(one) != _run_of(result)] + [result]
 
@@ -140,7 +169,7 @@ class Bench:
         self._clean((self._loaded.topic,) if self._loaded else ())
         say(f"    {report.one_line_delay(result)}")
         delays = self._results.delays
-        result = _shortened(result)
+        result = self._marked(_shortened(result), task)
         delays[:] = [one for one in delays if one.contender != result.contender] + [result]
 
     def _memory(self, task: Task, patience: Patience) -> None:
@@ -151,9 +180,13 @@ class Bench:
             copied = self._copied(task.contender, data, patience)
             error = error or copied.error
             peaks.append((data.records, copied.rss_peak))
-        result = MemoryResult(task.contender.key, tuple(peaks), error)
+        result = self._marked(MemoryResult(task.contender.key, tuple(peaks), error), task)
         memory = self._results.memory
         memory[:] = [one for one in memory if one.contender != result.contender] + [result]
+
+    def _marked(self, result: _Result, task: Task) -> _Result:
+        """Say of what it is a result."""
+        return replace(result, mode=task.contender.mode, commit=self._commit, date=now())
 
     def _load(self, data: DataSet, registries: orders.Registries | None = None) -> None:
         if self._loaded == data:
@@ -164,7 +197,6 @@ class Bench:
         load(
             self._clusters.source.bootstrap,
             data,
-            batch_bytes=self._scope.batch_bytes,
             processes=self._scope.loaders,
             schema_id=registries.register(data.topic) if registries else 0,
         )
@@ -200,29 +232,27 @@ class Bench:
         self._results.configs.setdefault(key, config)
 
 
-def done(results: Results, task: Task) -> bool:
-    """Whether ``results`` hold a run of ``task`` that did not fail."""
-    if task.suite == "delay":
-        return any(one.contender == task.contender.key and not one.error for one in results.delays)
-    if task.suite == "memory":
-        return any(one.contender == task.contender.key and not one.error for one in results.memory)
-    assert task.data is not None
-    wanted = (task.contender.key, task.data.name, task.repeat)
-    return any(_run_of(one) == wanted and not one.error for one in results.copies)
+def done(results: Results, task: Task, commit: str) -> bool:
+    """Whether ``results`` hold a run of ``task`` with this commit that did not fail."""
+    key, data = task.contender.key, task.data
+    if data is None:
+        rows: Sequence[DelayResult | MemoryResult] = (
+            results.delays if task.suite == "delay" else results.memory
+        )
+        return any((one.contender, one.commit, one.error) == (key, commit, "") for one in rows)
+    wanted = (key, data.name, task.repeat)
+    copies = [one for one in results.copies if one.commit == commit and not one.error]
+    return any(_run_of(one) == wanted for one in copies)
 
 
 def keep(results: Results, out: Path) -> None:
-    """Write results.json and RESULTS.md."""
+    """Write results.json and RESULTS.md, and the tables of the documents that are made of them."""
     text = json.dumps(results.plain(), indent=1) + "\n"
     write_atomically(out / "results.json", text.encode())
     text = report.markdown(results) + sections(out / "RESULTS.md")
     write_atomically(out / "RESULTS.md", text.encode())
-
-
-def recall(out: Path) -> Results:
-    """Return the results that :func:`keep` wrote; empty ones when there are none."""
-    file = out / "results.json"
-    return Results.from_plain(json.loads(file.read_bytes())) if file.exists() else Results()
+    if out == pages.BENCH:
+        pages.write(results)
 
 
 def _run_of(one: CopyResult) -> tuple[str, str, int]:

@@ -18,7 +18,7 @@ from bench.clusters import Clusters, make_class_archives, running
 from bench.copying import Patience
 from bench.delay import Steady, delay
 from bench.machine import describe
-from bench.model import MB, CopyResult, DelayResult, Results
+from bench.model import MB, CopyResult, DataSet, DelayResult, Results
 from bench.ours import variants
 from bench.plan import MAIN, Scope, tasks
 from bench.run import Bench
@@ -28,7 +28,7 @@ from bench.targets import chosen
 TARGET = 500_000
 _CORES = 2
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_RUNS = ("100-none-4", "schemas-100-none-4", "schemas-100-lz4-4")
+_RUNS = ("100-none-4-64k", "schemas-100-none-4-64k", "schemas-100-lz4-4-64k")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--records", type=int, default=10_000_000, help="Records of each run.")
     options = parser.parse_args(arguments)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:_CORES])
-    sizes = ((100, options.records),)
-    scope = Scope(records=sizes, schema_records=sizes, json_records=(), repeat=options.repeat)
+    sets = tuple(DataSet.named(name, options.records) for name in _RUNS)
+    scope = Scope(sets, repeat=options.repeat)
     results = Results()
     with tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as name:
         directory = Path(name)
@@ -48,8 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         with running(directory, scope.heap) as clusters:
             bench = Bench(clusters, scope, directory / "runs", directory, results)
             bench.run(tasks(scope, [f"copy/{MAIN}/{data}" for data in _RUNS]), Patience())
-            less = ((100, options.records // 4),)
-            few = Scope(records=less, schema_records=less, json_records=(), repeat=1)
+            few = Scope(sets).at_most(options.records // 4)
             quarter = Results()
             bench = Bench(clusters, few, directory / "quarter", directory, quarter)
             bench.run(tasks(few, [f"copy/{MAIN}/{_RUNS[1]}"]), Patience())
@@ -115,9 +114,9 @@ def section(results: Results, quarter: Results, delays: Mapping[str, DelayResult
 
 def _row(one: CopyResult) -> str:
     kinds = {
-        "100-none-4": "text, verbatim",
-        "schemas-100-none-4": "Avro, ids replaced",
-        "schemas-100-lz4-4": "Avro in lz4, ids replaced",
+        _RUNS[0]: "text, verbatim",
+        _RUNS[1]: "Avro, ids replaced",
+        _RUNS[2]: "Avro in lz4, ids replaced",
     }
     rate = "-" if one.rate is None else f"{one.rate:,.0f}"
     cpu = "-" if one.cpu_per_gb is None else f"{one.cpu_per_gb:.1f}"

@@ -1,4 +1,4 @@
-"""Sections of RESULTS.md that other benchmarks write, each between two marks at its end."""
+"""Sections between two marks: those of other benchmarks in RESULTS.md, and tables of documents."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ def sections(path: Path) -> str:
     if not path.exists():
         return ""
     return "".join(f"\n{found[0]}" for found in _SECTION.finditer(path.read_text()))
+
+
+def section_of(path: Path, name: str) -> str:
+    """Return the text between a section's marks.
+
+    Raises:
+        LookupError: the file has no such section.
+    """
+    for found in _SECTION.finditer(path.read_text()):
+        if found[1] == name:
+            marks = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+            return found[0].removeprefix(marks[0]).removesuffix(marks[1])
+    raise LookupError(f"{path.name} has no section {name}")
 
 
 def put_section(path: Path, name: str, text: str) -> None:

@@ -6,18 +6,31 @@ import pytest
 
 from bench import capacity
 from bench.growth_report import Growth, report
+from bench.model import CopyResult, DataSet, Results, recall
 
-COPIES = """
-| CPU | Some, 2 cores |
-## Copy: 100 B, uncompressed, 4 partitions, 9 records
 
-| k2ktui verbatim, exactly-once | 1,000 | 200.0 | 4 | 7.4 | 3.0 | 24.2 | 723 | all, once |
-| k2ktui record path, exactly-once | 500 | 80.0 | 3 | 6.9 | 16.0 | 36.0 | 745 | all, once |
+def copied(contender: str, size: int, seconds: float, cpu_s: float) -> CopyResult:
+    """A GB in so many seconds, with so much CPU time."""
+    data = DataSet(size, "none", 4, 1_000_000_000 // size)
+    return CopyResult(
+        contender,
+        data.name,
+        data.records,
+        data.bytes,
+        first_record_s=1.0,
+        all_records_s=1.0 + seconds,
+        cpu_s=cpu_s,
+    )
 
-## Copy: 1000 B, uncompressed, 4 partitions, 9 records
 
-| k2ktui verbatim, exactly-once | 200 | 250.0 | 1 | 7.1 | 2.5 | 8.2 | 734 | all, once |
-"""
+COPIES = Results(
+    machine={"CPU": "Some, 2 cores"},
+    copies=[
+        copied("k2ktui", 100, 5.0, 3.0),
+        copied("k2ktui-records", 100, 12.5, 16.0),
+        copied("k2ktui", 1000, 4.0, 2.5),
+    ],
+)
 
 
 def grown(partitions: int, idle: float, mode: str = "shared") -> Growth:
@@ -33,13 +46,15 @@ def results() -> str:
     of_another_mode = grown(1_000, 1.0, "exclusive")
     growth = report([of_another_mode, grown(1_000, 2.0), grown(5_000, 6.0)])
     return (
-        f"{COPIES}<!-- growth -->\n{growth}<!-- /growth -->\n"
+        f"<!-- growth -->\n{growth}<!-- /growth -->\n"
         f"<!-- capacity -->\n{capacity.section(brokers)}<!-- /capacity -->\n"
     )
 
 
 def test_the_page_has_the_tables_of_the_results() -> None:
-    found = capacity.tables(capacity.constants(capacity.RESULTS.read_text()))
+    found = capacity.tables(
+        capacity.constants(capacity.RESULTS.read_text(), recall(capacity.RESULTS.parent))
+    )
     page = capacity.PAGE.read_text()
     hint = "python -m bench.capacity --keep writes them"
     assert capacity.put_tables(page, found) == page, hint
@@ -47,12 +62,12 @@ def test_the_page_has_the_tables_of_the_results() -> None:
 
 
 def test_loads_are_multiplied_and_partitions_are_extended() -> None:
-    found = capacity.tables(capacity.constants(results()))
+    found = capacity.tables(capacity.constants(results(), COPIES))
     assert "| 1 GB/s | verbatim | 1,000 B | 3 | 4 | 3 | 8 Gbit/s | 43 GB |" in found
     assert "| 10 GB/s | record path | 100 B | 160 | 125 | 30 | 80 Gbit/s | 432 GB |" in found
     assert "| 5,000 | 12.0 | 6.0 | 706 | measured |" in found
     # Two cores less those of the run, if that is less than what the brokers took.
-    known = capacity.constants(results().replace("| 1.0 | 2.0 |", "| 10.0 | 20.0 |"))
+    known = capacity.constants(results().replace("| 1.0 | 2.0 |", "| 10.0 | 20.0 |"), COPIES)
     assert known.brokers_s("verbatim", 100) == 7.0
     # 1 percent, 2 CPU seconds and 1 MB for each thousand more.
     assert "| 100,000 | 202 | 101 | 801 | extrapolated |" in found
@@ -60,9 +75,9 @@ def test_loads_are_multiplied_and_partitions_are_extended() -> None:
 
 def test_a_missing_section_is_named() -> None:
     with pytest.raises(LookupError, match=r"python -m bench\.capacity"):
-        capacity.constants(COPIES)
-    with pytest.raises(LookupError, match="verbatim"):
-        capacity.constants("")
+        capacity.constants("", COPIES)
+    with pytest.raises(LookupError, match="copy/k2ktui/100-none-4-64k"):
+        capacity.constants(results(), Results())
 
 
 def test_only_what_is_between_the_marks_changes() -> None:

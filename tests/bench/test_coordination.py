@@ -17,7 +17,7 @@ def test_a_row_has_a_figure_of_each_pipeline() -> None:
 
 
 def test_copies_are_compared_by_the_medians_of_both_modes() -> None:
-    blank = CopyResult("", "100-none-4", 4_000_000, 400_000_000, cpu_s=1.0)
+    blank = CopyResult("", "100-none-4-64k", 4_000_000, 400_000_000, cpu_s=1.0)
     results = [
         replace(blank, contender=mode, first_record_s=1.0, all_records_s=1.0 + seconds)
         for mode, seconds in (("exclusive", 4.0), ("exclusive", 8.0), ("shared", 5.0))

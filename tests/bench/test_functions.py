@@ -11,5 +11,8 @@ def test_microseconds_of_a_batch() -> None:
     one = Measured(data, 1.5, 0.5, 10_000, 60.0, 50.2, (Function("slot.copy", 1.25, 0.125),))
     assert round(one.user_us, 3) == 150
     text = section([one])
-    assert "| 1000 B, uncompressed, 4 partitions | 1.50 | 0.50 | 150 | 60 | 50 |" in text
+    assert (
+        "| 1,000 B, batches of 64 KiB, uncompressed, 4 partitions | 1.50 | 0.50 | 150 | 60 | 50 |"
+        in text
+    )
     assert "| `slot.copy` | 1.2 | 12 % |" in text
