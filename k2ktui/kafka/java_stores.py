@@ -14,6 +14,8 @@ _MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DIGEST_BYTES = 20
 # Java's constant, which precedes the content in the digest.
 _DIGEST_SALT = b"Mighty Aphrodite"
+# NULL in DER.
+_NULL = b"\x05\x00"
 
 
 class NotReadable(Exception):
@@ -94,12 +96,33 @@ def read_java_store(content: bytes, password: str | None) -> JavaStore:
         raise WrongPassword("the password of the store is wrong") from None
     except Exception:  # pyjks raises what its parsers raise
         raise NotReadable("it is damaged") from None
+    for entry in store.private_keys.values():
+        _add_parameters(entry)
     keys = tuple(
         JavaKey(tuple(bytes(der) for _, der in entry.cert_chain), entry)
         for entry in store.private_keys.values()
     )
     own = (bytes(entry.cert) for entry in store.certs.values())
     return JavaStore((*own, *(key.chain[0] for key in keys if key.chain)), keys)
+
+
+def _add_parameters(entry: Any) -> None:
+    """Give the key's algorithm the empty parameters that pyjks 20 asks for, if it has none.
+
+    Parameters are optional (RFC 5280, AlgorithmIdentifier). Older versions of Java write NULL, the
+    keytool of Java 25 leaves them out; pyjks then fails before it looks at the password.
+    """
+    from pyasn1.codec.der import decoder, encoder
+    from pyasn1.error import PyAsn1Error
+    from pyasn1_modules import rfc5208
+
+    try:
+        key, _ = decoder.decode(entry._encrypted, asn1Spec=rfc5208.EncryptedPrivateKeyInfo())  # noqa: SLF001
+        if not key["encryptionAlgorithm"]["parameters"].isValue:
+            key["encryptionAlgorithm"]["parameters"] = _NULL
+            entry._encrypted = encoder.encode(key)  # noqa: SLF001
+    except PyAsn1Error:
+        return  # a damaged key is reported when it is decrypted
 
 
 def _with_empty_password(content: bytes) -> bytes:

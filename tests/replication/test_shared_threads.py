@@ -259,6 +259,13 @@ def test_a_run_ends_when_others_have_caught_up_too_and_hands_its_slots_over(
 def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> None:
     first = runs.start()
     runs.expect_owning(first)
+
+    def starts() -> list[int]:
+        return [event.slots for event in first.events if isinstance(event, Started)]
+
+    # A run reports a slot when it has taken it over, after it owns it.
+    eventually(lambda: SLOTS in starts(), "a start of all slots", 60)
+    assert starts()[0] == 1
     second = runs.start()
     runs.expect_owning(first, second)
     names = {run.heartbeat.runner for run in runs.all}
@@ -278,8 +285,6 @@ def test_heartbeats_show_what_each_run_copies(runs: Runs, copied: Copied) -> Non
         )
 
     eventually(shown, "two slots each, of one layout", 60)
-    started = [each for each in first.events if isinstance(each, Started)]
-    assert started[0].slots == 1 and max(each.slots for each in started) == SLOTS
 
 
 def test_records_of_a_run_tell_its_process_from_others(runs: Runs) -> None:

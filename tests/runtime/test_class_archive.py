@@ -136,7 +136,8 @@ def test_another_class_path_has_another_archive(cache: Path, jars: tuple[Path, .
     assert make_empty(archive)
     assert replace(archive, jars=jars[:-1]).options() == ()
     assert replace(archive, purpose="other").options() == ()
-    assert replace(archive, java=packaged_java()).options() == ()
+    if packaged_java() != find_java():
+        assert replace(archive, java=packaged_java()).options() == ()
 
 
 def test_a_jar_or_java_that_is_gone_is_a_start_without(cache: Path, jars: tuple[Path, ...]) -> None:
@@ -174,7 +175,8 @@ def test_old_archives_are_removed(cache: Path, jars: tuple[Path, ...]) -> None:
     (directory() / ".new-killed").mkdir()
     assert make_empty(ClassArchive("program", find_java(), jars))
     left = {path.name.partition("-")[0] for path in directory().iterdir()}
-    assert left == {".lock", "program", "large"}
+    # The packaged Java has no archive of its own classes, and gets one.
+    assert left - {"java"} == {".lock", "program", "large"}
 
 
 def test_none_is_made_on_a_full_disk(
