@@ -9,23 +9,21 @@
     beside it, each on its own thread: heartbeats, commit snapshots, MirrorMaker 2's checkpoints
     its events: driver ─► heartbeat ─► telemetry ─► the caller's report
 
-``k2ktui start``, jobs (and so the demo) and tests run pipelines through this module only.
+``k2ktui start`` and jobs (and so the demo) run pipelines through ``k2ktui.starting`` only.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ExitCode, K2kError
+from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
 from k2ktui.kafka.properties import wire
-from k2ktui.kafka.unreachable import await_open
 from k2ktui.mm2.publish import PublisherThread
 from k2ktui.replication.commit_state import CommittedPositions
 from k2ktui.replication.discovery import TopicDiscovery
@@ -37,15 +35,13 @@ from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.pair_topics import PairTopicsReader
 from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
 from k2ktui.replication.preflight.checks import Check
-from k2ktui.replication.preflight.gate import both_sides, require_startable, wait_for_clusters
+from k2ktui.replication.preflight.gate import require_startable, wait_for_clusters
 from k2ktui.replication.spark import SparkRuntime
+from k2ktui.replication.spark_java import SparkJava, application_name
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
-from k2ktui.runtime.host import allow_many_descriptors
-from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.runtime.stop_signals import stop_on_signals
 from k2ktui.shared_runs import SharedRun, SharedRunParts
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
@@ -54,68 +50,6 @@ from k2ktui.sync.standby import StandbyWait, beat_interval_s
 
 # Time for publishing the last checkpoints of a run that ends by itself.
 _LAST_CHECKPOINTS_S = 20.0
-
-
-def run_pipeline(
-    config: PipelineConfig,
-    report: Callable[[Report], None],
-    show_check: Callable[[Check], None],
-    *,
-    until_caught_up: bool = False,
-    telemetry: bool = False,
-    take_over: bool = False,
-    ending: Collection[signal.Signals] = (),
-    before_exit: Callable[[int], None] = lambda code: None,
-) -> ExitCode:
-    """Run a pipeline in this process until it ends or a signal ends it; return the exit code.
-
-    Args:
-        config: the pipeline.
-        report: called with every report, from several threads.
-        show_check: called with every preflight check that did not pass.
-        until_caught_up: end when every partition has reached the end offset seen at the start.
-        telemetry: export metrics.
-        take_over: with ``coordination.mode: standby`` or ``shared``, fence a run that works alone
-            instead of waiting.
-        ending: signals that end the run; must be called on the main thread if there are any. The
-            second signal, or one that is not done after 4.5 seconds, ends the process.
-        before_exit: called with the exit code before an immediate exit.
-
-    Raises:
-        NotInstalled: PySpark is missing.
-        K2kError: the pipeline could not start, or had to stop.
-    """
-    require_pyspark("running a pipeline")
-    allow_many_descriptors()
-    if transforms := config.replication.transforms():
-        require_transform_packages(transforms[0][0].partition("[")[0])
-    if config.features.check_kafka_connection_on_startup:
-        # Fail early: starting Spark takes seconds.
-        for label, side in both_sides(config):
-            await_open(label, side.bootstrap_servers)
-
-    def make_run(quiet_s: float | None) -> PipelineRun:
-        return PipelineRun(
-            config,
-            report,
-            show_check,
-            until_caught_up=until_caught_up,
-            telemetry=telemetry,
-            take_over=take_over and quiet_s is None,
-            quiet_s=quiet_s or 0.0,
-        )
-
-    run = RunSeries(config, report, make_run)
-    stopped = stop_on_signals(run.stop, run.abandon, ending, before_exit)
-    try:
-        finished = run.run()
-    except K2kError as error:
-        if not stopped():
-            raise
-        report(Note(error.message))  # it was being stopped anyway
-    if stopped():
-        return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
-    return ExitCode.FINDINGS if finished.faults else ExitCode.OK
 
 
 class RunSeries:
@@ -172,6 +106,7 @@ class PipelineRun:
         telemetry: export metrics.
         take_over: do not wait, although ``coordination.mode`` is ``standby`` or ``shared``.
         quiet_s: seconds that a standby waits at least.
+        java: the Java process of its Spark session, if it was started before.
     """
 
     def __init__(
@@ -184,6 +119,7 @@ class PipelineRun:
         telemetry: bool = False,
         take_over: bool = False,
         quiet_s: float = 0.0,
+        java: SparkJava | None = None,
     ) -> None:
         self._config = config
         self._waits = config.coordination.mode == "standby" and not take_over
@@ -213,15 +149,15 @@ class PipelineRun:
             wire(config.source, "consumer"),
             wire(config.target, "producer"),
         )
-        name = f"k2ktui {config.name}"
         self._transforms = config.replication.transforms()
         self._spark = SparkRuntime(
             config.spark,
-            name,
+            application_name(config),
             source,
             self._target_options,
             transforms=bool(self._transforms),
             schemas=TransformSchemas(config),
+            java=java,
         )
 
     def run(self) -> Finished:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,9 +21,10 @@ from k2ktui.replication.events import Finished, Report
 from k2ktui.replication.fencing_errors import superseded
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.gate import require_startable
-from k2ktui.runs import PipelineRun, RunSeries, run_pipeline
+from k2ktui.runs import PipelineRun, RunSeries
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import create_topic, produce, unique_name
+from k2ktui.starting import run_pipeline
+from tests.support.kafka import admin, create_topic, eventually, produce, unique_name
 from tests.support.modes import in_mode
 from tests.support.pipeline import Pipeline
 
@@ -137,6 +139,49 @@ def test_a_run_in_this_process(
     assert kinds[-1] == "finished"
     assert ("started" in kinds) or how == "stopped"
     assert "Traceback" not in done.stderr
+
+
+def left_by_sessions(directory: Path) -> list[Path]:
+    """The private directories of Spark sessions, which may hold secrets."""
+    return list(directory.glob("*k2ktui-lap-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_stop_while_java_starts_leaves_no_process_and_no_file(
+    number: signal.Signals, code: int, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """Java starts before the run is composed, and must not outlive one that never was."""
+    topic, temporary = create_topic(source), tmp_path / "tmp"
+    temporary.mkdir()
+    pipeline = Pipeline(tmp_path, source, target, [topic])
+    with pipeline.start(env={"TMPDIR": str(temporary)}) as run:
+        eventually(lambda: left_by_sessions(temporary), "Java is being started")
+        run.signal(number)
+        assert run.wait() == code, run.tail()
+        run.await_gone()
+    assert left_by_sessions(temporary) == []
+    assert run.events("started") == [] and "Traceback" not in run.tail()
+
+
+@pytest.mark.slow
+def test_a_refused_start_leaves_no_process_no_file_and_no_topic(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic, temporary = create_topic(source), tmp_path / "tmp"
+    temporary.mkdir()
+    missing = unique_name("commits")
+    settings = {
+        "features.autoCreateControlTopics": "disabled",
+        "coordination.commit.topic": missing,
+    }
+    pipeline = Pipeline(tmp_path, source, target, [topic], settings)
+    with pipeline.start(env={"TMPDIR": str(temporary)}) as run:
+        assert run.wait() == 5, run.tail()
+        run.await_gone()
+    assert "Nothing was written." in run.tail()
+    assert left_by_sessions(temporary) == []
+    assert not {topic, missing} & set(admin(target).list_topics(timeout=30).topics)
 
 
 class FencedTwice(PipelineRun):

@@ -70,9 +70,10 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.kafka.properties import load_checked
-    from k2ktui.mm2.flow_files import mirror_file_error
 
     if any(is_mirror_file(file) for file in files):
+        from k2ktui.mm2.flow_files import mirror_file_error  # half a second that others do without
+
         raise mirror_file_error("")
     loaded = load_checked(files)
     print_notes(loaded.notes)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.check import check_text
 from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.engine.access import require
-from k2ktui.replication.event_text import report_event, report_text
-from k2ktui.replication.events import Report
-from k2ktui.replication.preflight.checks import Check
-from k2ktui.runs import run_pipeline
+from k2ktui.starting import run_pipeline
+
+if TYPE_CHECKING:
+    from k2ktui.replication.events import Report
+    from k2ktui.replication.preflight.checks import Check
 
 
 def _print_check(check: Check) -> None:
+    # Deferred imports, here and below: the run loads them, while Java starts.
+    from k2ktui.cli.check import check_text
+
     click.echo(check_text(check), err=True)
 
 
@@ -77,10 +81,14 @@ def command(
 
 
 def _print_json(report: Report) -> None:
+    from k2ktui.replication.event_text import report_event
+
     click.echo(json.dumps(report_event(report)))
     sys.stdout.flush()
 
 
 def _print_text(report: Report) -> None:
+    from k2ktui.replication.event_text import report_text
+
     click.echo(report_text(report))
     sys.stdout.flush()

@@ -18,7 +18,7 @@ from k2ktui.mm2.flow_files import read_flow
 from k2ktui.replication.event_text import report_event
 from k2ktui.replication.events import Note, Report, Started, Waiting
 from k2ktui.replication.preflight.checks import Check
-from k2ktui.runs import run_pipeline
+from k2ktui.starting import run_pipeline
 from k2ktui.sync.loop import SyncPoll
 from k2ktui.sync.poll_text import is_worth_reporting, poll_event
 from k2ktui.sync.running import SyncReports, SyncRun

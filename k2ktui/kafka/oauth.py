@@ -18,12 +18,10 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.bounded_http import fetch
@@ -56,7 +54,7 @@ class OauthClient:
     configured_by: str = "sasl.oauthbearer.token.endpoint.url"
 
 
-class CachingTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+class CachingTokenProvider(ABC):
     """Keeps each token for 80 % of its lifetime; subclasses fetch them.
 
     Brokers that limit sessions ask for a new login after 85 % of a token's lifetime or later.
@@ -64,7 +62,10 @@ class CachingTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        # Deferred import: every command reads login settings, and most need no token.
+        from kafka.net.sasl.oauth import AbstractTokenProvider
+
+        AbstractTokenProvider.register(CachingTokenProvider)  # kafka-python takes no other
         self._lock = threading.Lock()
         self._token = ""
         self._refresh_at = 0.0
@@ -78,6 +79,10 @@ class CachingTokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         """
         with self._lock:
             return self._refreshed()
+
+    def extensions(self) -> dict[str, str]:
+        """Return the SASL extensions to send with the token."""
+        return {}
 
     def __call__(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
         """Return what librdkafka asks for: token, expiry (seconds since 1970), user, extensions.

@@ -10,13 +10,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
+import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 _SHELL = "pyspark-shell"
 _HOME = "SPARK_HOME"
+# Java writes its port and its secret to the file that the variable names.
+_ANSWER = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_GATEWAY_ENV = {"SPARK_CONNECT_MODE": "0"}
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_LOOK_S = 0.01
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
 # The release whose launcher prints these options.
@@ -66,25 +72,54 @@ _NOW = re.compile(r"\s*(?:now|today|tomorrow|yesterday)", re.IGNORECASE)
 _TIME_ONLY = re.compile(r"\s*(?:T|\d{1,2}:)")
 
 
-def launch_java(settings: Path, log: Path, properties: Mapping[str, str]) -> Any:
-    """Start Spark's Java process and return the gateway to it.
+def start_java(
+    settings: Path, log: Path, answer: Path, properties: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start Spark's Java process; it ends when its standard input closes.
 
     Args:
         settings: a properties file: settings may hold secrets, which command lines show.
         log: file for Java's output, to keep it off the terminal.
+        answer: file that it writes to when it can be connected to, in a private directory.
         properties: what is in the properties file.
     """
-    from pyspark.java_gateway import launch_gateway
-
-    arguments: tuple[str, ...] = ("--properties-file", str(settings), _SHELL)
     with log.open("wb") as out, _spark_home() as home:
-        options = {"stdout": out, "stderr": out, "start_new_session": True}
-        command = java_command(properties, home, os.environ)
-        if command is not None:
-            options["executable"] = command[0]
-            arguments = (*command[1:], *arguments)
-        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
-        return launch_gateway(None, options)
+        script = str(home / "bin" / "spark-submit")
+        command = java_command(properties, home, os.environ) or (script,)
+        return subprocess.Popen(
+            [script, *command[1:], "--properties-file", str(settings), _SHELL],
+            executable=command[0],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,  # Ctrl-C in the terminal does not reach it
+            env={**os.environ, **_GATEWAY_ENV, _ANSWER: str(answer)},
+        )
+
+
+def connect_java(process: subprocess.Popen[bytes], answer: Path) -> Any:
+    """Return the gateway to a process that ``start_java`` has started, as soon as it listens.
+
+    Raises:
+        RuntimeError: it ended before.
+    """
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.serializers import UTF8Deserializer, read_int
+
+    while not answer.is_file():
+        if process.poll() is not None:
+            raise RuntimeError(f"Java ended with exit code {process.returncode}")
+        time.sleep(_LOOK_S)
+    with answer.open("rb") as info:
+        port, secret = read_int(info), UTF8Deserializer().loads(info)
+    answer.unlink()
+    os.environ.update({_PORT: str(port), _SECRET: secret})
+    try:
+        gateway = launch_gateway()  # connects to what these variables name
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+    gateway.proc = process
+    return gateway
 
 
 @contextlib.contextmanager

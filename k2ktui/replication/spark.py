@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from k2ktui.config.model import SparkSettings
@@ -33,16 +31,10 @@ from k2ktui.replication.executors import (
 )
 from k2ktui.replication.packed_tasks import TaskPacker
 from k2ktui.replication.slot_task import SlotResult, SlotTask
-from k2ktui.replication.spark_archive import archive_options, make_missing_archive
-from k2ktui.replication.spark_settings import (
-    is_local,
-    properties_text,
-    set_environment,
-    spark_properties,
-)
+from k2ktui.replication.spark_archive import make_missing_archive
+from k2ktui.replication.spark_java import SparkJava
+from k2ktui.replication.spark_settings import is_local
 from k2ktui.replication.stages.job import TransformJobs
-from k2ktui.runtime.java import spark_java_home
-from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -50,20 +42,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _JOB_GROUP, _MAX_JOBS = "k2ktui-lap", 1024  # more than LARGEST_SHARED_SLOTS
-_DIRECTORY = "k2ktui-lap-"
-_LOG, _PROPERTIES = "spark.log", "spark.properties"
-_WARM_S = 0.3
+_WARM_S, _LOCAL_WARM_S = 0.3, 0.0
 _STARTS = 3
 # Time limit of Py4J calls, which have no timeout.
 _ANSWER_S = 10.0
-_LOG4J = """rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.console.type = Console
-appender.console.name = stderr
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-"""
 
 
 class LapLost(Exception):
@@ -88,6 +70,7 @@ class SparkRuntime:
         target: connection options of the target cluster, for the tasks.
         transforms: it will transform records.
         schemas: the schemas that transforms need; None for none.
+        java: the Java process of the first session, if it was started before.
     """
 
     def __init__(
@@ -99,6 +82,7 @@ class SparkRuntime:
         *,
         transforms: bool = False,
         schemas: TransformSchemas | None = None,
+        java: SparkJava | None = None,
     ) -> None:
         self._settings = settings
         self._name = name
@@ -107,11 +91,11 @@ class SparkRuntime:
         self._groups: dict[Future[list[SlotResult]], str] = {}
         self._numbers, self._packer = count(), TaskPacker()
         self._context: Any = None
-        self._gateway: Any = None
+        self._java: SparkJava | None = None
+        self._ahead = java
         self._with_transforms = transforms
         self._schemas = schemas
         self._transforms: TransformJobs | None = None
-        self._private: Scratch | None = None
         self._changing = threading.Lock()
         self._over = False
         self._end_reported: Any = None  # the context whose end a failed lap has reported
@@ -122,61 +106,38 @@ class SparkRuntime:
         Raises:
             K2kError: Spark did not start; the message includes Spark's reason.
         """
-        set_environment(self._settings, sys.executable, spark_java_home())
-        sweep(_DIRECTORY)
-        java_options = archive_options(self._settings, transforms=self._with_transforms)
+        java, self._ahead = self._ahead, None
+        if java is None:
+            java = SparkJava(self._settings, self._name, transforms=self._with_transforms)
+        self._java = java
         try:
-            self._launch(java_options)
+            self._begin(java)
+        except K2kError:
+            raise
         except Exception as error:
-            raise self._did_not_start(error) from None
+            raise self._did_not_start(java, error) from None
         if not is_local(self._settings.master):
-            assert self._private is not None
-            ship_code(self._context, self._private.path)
+            ship_code(self._context, java.directory)
             await_executors(self._context, self._settings.master, self._pool().submit)
         make_missing_archive(self._settings, transforms=self._with_transforms)
 
-    def _launch(self, java_options: Sequence[str]) -> None:
+    def _begin(self, java: SparkJava) -> None:
         from pyspark import SparkContext  # slow import; only commands with jobs need it
 
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
-        self._private = Scratch(_DIRECTORY)
-        directory = self._private.path
-        settings = self._write_settings(directory, java_options)
-        self._gateway = _pyspark.launch_java(directory / _PROPERTIES, directory / _LOG, settings)
-        self._context = SparkContext(gateway=self._gateway)
+        self._context = SparkContext(gateway=java.connect())
         _pyspark.silence_lost_java(self._context)
         self._transforms = TransformJobs(self._context, *self._options, self._schemas)
-        (directory / _PROPERTIES).unlink()
+        java.forget_properties()
 
-    def _write_settings(self, directory: Path, java_options: Sequence[str]) -> dict[str, str]:
-        logging_file = directory / "log4j2.properties"
-        logging_file.write_text(_LOG4J)
-        properties = spark_properties(
-            self._settings,
-            self._name,
-            directory,
-            logging_file,
-            java_options,
-            transforms=self._with_transforms,
-        )
-        path = directory / _PROPERTIES
-        path.touch(mode=0o600)
-        path.write_text(properties_text(properties))
-        return properties
-
-    def _did_not_start(self, error: Exception) -> K2kError:
-        said: list[str] = []
-        if self._private is not None:
-            with contextlib.suppress(OSError):
-                text = (self._private.path / _LOG).read_text(errors="replace")
-                said = [line for line in text.splitlines() if line.strip()]
+    def _did_not_start(self, java: SparkJava, error: Exception) -> K2kError:
         # Without a gateway, only Java's log has the reason.
-        words = said[-3:] if self._gateway is None and said else [spark_reason(error)]
+        words = java.said()[-3:] if java.gateway is None else []
         return K2kError(
             f"Spark did not start with master {self._settings.master}: "
-            + safe_message("; ".join(words), 600),
+            + safe_message("; ".join(words) or spark_reason(error), 600),
             unchanged="Nothing was written.",
             hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
         )
@@ -204,6 +165,10 @@ class SparkRuntime:
         _pyspark.await_java_end(gateway, timeout)
 
     @property
+    def _gateway(self) -> Any:
+        return None if self._java is None else self._java.gateway
+
+    @property
     def transforms(self) -> TransformJobs:
         """The jobs of transforms in this session, which must have been started."""
         assert self._transforms is not None
@@ -216,10 +181,13 @@ class SparkRuntime:
     def warm_up(self, tasks: int) -> Future[None]:
         """Start the workers and connections of so many slots while the driver is preparing."""
         source, target = self._options
+        # Occupy a worker, so that the next task gets another one. On this machine, all tasks begin
+        # at once anyway, and the first laps wait for the end.
+        occupied_s = _LOCAL_WARM_S if is_local(self._settings.master) else _WARM_S
 
         def task(_: Iterator[int]) -> Iterator[int]:
             open_connections(source, target)
-            time.sleep(_WARM_S)  # occupy this worker, so that the next task gets another one
+            time.sleep(occupied_s)
             yield 0
 
         def job() -> None:
@@ -378,17 +346,17 @@ class SparkRuntime:
                 with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
                     self._context.stop()
             self._context = None
-        if self._gateway is not None:
-            _pyspark.end_java(self._gateway)
-            self._gateway = None
+        for java in (self._java, self._ahead):
+            if java is not None:
+                java.close()
+        self._java = self._ahead = None
         _pyspark.forget_java()
-        self.forget_files()
 
     def forget_files(self) -> None:
         """Remove the session's private directory."""
-        private, self._private = self._private, None
-        if private is not None:
-            private.remove()
+        for java in (self._java, self._ahead):
+            if java is not None:
+                java.forget_files()
 
 
 def _spark_ended_error(reason: str) -> SparkEnded:

@@ -35,6 +35,13 @@ def provider(url: str) -> TokenProvider:
     return TokenProvider(OauthClient(url, "id", SECRET))
 
 
+def test_kafka_python_takes_the_provider() -> None:
+    """It is no subclass, as every command would have to load all of kafka-python."""
+    from kafka.net.sasl.oauth import SaslMechanismOAuth
+
+    SaslMechanismOAuth(sasl_oauth_token_provider=provider("http://127.0.0.1:1/token"))
+
+
 def test_a_token_is_asked_for_once() -> None:
     with endpoint(says('{"access_token": "abc.d-e_f~g+/==", "expires_in": "300"}')) as (url, asked):
         tokens = provider(url)

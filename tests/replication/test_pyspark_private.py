@@ -64,11 +64,12 @@ print("as expected", flush=True)
 """
 
 
-def test_javas_output_can_be_redirected() -> None:
+def test_pyspark_connects_to_a_java_process_that_it_did_not_start() -> None:
     from pyspark.java_gateway import launch_gateway
 
-    parameters = list(inspect.signature(launch_gateway).parameters)
-    assert parameters[:2] == ["conf", "popen_kwargs"], "Java's output would reach the terminal"
+    text = inspect.getsource(launch_gateway)
+    names = (_pyspark._PORT, _pyspark._SECRET, _pyspark._ANSWER)
+    assert all(f'"{name}"' in text for name in names), "a second Java process would be started"
 
 
 def local_properties(directory: Path, **config: str) -> dict[str, str]:

@@ -42,7 +42,7 @@ settings = SparkSettings(master="local[1]", config={sys.argv[3]: "true"})
 runtime = SparkRuntime(settings, "test", secrets, {})
 runtime.start()
 runtime.warm_up(1).result()
-spark._WARM_S = 600.0  # a task that runs as long as it is looked at
+spark._LOCAL_WARM_S = 600.0  # a task that runs as long as it is looked at
 runtime.warm_up(1)
 while not runtime._context.statusTracker().getActiveJobsIds():
     time.sleep(0.01)

@@ -1,0 +1,156 @@
+"""Times of functions in several processes, without a change of the program: ``trace`` and ``main``.
+
+``python -m bench.timeline start -f FILE`` is ``k2ktui start -f FILE`` in which every function of
+``STEPS`` appends a JSON line to the file that ``BENCH_TIMELINE`` names, when it ends. Run as
+``spark.python.daemon.module``, it forks workers that do the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+VARIABLE = "BENCH_TIMELINE"
+DAEMON = "bench.timeline_daemon"
+# Module to functions; those of a class as Class.method.
+STEPS: dict[str, tuple[str, ...]] = {
+    "k2ktui.cli.options": ("load_pipeline",),
+    "k2ktui.kafka.unreachable": ("await_open",),
+    "k2ktui.runs": ("run_pipeline", "PipelineRun._start_spark", "PipelineRun._make_driver"),
+    "k2ktui.replication.preflight.gate": ("require_startable",),
+    "k2ktui.replication.preflight.clusters": ("open_clusters", "check_clocks"),
+    "k2ktui.replication.preflight.recorded_clusters": ("check_recorded_ids",),
+    "k2ktui.replication.preflight.rights": ("check_rights",),
+    "k2ktui.replication.preflight.topics": ("check_topics",),
+    "k2ktui.replication.preflight.opposite": ("check_opposite",),
+    "k2ktui.kafka.control": ("ensure_control_topics",),
+    "k2ktui.replication.heartbeat": ("Heartbeat.start",),
+    "k2ktui.replication._pyspark": ("launch_java",),
+    "k2ktui.replication.spark": (
+        "SparkRuntime._launch",
+        "SparkRuntime.warm_up",
+        "SparkRuntime.submit",
+    ),
+    "pyspark.core.context": ("SparkContext.__init__",),
+    "k2ktui.replication.pipeline_fencing": ("read_pair", "make_fencer"),
+    "k2ktui.replication.fencing": (
+        "TransactionFencer.take_over",
+        "TransactionFencer._connect",
+        "TransactionFencer._fence_others",
+        "TransactionFencer.read",
+        "TransactionFencer.begin_term",
+        "TransactionFencer.write_positions",
+        "TransactionFencer.renew",
+    ),
+    "k2ktui.replication.discovery": ("TopicDiscovery.discover",),
+    "k2ktui.shared_runs": ("SharedRun._refuse_unreadable", "SharedRun._read_ends"),
+    "k2ktui.replication.sharing_loop": ("SharingLoop.look",),
+    "k2ktui.replication.copying.worker": ("open_connections", "run_packed"),
+    "k2ktui.replication.copying.slot": ("SlotCopier._join", "SlotCopier._commit"),
+    "k2ktui.replication.copying.source_fetcher": ("SourceFetcher.take_updated",),
+}
+# Of a function that is called in every round, the first calls.
+_MOST = 3
+
+
+def note(step: str, began: float, ended: float) -> None:
+    """Append a line about a step; times are epoch seconds."""
+    where = threading.current_thread().name
+    line = {"pid": os.getpid(), "thread": where, "step": step, "began": began, "ended": ended}
+    with open(os.environ[VARIABLE], "a", encoding="utf-8") as file:  # short lines: atomic
+        file.write(json.dumps(line) + "\n")
+
+
+def install() -> None:
+    """Let the functions of ``STEPS`` note their times from now on."""
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of ``STEPS``, whose functions are replaced as soon as they are loaded."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in STEPS:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Patching(spec.loader)
+        return spec
+
+
+class _Patching(Loader):
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        for name in STEPS[module.__name__]:
+            *inside, last = name.split(".")
+            owner: Any = functools.reduce(getattr, inside, module)
+            if hasattr(owner, last):  # another version may not have it
+                setattr(owner, last, _timed(getattr(owner, last), name))
+
+
+def _timed(call: Callable[..., Any], step: str) -> Callable[..., Any]:
+    seen: dict[int, int] = {}
+
+    def is_noted() -> bool:
+        pid = os.getpid()
+        seen[pid] = seen.get(pid, 0) + 1
+        return seen[pid] <= _MOST
+
+    if inspect.iscoroutinefunction(call):
+
+        @functools.wraps(call)
+        async def timed_coroutine(*args: Any, **named: Any) -> Any:
+            began = time.time()
+            try:
+                return await call(*args, **named)
+            finally:
+                if is_noted():
+                    note(step, began, time.time())
+
+        return timed_coroutine
+
+    @functools.wraps(call)
+    def timed(*args: Any, **named: Any) -> Any:
+        began = time.time()
+        found: Any = None
+        try:
+            found = call(*args, **named)
+            return found
+        finally:
+            # Nothing comes of most looks for fetched batches.
+            if (step != "SourceFetcher.take_updated" or found) and is_noted():
+                note(step, began, time.time())
+
+    return timed
+
+
+def main() -> None:
+    """Run the command line of k2ktui with times."""
+    began = time.time()
+    install()
+    from k2ktui.cli.main import main as run
+
+    note("import of k2ktui.cli.main", began, time.time())
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Starts a run of a pipeline: what takes long is begun first, then all else that a run needs loads.
+
+``k2ktui.runs``, which composes a run, loads for most of a second, mostly Kafka's clients. Spark's
+Java process starts meanwhile.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import ExitCode, K2kError
+from k2ktui.kafka.unreachable import await_open
+from k2ktui.replication.spark_java import SparkJava, application_name
+from k2ktui.runtime.host import allow_many_descriptors
+from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
+from k2ktui.runtime.stop_signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from k2ktui.replication.events import Finished, Report
+    from k2ktui.replication.preflight.checks import Check
+    from k2ktui.runs import RunSeries
+
+
+def run_pipeline(
+    config: PipelineConfig,
+    report: Callable[[Report], None],
+    show_check: Callable[[Check], None],
+    *,
+    until_caught_up: bool = False,
+    telemetry: bool = False,
+    take_over: bool = False,
+    ending: Collection[signal.Signals] = (),
+    before_exit: Callable[[int], None] = lambda code: None,
+) -> ExitCode:
+    """Run a pipeline in this process until it ends or a signal ends it; return the exit code.
+
+    Args:
+        config: the pipeline.
+        report: called with every report, from several threads.
+        show_check: called with every preflight check that did not pass.
+        until_caught_up: end when every partition has reached the end offset seen at the start.
+        telemetry: export metrics.
+        take_over: with ``coordination.mode: standby`` or ``shared``, fence a run that works alone
+            instead of waiting.
+        ending: signals that end the run; must be called on the main thread if there are any. The
+            second signal, or one that is not done after 4.5 seconds, ends the process.
+        before_exit: called with the exit code before an immediate exit.
+
+    Raises:
+        NotInstalled: PySpark is missing.
+        K2kError: the pipeline could not start, or had to stop.
+    """
+    require_pyspark("running a pipeline")
+    allow_many_descriptors()
+    if transforms := config.replication.transforms():
+        require_transform_packages(transforms[0][0].partition("[")[0])
+    if config.features.check_kafka_connection_on_startup:
+        # Fail early: starting Spark takes seconds.
+        for label, side in (("source", config.source), ("target", config.target)):
+            await_open(label, side.bootstrap_servers)
+
+    start = _Start(config, take_over=take_over)
+    stopped = stop_on_signals(start.stop, start.abandon, ending, before_exit)
+    try:
+        start.begin()
+        finished = start.run(report, show_check, until_caught_up, telemetry)
+    except K2kError as error:
+        if not stopped():
+            raise
+        _note(report, error.message)  # it was being stopped anyway
+        finished = None
+    finally:
+        start.close()
+    if stopped():
+        return ExitCode.INTERRUPTED if stopped() == signal.SIGINT else ExitCode.OK
+    return ExitCode.FINDINGS if finished and finished.faults else ExitCode.OK
+
+
+def _note(report: Callable[[Report], None], text: str) -> None:
+    from k2ktui.replication.events import Note
+
+    report(Note(text))
+
+
+class _Start:
+    """A run from the first moment on, at which signals can stop it."""
+
+    def __init__(self, config: PipelineConfig, *, take_over: bool) -> None:
+        self._config, self._take_over = config, take_over
+        self._java: SparkJava | None = None
+        self._series: RunSeries | None = None
+        self._is_stopped = False
+
+    def begin(self) -> None:
+        """Start Java if the run needs it at once; one that waits starts it when its turn comes."""
+        config = self._config
+        waits = config.coordination.mode == "standby" and not self._take_over
+        if config.features.check_kafka_connection_on_startup and not waits:
+            transforms = bool(config.replication.transforms())
+            name = application_name(config)
+            self._java = SparkJava(config.spark, name, transforms=transforms)
+
+    def run(
+        self,
+        report: Callable[[Report], None],
+        show_check: Callable[[Check], None],
+        until_caught_up: bool,
+        telemetry: bool,
+    ) -> Finished | None:
+        """Run until the end; None if it was stopped before it began. Raises as the run does."""
+        # Deferred import: Java starts meanwhile.
+        from k2ktui.runs import PipelineRun, RunSeries
+
+        def make_run(quiet_s: float | None) -> PipelineRun:
+            return PipelineRun(
+                self._config,
+                report,
+                show_check,
+                until_caught_up=until_caught_up,
+                telemetry=telemetry,
+                take_over=self._take_over and quiet_s is None,
+                quiet_s=quiet_s or 0.0,
+                java=self._java if quiet_s is None else None,
+            )
+
+        if self._is_stopped:
+            return None
+        self._series = series = RunSeries(self._config, report, make_run)
+        if self._is_stopped:
+            series.stop()
+        return series.run()
+
+    def stop(self) -> None:
+        """Request a stop and return at once; called from signal handlers."""
+        self._is_stopped = True
+        if self._series is not None:
+            self._series.stop()
+
+    def abandon(self) -> None:
+        """Remove temporary files; see ``PipelineRun.abandon``."""
+        if self._java is not None:
+            self._java.forget_files()
+        if self._series is not None:
+            self._series.abandon()
+
+    def close(self) -> None:
+        """End Java if no run has."""
+        if self._java is not None:
+            self._java.close()
