@@ -34,7 +34,6 @@ _WIDTH = 50
 _SETTLE_S = 2.0  # the broker deletes what the start before has copied
 # Starts that copy everything first: brokers compile what they do often.
 _WARM_UPS = 2
-_BATCH_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
         tempfile.TemporaryDirectory(prefix="k2ktui-timeline-") as name,
         running(Path(name), options.heap) as clusters,
     ):
-        load(clusters.source.bootstrap, data, batch_bytes=_BATCH_BYTES, processes=2)
+        load(clusters.source.bootstrap, data, processes=2)
         for number in range(_WARM_UPS + options.repeat):
             for version in versions:
                 run = f"start{number}{version.name}"
