@@ -31,6 +31,8 @@ GLOBAL: tuple[Binding, ...] = (
     Binding("L", "events", "Event log", id="events", show=False),
     Binding("t", "change_theme", "Theme", id="theme", show=False),
     Binding("ctrl+s", "shot", "Screenshot", id="screenshot", show=False),
+    Binding("ctrl+l", "redraw", "Draw again", id="redraw", show=False),
+    Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False),
     Binding("q", "back", "Quit", id="quit"),
     Binding("escape", "back_only", "Back", id="back", show=False),
     Binding("ctrl+q,ctrl+c", "quit", "Quit at once", id="quit-now", show=False, priority=True),

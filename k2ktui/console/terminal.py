@@ -73,11 +73,20 @@ def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) 
     environ.pop("NO_COLOR", None)
     # Textual would apply it before our themes are registered.
     environ.pop("TEXTUAL_THEME", None)
+    if _is_gnu_screen(environ):
+        # It has no full colors and takes their codes for others; the terminal around it had them.
+        environ.pop("COLORTERM", None)
     # Over a slow line, the escape sequence of a key may arrive in pieces.
     environ.setdefault("ESCDELAY", "200" if environ.get("SSH_CONNECTION") else "100")
     # Every animation step is a repaint.
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     return theme
+
+
+def _is_gnu_screen(environ: Mapping[str, str]) -> bool:
+    """Return whether this is GNU screen; tmux may have the same TERM."""
+    is_named_so = environ.get("TERM", "").startswith("screen") and not environ.get("TMUX")
+    return is_named_so or bool(environ.get("STY") and not environ.get("TMUX"))
 
 
 def size() -> tuple[int, int] | None:

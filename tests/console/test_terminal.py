@@ -195,6 +195,71 @@ def test_keys_that_arrive_together_neither_end_it_nor_get_lost(
         assert terminal.wait() == 0, terminal.output[-2000:]
 
 
+def test_bytes_that_are_no_keys_neither_end_it_nor_act(
+    recording: Path, env: dict[str, str]
+) -> None:
+    with replay(recording, env) as terminal:
+        terminal.await_text("1,200")
+        for data in (b"\xe9", b"\x1b[M \xa0!", b"\xe1", b"\x1b[97:65;1:3u", b"\x1b[9999999999u"):
+            terminal.send(data)
+        for data in (b"\x1b[?62;", b"1;4c", b"\x1b]11;rgb:00", b"00/0000/eeee\x1b", b"\\"):
+            terminal.send(data)
+            assert b"Help" not in terminal.read(0.2)
+        terminal.send("2")
+        terminal.await_text("clicks-2")
+        terminal.send("q")
+        terminal.send("q")
+        assert terminal.wait() == 0
+
+
+def test_it_draws_again_after_a_stop_and_on_request(recording: Path, env: dict[str, str]) -> None:
+    with replay(recording, env) as terminal:
+        terminal.await_text("1,200")
+        terminal.read(0.5)
+        terminal.send("\x0c")
+        terminal.await_text("1,200")
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.read(0.5)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.await_text("1,200")
+        terminal.send("2")
+        terminal.await_text("clicks-2")
+        terminal.send("qq")
+        assert terminal.wait() == 0
+        assert terminal.now() == terminal.attributes
+
+
+@pytest.mark.skipif(TMUX is None, reason="there is no tmux")
+def test_it_is_suspended_and_continued_in_a_shell(recording: Path, env: dict[str, str]) -> None:
+    with Tmux(["bash", "--norc", "--noprofile", "-i"], env) as tmux:
+        tmux.type(f"clear; {' '.join(CONSOLE)} --replay {recording}")
+        tmux.press("Enter")
+        tmux.sees("1,200")
+        tmux.press("C-z")
+        tmux.sees("Stopped")
+        assert "1,200" not in tmux.screen
+        tmux.type("fg")
+        tmux.press("Enter")
+        tmux.sees("1,200")
+        tmux.press("2")
+        tmux.sees("clicks-2")
+        tmux.press("q", "q")
+        eventually(lambda: "clicks-2" not in tmux.screen, "the shell again")
+
+
+def test_gnu_screen_has_no_full_colours(recording: Path, env: dict[str, str]) -> None:
+    own = {"TERM": "screen-256color", "COLORTERM": "truecolor"}
+    with replay(recording, {**env, **own}) as terminal:
+        terminal.await_text("1,200")
+        assert b"8;2;" not in terminal.output and b"8;5;" in terminal.output
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert b"\x1b[2J" in terminal.output[: terminal.output.rindex(LEFT)]
+    with replay(recording, {**env, **own, "TMUX": "/tmp/tmux,1,0"}) as terminal:
+        terminal.await_text("1,200")
+        assert b"8;2;" in terminal.output
+
+
 FAULTY = """
 from k2ktui.cli import main
 from k2ktui.console.app import open_console

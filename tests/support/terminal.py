@@ -50,9 +50,9 @@ class Terminal:
         """Give it a size, in cells; the kernel signals that to the process that runs on it."""
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
-    def send(self, text: str) -> None:
-        """Type."""
-        os.write(self._master, text.encode())
+    def send(self, text: str | bytes) -> None:
+        """Type; bytes are sent as they are."""
+        os.write(self._master, text.encode() if isinstance(text, str) else text)
 
     def read(self, seconds: float) -> bytes:
         """Return what is written until nothing more comes for so long."""
