@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import capacity
 from bench.model import MB, CopyResult, DataSet, DelayResult, Results
 from bench.ours import DEFAULT_MODE
-from bench.plan import MAIN, contenders
+from bench.plan import EXCLUSIVE, MAIN, contenders
 from bench.sections import put_section
 from bench.targets import (
     EOS,
@@ -20,6 +20,7 @@ from bench.targets import (
     Compared,
     chosen,
     compare,
+    differ,
     fraction,
     usable,
 )
@@ -59,17 +60,40 @@ def write(results: Results) -> None:
 def speed(results: Results) -> str:
     """Return the section of README.md: copies beside MirrorMaker 2, delay and start."""
     now = results.current()
-    lines = [
+    rows = [
+        one
+        for one in compare(now)
+        if one.data.name in _SHOWN or (one.ratio is not None and one.ratio < 1)
+    ]
+    sentences = " ".join((*_delays(now), *_starts(now)))
+    return "\n".join(
+        [*_table(rows), "", f"{_origin(now)} {_READ}", *([sentences] * bool(sentences)), ""]
+    )
+
+
+def summary(results: Results) -> str:
+    """Return the section of RESULTS.md: all copies, and those of another mode that differ."""
+    now = results.current()
+    rows: list[Compared] = []
+    other = {one.data.name: one for one in compare(now, EXCLUSIVE)}
+    for one in compare(now):
+        rows.append(one)
+        second = other.get(one.data.name)
+        if second is not None and differ(second.ours, one.ours):
+            rows.append(second)
+    if not rows:
+        return ""
+    return "\n".join(["## Copies beside MirrorMaker 2", "", *_table(rows), "", _origin(now), ""])
+
+
+def _table(rows: Iterable[Compared]) -> list[str]:
+    return [
         "| records on the source | k2ktui, records/s | over tuned MirrorMaker 2 "
         "| of bare sockets | CPU s/GB | of MirrorMaker 2's | brokers, CPU s/GB "
         "| with MirrorMaker 2 |",
         "|---|---|---|---|---|---|---|---|",
+        *(_row(one) for one in rows),
     ]
-    for one in compare(now):
-        if one.data.name in _SHOWN or (one.ratio is not None and one.ratio < 1):
-            lines.append(_speed_row(one))
-    sentences = " ".join((*_delays(now), *_starts(now)))
-    return "\n".join([*lines, "", f"{_origin(now)} {_READ}", *([sentences] * bool(sentences)), ""])
 
 
 def _short(data: DataSet) -> str:
@@ -80,7 +104,7 @@ def _short(data: DataSet) -> str:
     return f"{who}{data.size:,} B, batches of {data.batch_kib} KiB{codec}{partitions}"
 
 
-def _speed_row(one: Compared) -> str:
+def _row(one: Compared) -> str:
     ours = one.ours
     ratio = "-" if one.ratio is None else f"{one.ratio:.2f} {_TIMES}"
     if one.ratio is not None and one.ratio < 1:
@@ -92,7 +116,8 @@ def _speed_row(one: Compared) -> str:
     brokers = "-" if not one.brokers else f"{one.brokers:.1f}"
     bare = "-" if one.of_bare is None else f"{one.of_bare:.2f}"
     rate = "-" if ours.rate is None else f"{ours.rate:,.0f}"
-    cells = (_short(one.data), rate, ratio, bare, cpu, part, _brokers(ours), brokers)
+    mode = "" if ours.mode in ("", DEFAULT_MODE) else f", `{ours.mode}`"
+    cells = (_short(one.data) + mode, rate, ratio, bare, cpu, part, _brokers(ours), brokers)
     return f"| {' | '.join(cells)} |"
 
 
@@ -110,10 +135,11 @@ def _origin(results: Results) -> str:
     modes = {one.mode for one in results.rows if one.contender == MAIN and one.mode}
     mode = next(iter(modes), DEFAULT_MODE)
     default = ", the default" if mode == DEFAULT_MODE else ""
-    kafka = results.machine["Apache Kafka"].partition(" ")[0]
+    kafka = results.machine.get("Apache Kafka", "").partition(" ")[0]
     return (
         f"Measured {days} with k2ktui at {results.commit}, `coordination.mode: {mode}`{default}, "
-        f"exactly once;\nApache Kafka {kafka}, {results.machine['CPU']}, which the brokers share."
+        f"exactly once;\nApache Kafka {kafka}, {results.machine.get('CPU', '')}, which the brokers "
+        "share."
     )
 
 

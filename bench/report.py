@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from bench import pages
 from bench.model import MB, CopyResult, DataSet, DelayResult, Results, Row
 from bench.ours import DEFAULT_MODE
 from bench.plan import DATA_SETS, EXCLUSIVE, MAIN, contenders
@@ -46,6 +47,7 @@ def markdown(results: Results) -> str:
         f"# Benchmark results\n\nWritten by `python -m bench`; do not edit. {mix}\n",
         _table(("", ""), results.machine.items()),
         _targets(verdicts(results)),
+        pages.summary(results),
         *_copies(results),
         _delays(results),
         _memory(results),

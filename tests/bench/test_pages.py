@@ -63,8 +63,11 @@ def test_another_mode_has_a_row_only_where_it_differs() -> None:
     row, note = "| k2ktui verbatim, exactly-once, `exclusive` |", "481 records/s: within 5 %"
     text = markdown(results(OURS, same))
     assert row not in text and note in text
+    summed = pages.summary(results(OURS, same))
+    assert "batches of 16 KiB, lz4 | 500 |" in summed and "`exclusive`" not in summed
     text = markdown(results(OURS, replace(same, all_records_s=1.5)))
     assert row in text and "within 5 %" not in text
+    assert "batches of 16 KiB, lz4, `exclusive` | 667 |" in text
 
 
 def test_rows_of_another_commit_are_in_no_document() -> None:
