@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from k2ktui.console import export
@@ -18,6 +19,7 @@ from k2ktui.watch.model import View
 from k2ktui.watch.player import Player, parse_time
 
 _CLIPBOARD = 74_000
+_EXPORT = "Write what is shown to files in the directory:"
 _LOCKED = "Nothing was changed; the session stays read-only."
 
 
@@ -110,20 +112,30 @@ class ActionApp(ThemedApp):
     # Files and the clipboard
 
     def action_export(self) -> None:
-        """Write what is shown to files in the working directory."""
+        """Ask for a directory, and write what is shown to files there."""
         screen, view = self.screen, self.view
         if not isinstance(screen, ConsoleScreen) or view is None:
             return
         table, name, document = screen.table(), screen.ENTRY or "view", screen.document()
         markdown = screen.markdown()
 
-        def job() -> list[Path]:
-            try:
-                return export.write(Path.cwd(), view, name, table, document, markdown)
-            except OSError as error:
-                raise K2kError(f"nothing was exported: {error.strerror or error}") from None
+        def write(directory: str | None) -> None:
+            if directory is not None:
+                screen.background("export", partial(job, Path(directory)), self._report_export)
 
-        screen.background("export", job, self._report_export)
+        def job(directory: Path) -> list[Path]:
+            try:
+                return export.write(directory.expanduser(), view, name, table, document, markdown)
+            except (OSError, RuntimeError) as error:  # the latter: a user without a home
+                reason = error.strerror if isinstance(error, OSError) else None
+                raise K2kError(f"nothing was exported: {reason or error}") from error
+
+        try:
+            here = str(Path.cwd())
+        except OSError:  # it was removed
+            here = "."
+        prompt = TextPrompt(_EXPORT, value=here, canceled="Nothing was written.")
+        self.push_screen(prompt, write)
 
     def _report_export(self, paths: list[Path]) -> None:
         self.inform("written:\n" + "\n".join(safe_text(path) for path in paths))

@@ -269,7 +269,7 @@ def test_the_report_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)
-        await console.press("e")
+        await console.press("e", "enter")
         await console.sees("written:")
 
     watch(steps, rehearsed())

@@ -217,8 +217,12 @@ def test_export_writes_the_view_and_the_table(
 
     async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "slash", *"payments", "enter", "e")
+        assert str(tmp_path)[:20] in console.text and not list(tmp_path.iterdir())
+        await console.press("escape", "e")
+        assert "Nothing was written" in console.text and not list(tmp_path.iterdir())
+        await console.press("enter")
         assert "written" in console.text
-        await console.press("e")  # never over what is there
+        await console.press("e", "enter")  # never over what is there
 
     drive(flow)
     views, tables = sorted(tmp_path.glob("*.json")), sorted(tmp_path.glob("*.csv"))
@@ -238,7 +242,7 @@ def test_export_that_cannot_be_written_is_reported(
     place.rmdir()
 
     async def flow(console: ConsoleDriver) -> None:
-        await console.press("e")
+        await console.press("e", "enter")
         assert "nothing was exported" in console.text
 
     drive(flow)

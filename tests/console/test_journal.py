@@ -89,7 +89,7 @@ def test_the_journal_is_exported_as_the_command_prints_it(
     monkeypatch.chdir(tmp_path)
 
     async def steps(console: ConsoleDriver) -> None:
-        await console.press("7", "e")
+        await console.press("7", "e", "enter")
         await console.until(lambda: "written" in console.notices, "exported")
 
     drive_session(session(FIRST, PARTLY), steps)

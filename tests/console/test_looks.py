@@ -179,7 +179,19 @@ def test_ascii_is_all_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         made.partition("many", number, end=5)  # so that it scrolls
 
     async def flow(console: ConsoleDriver) -> None:
-        for key in ("1", "2", "enter", "e", "escape", "question_mark", "escape", "3", "v", "colon"):
+        for key in (
+            "1",
+            "2",
+            "enter",
+            "e",
+            "enter",
+            "escape",
+            "question_mark",
+            "escape",
+            "3",
+            "v",
+            "colon",
+        ):
             await console.press(key)
             assert console.text.isascii(), (key, ascii(console.text))
 

@@ -64,7 +64,7 @@ def test_no_name_does_anything(
 
     async def flow(console: ConsoleDriver) -> None:
         seen = []
-        for key in ("1", "y", "2", "y", "3", "v", "e", "question_mark", "escape"):
+        for key in ("1", "y", "2", "y", "3", "v", "e", "enter", "question_mark", "escape"):
             await console.press(key)
             seen.append(console.text)
         for key in ("2", "3"):

@@ -95,7 +95,7 @@ def test_contents_are_masked_until_m_and_again_when_the_screen_is_left(
         assert "\\x1b[31mred" in console.line("value.note")
         await console.press("ctrl+s")
         assert "No screenshot was taken" in console.notices and not list(tmp_path.glob("*.svg"))
-        await console.press("e")
+        await console.press("e", "enter")
         await console.sees("written:")
         written = "".join(path.read_text() for path in tmp_path.iterdir())
         assert "9999-9999" in written and "4000" not in written and "user-7" not in written

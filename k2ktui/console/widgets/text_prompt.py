@@ -21,14 +21,17 @@ class TextPrompt(Dialog[str | None]):
 
     Args:
         question: what to type.
+        value: what is typed already; Enter accepts it.
         canceled: what is said after it was closed without a text.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, question: str, *, canceled: str = "Nothing was changed.") -> None:
+    def __init__(
+        self, question: str, *, value: str = "", canceled: str = "Nothing was changed."
+    ) -> None:
         super().__init__()
-        self._question, self._canceled = question, canceled
+        self._question, self._value, self._canceled = question, value, canceled
 
     def what_canceling_means(self) -> str:
         """Return what is said after it was closed without a text."""
@@ -38,7 +41,7 @@ class TextPrompt(Dialog[str | None]):
         """Build the dialog."""
         with Vertical(id="ask"):
             yield TextLines(id="ask-text")
-            yield Input(id="ask-input")
+            yield Input(self._value, id="ask-input", select_on_focus=False)
 
     def on_mount(self) -> None:
         """Show the question and focus the input."""
