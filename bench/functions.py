@@ -24,6 +24,7 @@ from typing import Any
 from bench.clusters import Clusters, delete_topics, running
 from bench.load import load
 from bench.machine import describe
+from bench.meter import own_usage
 from bench.model import GB, DataSet, Job
 from bench.ours import K2ktui
 from bench.sections import put_section
@@ -64,6 +65,7 @@ class Measured:
         python: calls of Python functions per batch.
         built_in: calls of built-in functions and methods per batch.
         longest: the functions with most time of their own.
+        brokers: CPU seconds per GB of the source's broker and of the target's meanwhile.
     """
 
     data: DataSet
@@ -73,6 +75,7 @@ class Measured:
     python: float
     built_in: float
     longest: tuple[Function, ...]
+    brokers: tuple[float, float]
 
     @property
     def user_us(self) -> float:
@@ -129,7 +132,9 @@ def measure(clusters: Clusters, data: DataSet, directory: Path) -> Measured:
     """Copy a data set twice, and return what it took."""
     load(clusters.source.bootstrap, data, processes=2)
     try:
+        before = _broker_seconds(clusters)
         plain = _copy(clusters, data, directory / "plain", None)
+        after = _broker_seconds(clusters)
         profile = cProfile.Profile(time.thread_time)  # waiting takes none
         _copy(clusters, data, directory / "profiled", profile)
     finally:
@@ -146,7 +151,13 @@ def measure(clusters: Clusters, data: DataSet, directory: Path) -> Measured:
         sum(row[1] for name, row in found.items() if name[0] != "~") / batches,
         sum(row[1] for name, row in found.items() if name[0] == "~") / batches,
         _longest(found, batches),
+        ((after[0] - before[0]) / gigabytes, (after[1] - before[1]) / gigabytes),
     )
+
+
+def _broker_seconds(clusters: Clusters) -> tuple[float, float]:
+    source, target = (own_usage(node.pid).cpu_s for node in clusters.both)
+    return source, target
 
 
 def _longest(
@@ -207,7 +218,7 @@ def section(found: Sequence[Measured]) -> str:
     shown = ("Date", "CPU", "Python", "k2ktui")
     rows = [
         f"| {one.data} | {one.user:.2f} | {one.system:.2f} | {one.user_us:.0f} "
-        f"| {one.python:.0f} | {one.built_in:.0f} |"
+        f"| {one.python:.0f} | {one.built_in:.0f} | {one.brokers[0]:.2f} | {one.brokers[1]:.2f} |"
         for one in found
     ]
     parts = [
@@ -223,18 +234,19 @@ def section(found: Sequence[Measured]) -> str:
             f"Load average at the end: {os.getloadavg()[0]:.1f}",
             "",
             "| records | user, CPU s/GB | system, CPU s/GB | user, µs a batch "
-            "| Python calls a batch | built-in calls a batch |",
-            "|---|---|---|---|---|---|",
+            "| Python calls a batch | built-in calls a batch | source, CPU s/GB | target |",
+            "|---|---|---|---|---|---|---|---|",
             *rows,
             "",
             "| records | most time of its own | calls a batch | of the time |",
             "|---|---|---|---|",
             *parts,
             "",
-            "`python -m bench.functions`: one slot copies a backlog of batches of 64 KiB before",
-            "compression, verbatim and exactly once, on one thread without Spark. CPU time is",
-            "that of this thread; calls and shares are those of a second copy under Python's",
-            "profiler, which makes small functions look longer than they are.",
+            "`python -m bench.functions`: one slot copies a backlog, exactly once, on one thread",
+            "without Spark; batches are those of the source, before compression. CPU time is",
+            "that of this thread and, in the last columns, of the brokers; calls and shares are",
+            "those of a second copy under Python's profiler, which makes small functions look",
+            "longer than they are.",
             "",
         ]
     )
@@ -244,6 +256,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and put the section into RESULTS.md if asked to."""
     parser = argparse.ArgumentParser(prog="python -m bench.functions", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=1.5, help="how much of each data set")
+    parser.add_argument("--batch-kib", type=int, default=64, help="size of the source's batches")
+    parser.add_argument("--codec", action="append", help="only data sets with this compression")
     parser.add_argument("--heap", default="1g", help="Java heap of each broker")
     parser.add_argument("--keep", action="store_true", help="write the section of RESULTS.md")
     options = parser.parse_args(arguments)
@@ -252,7 +266,9 @@ def main(arguments: list[str] | None = None) -> int:
         tempfile.TemporaryDirectory(prefix="k2ktui-functions-") as name,
         running(Path(name), options.heap) as clusters,
     ):
-        for number, data in enumerate(_data_sets(options.gigabytes)):
+        data_sets = _data_sets(options.gigabytes, options.batch_kib)
+        chosen = [each for each in data_sets if each.codec in (options.codec or [each.codec])]
+        for number, data in enumerate(chosen):
             found.append(measure(clusters, data, Path(name, str(number))))
     text = section(found)
     print(text)
@@ -261,12 +277,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _data_sets(gigabytes: float) -> list[DataSet]:
+def _data_sets(gigabytes: float, batch_kib: int) -> list[DataSet]:
     size = int(gigabytes * GB)
     return [
-        DataSet(1000, "none", _PARTITIONS, size // 1000),
-        DataSet(1000, "lz4", _PARTITIONS, size // 1000),
-        DataSet(100, "none", _PARTITIONS, size // 100),
+        DataSet(1000, "none", _PARTITIONS, size // 1000, batch_kib=batch_kib),
+        DataSet(1000, "lz4", _PARTITIONS, size // 1000, batch_kib=batch_kib),
+        DataSet(100, "none", _PARTITIONS, size // 100, batch_kib=batch_kib),
     ]
 
 

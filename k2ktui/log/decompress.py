@@ -32,8 +32,10 @@ def limit_of(size: int) -> int:
     return max(_LEAST_BYTES, _RATIO * size)
 
 
-def decompress(codec: int, data: bytes) -> bytes:
+def decompress(codec: int, data: bytes, most: int | None = None) -> bytes:
     """Return ``data`` decompressed; ``codec`` is the number in a batch's attributes.
+
+    ``most`` is the maximum size of the result, ``limit_of`` by default.
 
     Raises:
         CorruptBatch: the data is damaged or too large, or the codec is unknown.
@@ -41,7 +43,7 @@ def decompress(codec: int, data: bytes) -> bytes:
     if codec not in _CODECS:
         raise CorruptBatch(f"unknown compression codec {codec}")
     name, chunks = _CODECS[codec]
-    limit = limit_of(len(data))
+    limit = limit_of(len(data)) if most is None else most
     found: list[bytes] = []
     size = 0
     try:

@@ -63,7 +63,9 @@ def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
     timestamps, tails = found.timestamps[rows], found.tails[rows]
     count = len(tails)
     heads = _heads(timestamps - timestamps[0], sizes[rows])
-    body = b"".join([part for pair in zip(heads, tails, strict=True) for part in pair])
+    parts = [b""] * (2 * count)
+    parts[::2], parts[1::2] = heads, tails
+    body = b"".join(parts)
     if codec:
         body = compress(codec, body)
     header = HEADER.pack(

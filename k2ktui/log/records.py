@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,15 +144,15 @@ def skip_varints(data: U8, at: I64) -> I64:
     raise CorruptBatch("a varint of more than 10 bytes")
 
 
-def decompress_payload(batch: Batch) -> bytes:
-    """Return the encoded records of a v2 batch, decompressed.
+def decompress_payload(batch: Batch, most: int | None = None) -> bytes:
+    """Return the encoded records of a v2 batch, decompressed to ``most`` bytes.
 
     Raises:
         CorruptBatch: they cannot be decompressed, or are too large.
     """
     body = bytes(batch.view[HEADER_BYTES:])
     codec = batch.attributes & COMPRESSION_MASK
-    return decompress(codec, body) if codec else body
+    return decompress(codec, body, most) if codec else body
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,13 @@ def locate_records(batches: Sequence[Batch], position: int = 0) -> LocatedRecord
         for each in zip(*bounds, strict=True)
     )
     body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+    return _located(batches, body, counts, begin, ends, position)
+
+
+def _located(
+    batches: Sequence[Batch], body: bytes, counts: I64, begin: I64, ends: I64, position: int
+) -> LocatedRecords:
+    """Read the fields of the records between ``begin`` (after the length) and ``ends``."""
     data = np.frombuffer(body, dtype=np.uint8)
     time_deltas, at = read_varints(data, begin + 1)  # one byte of attributes, unused
     offset_deltas, tails_at = read_varints(data, at)
@@ -243,8 +250,57 @@ def locate_records(batches: Sequence[Batch], position: int = 0) -> LocatedRecord
     return LocatedRecords(body, *(column[keep] for column in columns))
 
 
+def decode_run(batches: Sequence[Batch], bodies: Sequence[bytes], position: int = 0) -> Decoded:
+    """Decode v2 batches in one pass, which takes little longer than one batch of their records.
+
+    Accepts nothing that :func:`decode_with_keys` would refuse in one of them.
+
+    Args:
+        batches: the batches, in offset order.
+        bodies: their encoded records, decompressed.
+        position: records below this offset are left out.
+
+    Raises:
+        CorruptBatch: one of them is damaged; decode them one by one to learn which, and why.
+    """
+    try:
+        return _decoded(_locate_run(batches, bodies, position))
+    except (IndexError, OverflowError) as error:
+        raise CorruptBatch("a batch is truncated") from error
+
+
+def _locate_run(batches: Sequence[Batch], bodies: Sequence[bytes], position: int) -> LocatedRecords:
+    if any(after.base_offset <= before.last_offset for before, after in pairwise(batches)):
+        raise CorruptBatch("a batch begins before the end of the one before")
+    body = b"".join(bodies)
+    counts = np.array([batch.count for batch in batches])
+    ends = np.array(_ends(body, int(counts.sum())), dtype=np.int64)
+    lengths, begin = read_varints(np.frombuffer(body, dtype=np.uint8), _before(ends))
+    body_ends = np.cumsum(np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies)))
+    # The last record of each batch must end where its body does: what one batch says of its
+    # lengths would otherwise be looked for in the next.
+    if (
+        (lengths < 0).any()
+        or (begin + lengths != ends).any()
+        or (np.concatenate(([0], ends))[np.cumsum(counts)] != body_ends).any()
+    ):
+        raise CorruptBatch("the lengths of its records do not add up")
+    found = _located(batches, body, counts, begin, ends, position)
+    if (found.key_starts > found.tail_ends).any():
+        raise CorruptBatch("a record is shorter than what is in it")
+    return found
+
+
+def _before(ends: I64) -> I64:
+    """Return where each record begins if each begins at the end of the one before."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), ends))[:-1]
+
+
 def _columns(batch: Batch, position: int) -> Decoded:
-    found = locate_records((batch,), position)
+    return _decoded(locate_records((batch,), position))
+
+
+def _decoded(found: LocatedRecords) -> Decoded:
     body = found.body
     bounds = zip(found.tail_starts.tolist(), found.tail_ends.tolist(), strict=True)
     kept = Records(found.offsets, found.timestamps, [body[s:e] for s, e in bounds])

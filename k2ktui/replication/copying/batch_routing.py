@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,6 +17,7 @@ from k2ktui.log.records import (
     Decoded,
     Records,
     concatenate,
+    decompress_payload,
 )
 from k2ktui.log.schema_id_batches import UnresolvedSchemas
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
@@ -30,6 +32,9 @@ _MERGED_BYTES = 256 << 10
 _MERGE_FROM = 3
 _DECODED_TOGETHER_BYTES = 1 << 20
 _REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
+
+# Decoded records, and the number of waiting batches that they are in.
+_Found = list[tuple[Decoded, int]]
 
 
 def route_next(
@@ -65,20 +70,22 @@ def _whole(
     reader: PartitionReader, rules: Route, schemas: SchemaIdStage | None
 ) -> Iterator[tuple[OutgoingBatch, bool]]:
     batch, limit = reader.ready[0], reader.size_limit
+    found: _Found | None
     too_large = _decode_if_too_large(batch, reader, limit)
     if too_large is not None:
-        found = [too_large]
-    elif find_defect(batch, reader.handed) is None and not reader.holds_refused(batch):
-        found = _mergeable(reader)
-        if len(found) < 2:
-            view = _take_whole(reader, rules, schemas)
-            if view is not None:
-                outgoing = OutgoingBatch(view, batch.count, batch.base_offset, reader=reader)
-                yield outgoing, view is not batch.view
-                return
-            found = [reader.decode(batch)]
+        found = [(too_large, 1)]
     else:
-        found = [reader.decode(batch)]
+        run = _small_batches(reader)
+        found = _decode_small(reader, run, one_pass=rules.schemas is None or schemas is None)
+    whole = find_defect(batch, reader.handed) is None and not reader.holds_refused(batch)
+    if found is None and whole:
+        view = _take_whole(reader, rules, schemas)
+        if view is not None:
+            outgoing = OutgoingBatch(view, batch.count, batch.base_offset, reader=reader)
+            yield outgoing, view is not batch.view
+            return
+    if found is None:
+        found = [(reader.decode(batch), 1)]
     codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
     taken = _take_decoded(reader, found, rules, schemas)
     largest = _REBUILT_BYTES if limit is None else limit.uncompressed
@@ -109,13 +116,14 @@ def _take_whole(
 
 
 def _take_decoded(
-    reader: PartitionReader, found: list[Decoded], rules: Route, schemas: SchemaIdStage | None
+    reader: PartitionReader, found: _Found, rules: Route, schemas: SchemaIdStage | None
 ) -> list[Records]:
     """Take the next batches, which were decoded; return their records."""
     taken = []
-    for part in found:
+    for part, batches in found:
         if rules.schemas is None or schemas is None:
-            reader.take()
+            for _ in range(batches):
+                reader.take()
             taken.append(part.records)
             continue
         try:
@@ -131,23 +139,49 @@ def _take_decoded(
     return taken
 
 
-def _mergeable(reader: PartitionReader) -> list[Decoded]:
-    """Decode waiting small batches of the same kind, up to the size of a merged batch."""
+def _small_batches(reader: PartitionReader) -> tuple[list[Batch], list[bytes]]:
+    """Return waiting small batches of the same kind, up to the size of a merged batch.
+
+    Returns:
+        The batches, and their records, decompressed: in all less than twice the size of a merged
+        batch, as a compressed batch that holds more is not small.
+    """
     first = reader.ready[0]
-    found: list[Decoded] = []
+    batches: list[Batch] = []
+    bodies: list[bytes] = []
     size = 0
     if len(reader.ready) < _MERGE_FROM:
-        return found
+        return batches, bodies
     for batch in reader.ready:
         alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
         if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
             break
         try:
-            found.append(reader.decode(batch))
+            bodies.append(decompress_payload(batch, _MERGED_BYTES))
         except CorruptBatch:
-            break  # it is copied unchanged, or its defect is reported when it is next
-        size += max(len(batch.view), found[-1].size)
-    return found
+            break  # too large; or copied unchanged, or its defect is reported, when it is next
+        batches.append(batch)
+        size += max(len(batch.view), len(bodies[-1]))
+    return batches, bodies
+
+
+def _decode_small(
+    reader: PartitionReader, run: tuple[list[Batch], list[bytes]], *, one_pass: bool
+) -> _Found | None:
+    """Decode small batches, in one pass if possible; None for fewer than two that can be."""
+    batches, bodies = run
+    if len(batches) < 2:
+        return None
+    if one_pass:
+        with contextlib.suppress(CorruptBatch):
+            return [(reader.decode_run(batches, bodies), len(batches))]
+    found: _Found = []
+    for batch in batches:
+        try:
+            found.append((reader.decode(batch), 1))
+        except CorruptBatch:
+            break  # as above
+    return found if len(found) > 1 else None
 
 
 def _by_record(

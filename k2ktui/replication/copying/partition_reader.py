@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from k2ktui.log.batch import (
     CorruptBatch,
     split_batches,
 )
-from k2ktui.log.records import I64, Decoded, decode_with_keys
+from k2ktui.log.records import I64, Decoded, decode_run, decode_with_keys
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.landed_spans import MOST_LANDED, LandedSpans
@@ -166,8 +167,14 @@ class PartitionReader:
 
     def decode(self, batch: Batch) -> Decoded:
         """Decode what is to be copied of a batch that is not handed on; raises CorruptBatch."""
-        found = decode_with_keys(batch, self.handed)
-        if self._end is None or not self.holds_refused(batch):
+        return self._before_refused(decode_with_keys(batch, self.handed), batch)
+
+    def decode_run(self, batches: Sequence[Batch], bodies: Sequence[bytes]) -> Decoded:
+        """Decode the next batches in one pass; raises CorruptBatch, as ``records.decode_run``."""
+        return self._before_refused(decode_run(batches, bodies, self.handed), batches[-1])
+
+    def _before_refused(self, found: Decoded, last: Batch) -> Decoded:
+        if self._end is None or not self.holds_refused(last):
             return found
         rows = np.arange(int(np.searchsorted(found.records.offsets, self._end)))
         return replace(
