@@ -14,10 +14,11 @@ from pathlib import Path
 
 from bench.clusters import make_class_archives, running
 from bench.copying import Patience
+from bench.machine import commit
 from bench.model import Results, recall
 from bench.peer import MirrorMaker
 from bench.plan import QUICK, Scope, tasks
-from bench.run import Bench, Limits, keep, say
+from bench.run import Bench, Limits, done, keep, say
 from bench.tuning import candidates
 
 _HERE = Path(__file__).parent
@@ -41,6 +42,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not wanted and not options.tune:
         print("--only fits no run; see --list", file=sys.stderr)
         return 2
+    if not options.tune and all(done(results, task, commit()) for task in wanted):
+        keep(results, out)
+        say("nothing is left to run")
+        return 1 if results.failed else 0
     directory = Path(tempfile.mkdtemp(prefix="k2ktui-bench-", dir=options.data))
     try:
         say("making archives of classes")
