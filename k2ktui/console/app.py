@@ -12,7 +12,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widget import AwaitMount
@@ -22,7 +21,7 @@ from k2ktui.console._textual import add_bindings
 from k2ktui.console.actions import ActionApp
 from k2ktui.console.background import abandon_on_exit
 from k2ktui.console.event_log import EventLog
-from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, key_file, load_keys
+from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, KeyUse, bindings_of, key_file, load_keys
 from k2ktui.console.leaving import LEAVE, LeaveDialog
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.screens import available
@@ -140,20 +139,26 @@ class ConsoleApp(ActionApp):
     # Keys
 
     def _load_keys(self) -> None:
-        found: KeyFile = load_keys(self.session.options.keys or key_file(), self.binding_ids())
+        found: KeyFile = load_keys(self.session.options.keys or key_file(), self.key_uses())
         self.set_keymap(dict(found.keys))
         self.notes += found.errors
 
-    def binding_ids(self) -> Iterator[str]:
-        """Yield the ids of all keys that a key file can remap; imports every screen."""
-        from k2ktui.console.widgets.grid import Grid
+    def key_uses(self) -> Iterator[KeyUse]:
+        """Yield what a key file can remap; imports every screen."""
+        from k2ktui.console.widgets.banner_lines import BannerLines
+        from k2ktui.console.widgets.selectable_grid import SelectableGrid
 
         made = [entry.make() for entry in self.entries]
-        details = [kind for screen in made for kind in screen.DETAILS]
-        kinds: list[type[DOMNode]] = [type(self), ListScreen, Grid, *map(type, made), *details]
-        found = [b.id for kind in kinds for b in kind.BINDINGS if isinstance(b, Binding) and b.id]
-        found += [f"screen.{entry.id}" for entry in self.entries]
-        yield from dict.fromkeys([*found, *(b.id for b in REPLAY if b.id)])
+        screens = [*map(type, made), *(kind for screen in made for kind in screen.DETAILS)]
+        shared = [*REPLAY, *bindings_of(type(self), SelectableGrid, BannerLines)]
+        yield from (KeyUse(each.id, each.key) for each in shared if each.id)
+        yield from (KeyUse(f"screen.{entry.id}", entry.key) for entry in self.entries)
+        used: dict[tuple[str, str], set[str]] = {}
+        for kind in screens:
+            for binding in bindings_of(kind):
+                if binding.id:
+                    used.setdefault((binding.id, binding.key), set()).add(kind.__name__)
+        yield from (KeyUse(*key, frozenset(names)) for key, names in used.items())
 
     # Commands
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 from platformdirs import user_config_path
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.keys import Keys, key_to_character
 
 from k2ktui.config.bounded_yaml import load_yaml
@@ -54,17 +55,43 @@ class KeyFile:
     errors: tuple[str, ...] = ()
 
 
+def bindings_of(*kinds: type[DOMNode]) -> Iterator[Binding]:
+    """Yield the keys of these classes and of their base classes of ours, with ids or without."""
+    own = (base for kind in kinds for base in kind.__mro__ if base.__module__.startswith("k2ktui."))
+    for base in own:
+        for binding in vars(base).get("BINDINGS", ()):
+            if isinstance(binding, Binding):
+                yield binding
+
+
 def key_file() -> Path:
     """Return the path of the user's key file; the file may not exist."""
     return user_config_path("k2ktui") / "keys.yaml"
 
 
-def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """What keys do by default: an id, and the screens on which they do it; none means all."""
+
+    id: str
+    keys: str
+    screens: frozenset[str] = frozenset()
+
+    def is_beside(self, other: KeyUse) -> bool:
+        """Return whether both may be wanted on one screen."""
+        shared = self.screens & other.screens
+        return bool(shared) or not self.screens or not other.screens
+
+
+def load_keys(path: Path, uses: Iterable[KeyUse]) -> KeyFile:
     """Load a file of ``id: key`` or ``id: key,key``; invalid lines are reported and skipped.
+
+    A key that does something else already on the same screen is reported, too: it gets the new
+    meaning there.
 
     Args:
         path: the file; a missing file is not an error.
-        ids: the known ids; not iterated over without a file.
+        uses: all ids; not iterated over without a file.
     """
     try:
         value = load_yaml(path)
@@ -75,14 +102,38 @@ def load_keys(path: Path, ids: Iterable[str]) -> KeyFile:
         return KeyFile(errors=(f"{safe_text(path)}: {reason}",))
     if not isinstance(value, dict):
         return KeyFile(errors=(f"{safe_text(path)}: lines of id: key are expected",))
-    keys, errors, known = {}, [], list(ids)
+    keys: dict[str, str] = {}
+    errors: list[str] = []
+    known = list(uses)
     for name, text in value.items():
-        wrong = _wrong(str(name), text, known)
+        wrong = _wrong(str(name), text, [use.id for use in known])
         if wrong:
             errors.append(f"keys: {wrong}")
         else:
             keys[str(name)] = str(text)
-    return KeyFile(keys, tuple(errors))
+    return KeyFile(keys, (*errors, *_taken(keys, known)))
+
+
+def _taken(keys: Mapping[str, str], uses: list[KeyUse]) -> Iterator[str]:
+    """Yield what is to be said of keys of the file that have another meaning on the same screen."""
+    for number, use in enumerate(uses):
+        for other in uses[number + 1 :]:
+            if use.id == other.id or not use.is_beside(other):
+                continue
+            moved, kept = (use, other) if use.id in keys else (other, use)
+            if moved.id not in keys:
+                continue  # as they are by default
+            same = _names(keys[moved.id]) & _names(keys.get(kept.id, kept.keys))
+            for key in sorted(same):
+                yield (
+                    f"keys: {safe_text(key, 40)} of {moved.id} is a key of {kept.id}, too; "
+                    f"give one of them another"
+                )
+
+
+def _names(keys: str) -> set[str]:
+    """Return keys by one name each: Textual knows ``?`` as ``question_mark``, too."""
+    return {key_to_character(key.strip()) or key.strip() for key in keys.split(",")}
 
 
 def _wrong(name: str, text: object, known: list[str]) -> str:

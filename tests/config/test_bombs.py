@@ -9,7 +9,7 @@ import pytest
 
 from k2ktui.config import bounded_yaml, load
 from k2ktui.config.bounded_yaml import BYTE_LIMIT, DEPTH_LIMIT
-from k2ktui.console.keys import load_keys
+from k2ktui.console.keys import KeyUse, load_keys
 from k2ktui.console.themes import BadTheme, read_theme
 from k2ktui.errors import ConfigError
 
@@ -71,7 +71,7 @@ def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_consoles_own_files(name: str, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(BOMBS[name][0])
-    assert load_keys(path, ["quit"]).errors
+    assert load_keys(path, [KeyUse("quit", "q")]).errors
     with pytest.raises(BadTheme):
         read_theme(path)
 
@@ -79,7 +79,7 @@ def test_the_consoles_own_files(name: str, tmp_path: Path) -> None:
 def test_a_value_that_cannot_be(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
     path.write_text("quit: 2001-99-99")
-    assert load_keys(path, ["quit"]).errors
+    assert load_keys(path, [KeyUse("quit", "q")]).errors
 
 
 def test_what_is_within_the_bounds(tmp_path: Path) -> None:

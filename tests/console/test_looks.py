@@ -12,7 +12,7 @@ from textual.color import Color
 from k2ktui.cli import interval
 from k2ktui.cli.main import cli
 from k2ktui.console import app, terminal
-from k2ktui.console.keys import load_keys
+from k2ktui.console.keys import KeyUse, load_keys
 from k2ktui.console.themes import (
     STATUS,
     BadTheme,
@@ -165,11 +165,11 @@ def test_the_other_screens_are_imported_after_the_first_figures(
 
 def test_key_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
-    assert load_keys(path, ["sort"]).errors == ()
+    assert load_keys(path, [KeyUse("sort", "s")]).errors == ()
     path.write_text("- sort")
-    assert "id: key are expected" in load_keys(path, ["sort"]).errors[0]
+    assert "id: key are expected" in load_keys(path, [KeyUse("sort", "s")]).errors[0]
     path.write_bytes(b"\xff\xfe\x00")
-    assert load_keys(path, ["sort"]).errors
+    assert load_keys(path, [KeyUse("sort", "s")]).errors
 
 
 def test_ascii_is_all_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,6 @@ class GroupsScreen(ListScreen):
     """All groups, or all group-partitions."""
 
     ENTRY: ClassVar[str] = "groups"
-    DETAILS = (AuditScreen,)
     HELP: ClassVar[str | None] = """
         Groups. Each row is a consumer group with its state and members on both clusters. v shows
         one row for each group and partition, with both committed offsets and the translated one.
@@ -233,3 +232,6 @@ def _planning_refusal(screen: ListScreen, action: str) -> str:
 
 async def _translate(screen: ListScreen, group: str) -> None:
     await plan_groups(screen, [group])
+
+
+GroupsScreen.DETAILS = (AuditScreen, GroupScreen)

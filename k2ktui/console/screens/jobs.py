@@ -56,6 +56,7 @@ class JobsScreen(ListScreen):
     """Runs of the pipeline, and the end of the selected job's log."""
 
     ENTRY: ClassVar[str] = "jobs"
+    DETAILS = (LogScreen,)
     CHANGES: ClassVar[frozenset[str]] = frozenset(
         {"start_job", "start_sync", "stop_job", "restart_job"}
     )

@@ -40,7 +40,7 @@ class ReplicationScreen(ListScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x", "preview", "Preview transform", id="replication.preview"),
     ]
-    DETAILS = (PreviewScreen,)
+    DETAILS = (PreviewScreen, PartitionScreen)
 
     def make_grid(self) -> Grid[PartitionRow]:
         """Create the table of partitions."""
