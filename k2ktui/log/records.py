@@ -279,11 +279,9 @@ def _locate_run(batches: Sequence[Batch], bodies: Sequence[bytes], position: int
     body_ends = np.cumsum(np.fromiter(map(len, bodies), dtype=np.int64, count=len(bodies)))
     # The last record of each batch must end where its body does: what one batch says of its
     # lengths would otherwise be looked for in the next.
-    if (
-        (lengths < 0).any()
-        or (begin + lengths != ends).any()
-        or (np.concatenate(([0], ends))[np.cumsum(counts)] != body_ends).any()
-    ):
+    if (begin + lengths != ends).any() or (
+        np.concatenate(([0], ends))[np.cumsum(counts)] != body_ends
+    ).any():
         raise CorruptBatch("the lengths of its records do not add up")
     found = _located(batches, body, counts, begin, ends, position)
     if (found.key_starts > found.tail_ends).any():

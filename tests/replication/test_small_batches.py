@@ -183,7 +183,7 @@ def copy(reader: PartitionReader, data: bytes) -> list[object]:
     st.none() | st.builds(SizeLimit, st.integers(100, 9000), st.integers(100, 9000)),
     st.sampled_from(list(CopyPath)),
 )
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_one_pass_sends_what_one_by_one_does(
     batches: list[Made],
     codec: int | None,
@@ -207,7 +207,7 @@ def test_one_pass_sends_what_one_by_one_does(
     st.integers(0, 4),
     FLAGS,
 )
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_record_arrives_with_its_offset_and_time(
     contents: list[tuple[Record, ...]], codec: int, flags: int
 ) -> None:
@@ -313,3 +313,21 @@ def test_a_run_ends_before_a_refused_record(codec: int) -> None:
     assert sent.sources.tolist() == list(range(10, 27))
     assert reader.handed == 27
     assert not reader.ready
+
+
+@pytest.mark.parametrize("change", [0x01, 0x02, 0x80, 0xFF])
+def test_any_damaged_byte_is_found_as_one_by_one(change: int) -> None:
+    records = (Record(b"k", b"vw", ((b"h", b""),)), Record(None, None, (), 3))
+    size = len(Made(records).encode(0)[0]) - 61
+    outcomes = set()
+    for place in range(size):
+        batches = [Made(records, flags=APPEND_TIME) for _ in range(4)]
+        batches[1] = replace(batches[1], damage=((place, change),))
+        for path in CopyPath:
+            one_pass, one_by_one = (
+                copy(reader_of(kind, 0, path=path), b"".join(log(batches)))
+                for kind in (PartitionReader, OneByOne)
+            )
+            assert one_pass == one_by_one
+            outcomes.add(len(one_pass))
+    assert len(outcomes) > 1, "some damage is found"

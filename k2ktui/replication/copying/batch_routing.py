@@ -184,6 +184,18 @@ def _decode_small(
     return found if len(found) > 1 else None
 
 
+def _decode_next(reader: PartitionReader, *, one_pass: bool) -> tuple[Decoded, int, int]:
+    """Decode the next batch, or a run of small ones; return their number and size, too."""
+    if one_pass:
+        batches, bodies = _small_batches(reader)
+        if len(batches) > 1:
+            sizes = (max(len(b.view), len(body)) for b, body in zip(batches, bodies, strict=True))
+            return reader.decode_run(batches, bodies), len(batches), sum(sizes)
+    batch = reader.ready[0]
+    decoded = reader.decode(batch)
+    return decoded, 1, max(len(batch.view), decoded.size)
+
+
 def _by_record(
     reader: PartitionReader,
     rules: Route,
@@ -198,20 +210,24 @@ def _by_record(
     taken: list[Records] = []
     chosen: list[I64] = []
     size = 0
+    one_pass = schemas is None
     while reader.ready and size < _DECODED_TOGETHER_BYTES:
-        batch = reader.ready[0]
         try:
-            decoded = reader.decode(batch)
+            decoded, batches, decoded_bytes = _decode_next(reader, one_pass=one_pass)
             found, left_out = _routable(reader, decoded, rules, origin, schemas)
             taken.append(
                 change_headers(found.records, rules.headers, reader.source, pipeline, origin)
             )
         except (CorruptBatch, UnresolvedSchemas):
+            if one_pass:
+                one_pass = False  # what is before the damaged batch is copied
+                continue
             if not taken:
                 raise
             break
         if schemas is None:
-            reader.take()
+            for _ in range(batches):
+                reader.take()
         else:
             schemas.take(reader, found)
         chosen.append(
@@ -220,7 +236,7 @@ def _by_record(
         left_out = left_out[left_out < reader.handed]
         if len(left_out):
             reader.leave_out(left_out)
-        size += max(len(batch.view), decoded.size)
+        size += decoded_bytes
     yield from spread(reader, concatenate(taken), np.concatenate(chosen), codec)
 
 
