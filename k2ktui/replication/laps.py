@@ -87,6 +87,7 @@ class LapPlanner:
             opposite=opposite_pipeline(config, self._fencer.pair),
             origin=origin_header(config, self._fencer.pair),
             clusters=self._fencer.pair,
+            recoveries=slot.recoveries,
             registries=self._registries if any(a.route.schemas for a in assignments) else None,
         )
 

@@ -227,7 +227,8 @@ class SlotTask:
 
     Batches that the ``opposite`` pipeline wrote are left out, or records by their ``origin``
     header; both are None in one direction. ``registries`` is None if no schema ids are replaced.
-    Only brokers of the ``clusters`` are used; an id that is empty is not compared.
+    Only brokers of the ``clusters`` are used; an id that is empty is not compared. ``recoveries``
+    counts the failures of the slot in this run: what a lap has left is not used after one.
     """
 
     slot: int
@@ -243,6 +244,7 @@ class SlotTask:
     origin: OriginHeader | None = None
     registries: SchemaMapperSettings | None = field(default=None, repr=False)
     clusters: ClusterPair = UNKNOWN_PAIR
+    recoveries: int = 0
 
     @property
     def transform(self) -> Transform | None:

@@ -33,6 +33,7 @@ class SlotState:
         failures: consecutive failures of laps or of attempts to start one.
         lost: a task that may have its current transactional id has not reported its end.
         broken: the slot must be fenced and its positions read from the target again.
+        recoveries: failures so far.
         not_before: monotonic seconds; end of the back-off after a failure.
         turns: number of laps, where partitions with different transforms take turns.
     """
@@ -46,6 +47,7 @@ class SlotState:
     failures: int = 0
     lost: bool = False
     broken: bool = False
+    recoveries: int = 0
     not_before: float = 0.0
     turns: int = 0
 
@@ -98,6 +100,7 @@ class SlotState:
         """Count a failure and back off; the delay grows with each consecutive failure."""
         self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
         self.failures += 1
+        self.recoveries += 1
 
 
 class _ConfirmedPositions(Mapping[SourcePartition, Position]):

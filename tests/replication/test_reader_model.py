@@ -1,13 +1,15 @@
 """The reader against a model of source brokers that lose records, and whose answers come late.
 
 Elections cut the log and write other records in place of what was there, retention deletes its
-head, and every response, computed when it was asked for, may arrive after others.
+head, the topic is created again, and every response, computed when it was asked for, may arrive
+after others. Laps end at any time, and leave their fetch sessions to the next one.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +25,7 @@ from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import Records
 from k2ktui.replication.copying import source_fetcher as module
 from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.source_fetcher import SourceFetcher
+from k2ktui.replication.copying.source_fetcher import Reading, SourceFetcher
 from k2ktui.replication.slot_task import Assignment, CopyPath, Route
 from tests.support.examples import examples
 
@@ -71,6 +73,17 @@ class Stored:
 
 
 @dataclass
+class Session:
+    """What a broker remembers of a fetch session."""
+
+    node: int
+    epoch: int = 0
+    topic_id: str = ""
+    asked: tuple[int, int] | None = None
+    answered: tuple[int, int] | None = None
+
+
+@dataclass
 class Brokers:
     """The source, its event loop and the wire to it in one."""
 
@@ -81,9 +94,11 @@ class Brokers:
     epoch: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     marks: int = 0
+    topic_id: str = ""
     pending: list[Answer] = field(default_factory=list)
     posted: list[tuple[Any, int, float]] = field(default_factory=list)
-    sessions: dict[int, dict[tuple[str, int], tuple[int, int]]] = field(default_factory=dict)
+    sessions: dict[int, Session] = field(default_factory=dict)
+    session_ids: int = 0
 
     @property
     def loop(self) -> Brokers:
@@ -109,14 +124,20 @@ class Brokers:
         self._step(answer.task)
 
     async def metadata(self, _: Any) -> dict[str, TopicInfo]:
-        return {"t": TopicInfo(0, "", {0: PartitionLeader(self.leader, self.epoch)})}
+        return {"t": TopicInfo(0, self.topic_id, {0: PartitionLeader(self.leader, self.epoch)})}
 
     request_timeout_s = 30.0
 
-    def post(self, request: Any, node: int, timeout: float = 0.0) -> Answer:
+    def post(self, request: Any, node: int, timeout: float = 0.0) -> Any:
         self.posted.append((request, node, timeout))
-        found = self._fetch(request, node) if isinstance(request, FetchRequest) else None
-        self.pending.append(Answer(found or self._listed(request)))
+        if not isinstance(request, FetchRequest):
+            self.pending.append(Answer(self._listed(request)))
+            return self.pending[-1]
+        request.API_VERSION = 16 if self.topic_id else 12
+        if request.session_epoch == -1:
+            self.sessions.pop(request.session_id, None)
+            return SimpleNamespace(add_errback=lambda _: None)
+        self.pending.append(Answer(self._fetch(request, node)))
         return self.pending[-1]
 
     async def answer(self, posted: Answer) -> Any:
@@ -131,19 +152,40 @@ class Brokers:
         return SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
 
     def _fetch(self, request: Any, node: int) -> Any:
-        known = self.sessions.setdefault(node, {})
         if request.session_epoch == 0:
-            known.clear()
+            self.session_ids += 1
+            session = self.sessions[self.session_ids] = Session(node)
+        else:
+            found = self.sessions.get(request.session_id)
+            if found is None or found.node != node or found.epoch + 1 != request.session_epoch:
+                return SimpleNamespace(error_code=70, session_id=0)
+            session, session.epoch = found, request.session_epoch
         for topic in request.topics:
             for part in topic.partitions:
-                known[topic.topic, part.partition] = (part.fetch_offset, part.last_fetched_epoch)
-        for topic in request.forgotten_topics_data:
-            for number in topic.partitions:
-                known.pop((topic.topic, number), None)
-        parts = [self._read(*known[KEY], node)] if KEY in known else []
-        topic = SimpleNamespace(topic="t", topic_id=None, partitions=parts)
+                session.asked = (part.fetch_offset, part.last_fetched_epoch)
+                session.topic_id = topic.topic_id.hex if topic.topic_id else ""
+        if any(topic.partitions for topic in request.forgotten_topics_data):
+            session.asked = session.answered = None
+        number = next(id_ for id_, each in self.sessions.items() if each is session)
+        parts = []
+        if session.asked is not None:
+            part = self._read(*session.asked, node)
+            if session.topic_id != self.topic_id:
+                part.error_code, part.records, part.diverging_epoch = 100, None, None
+            bounds = part.log_start_offset, part.last_stable_offset
+            # A broker says nothing of a partition that is as it was.
+            if (
+                part.error_code
+                or part.records
+                or part.diverging_epoch
+                or bounds != session.answered
+            ):
+                parts.append(part)
+            session.answered = None if part.error_code else bounds
+        id_ = uuid.UUID(hex=session.topic_id) if session.topic_id else None
+        topic = SimpleNamespace(topic="" if id_ else "t", topic_id=id_, partitions=parts)
         return SimpleNamespace(
-            error_code=0, session_id=node + 1, responses=[topic], throttle_time_ms=0
+            error_code=0, session_id=number, responses=[topic], throttle_time_ms=0
         )
 
     def _read(self, offset: int, last_epoch: int, node: int) -> Any:
@@ -178,6 +220,13 @@ class Brokers:
         known = [other for other, _ in self.epochs if other <= epoch]
         return known[-1] if known else epoch, above[0] if above else self.end
 
+    def create_again(self) -> None:
+        """The topic is deleted and created again, with other records."""
+        self.topic_id = uuid.UUID(int=uuid.UUID(hex=self.topic_id).int + 1).hex
+        self.log, self.start, self.end, self.epoch, self.epochs = [], 0, 0, 0, [(0, 0)]
+        for _ in range(8):
+            self.append(1)
+
     def append(self, count: int) -> None:
         self.marks += 1
         self.log.append(Stored(self.end, count, self.epoch, self.marks))
@@ -199,8 +248,8 @@ class Brokers:
         self.epochs = [(below[-1], self.start), *above]
 
 
-def a_feed() -> PartitionReader:
-    position = Position(0, 0, -1, "", 1, 0, "t", 0)
+def a_feed(position: Position | None = None) -> PartitionReader:
+    position = position or Position(0, 0, -1, "", 1, 0, "t", 0)
     return PartitionReader(
         Assignment(SourcePartition("t", 0), position, Route(CopyPath.VERBATIM, "t", 0, 1))
     )
@@ -314,3 +363,158 @@ def test_a_response_to_a_request_of_before_going_back_is_ignored() -> None:
     exchange()
     assert [batch.base_offset for batch in feed.ready] == [0, 1, 2, 3, 4]
     assert feed.fetched == 5
+
+
+LAPS = st.one_of(
+    STEPS,
+    st.tuples(st.just("lap"), st.integers(0, 2)),
+    st.tuples(st.just("create again"), st.just(0)),
+)
+
+
+class Laps:
+    """The laps of a partition, each of which begins with what the one before has left."""
+
+    def __init__(self, brokers: Brokers, *, continue_on_loss: bool) -> None:
+        self.brokers, self.continue_on_loss = brokers, continue_on_loss
+        self.taken: dict[int, int] = {}
+        self.feed = a_feed(Position(0, 0, -1, brokers.topic_id, 1, 0, "t", 0))
+        self.reader = self.fetcher(None)
+
+    def fetcher(self, before: Reading | None) -> SourceFetcher:
+        wire: Any = self.brokers
+        woken: Any = SimpleNamespace(set=lambda: None)
+        return SourceFetcher(
+            wire, [self.feed], woken, continue_on_loss=self.continue_on_loss, before=before
+        )
+
+    def take(self, most: int) -> None:
+        while self.feed.ready and most:
+            first, batch = self.feed.handed, self.feed.take()
+            self.reader.release(len(batch.view))
+            for offset in range(max(first, batch.base_offset), batch.last_offset + 1):
+                assert offset > max(self.taken, default=-1), "twice, or out of order"
+                self.taken[offset] = batch.base_timestamp
+            most -= 1
+
+    def next(self, back: int) -> None:
+        """Begin another lap at the position of this one, or before it: an operator set it."""
+        if self.feed.fault is not None:
+            return
+        position = self.feed.position(1, 0, 0)
+        if back and position.offset - back >= position.start:
+            position = replace(position, offset=position.offset - back, leader_epoch=-1)
+        self.taken = {at: mark for at, mark in self.taken.items() if at < position.offset}
+        left = self.reader.hand_on()
+        self.feed = a_feed(position)
+        self.reader = self.fetcher(left)
+
+    def settle(self) -> None:
+        for _ in range(40):
+            self.reader.pump(FOREVER)
+            self.reader.take_updated()
+            while self.brokers.pending:
+                self.brokers.arrive(0)
+            self.take(100)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(st.lists(LAPS, max_size=60), st.booleans())
+def test_a_lap_that_goes_on_with_fetch_sessions_notices_what_another_would(
+    steps: list[tuple[str, int]], continue_on_loss: bool
+) -> None:
+    brokers = Brokers(topic_id=uuid.UUID(int=7).hex)
+    laps = Laps(brokers, continue_on_loss=continue_on_loss)
+    first_id = brokers.topic_id
+    written: dict[int, set[int]] = {}
+    for step, number in steps:
+        match step:
+            case "append":
+                brokers.append(number)
+            case "pump":
+                laps.reader.pump(FOREVER)
+            case "arrive" if brokers.pending:
+                brokers.arrive(number)
+            case "take":
+                laps.take(number)
+            case "elect":
+                brokers.elect(number)
+            case "delete":
+                brokers.delete(number)
+            case "lap":
+                laps.next(number)
+            case "create again":
+                brokers.create_again()
+        if brokers.topic_id == first_id:
+            for batch in brokers.log:
+                for offset in range(batch.base, batch.end):
+                    written.setdefault(offset, set()).add(batch.mark)
+    laps.settle()
+    feed, taken = laps.feed, laps.taken
+    assert laps.reader.buffered == feed.ready_bytes == 0
+    assert all(mark in written[offset] for offset, mark in taken.items()), "records of no log"
+    if brokers.topic_id != first_id:
+        assert feed.fault is not None
+    elif feed.fault is None:
+        assert feed.handed == brokers.end
+        assert laps.reader.bounds()[feed.source].end == brokers.end
+        lost = {o for gap in feed.gaps for o in range(gap.first, gap.end)}
+        assert max(lost, default=-1) < brokers.start
+        for batch in brokers.log:
+            for offset in range(max(batch.base, brokers.start), batch.end):
+                assert offset in lost or taken[offset] == batch.mark, "passed over"
+    assert len(brokers.sessions) <= 2 + sum(step == "lap" for step, _ in steps)
+
+
+def exchange(laps: Laps) -> Any:
+    """Send a fetch and let its response arrive; return the request."""
+    laps.reader.pump(FOREVER)
+    request = laps.brokers.posted[-1][0]
+    laps.brokers.arrive(0)
+    laps.take(100)
+    return request
+
+
+def test_the_next_lap_asks_only_for_what_has_changed() -> None:
+    brokers = Brokers(topic_id=uuid.UUID(int=7).hex)
+    laps = Laps(brokers, continue_on_loss=False)
+    brokers.append(1)
+    for _ in range(3):
+        exchange(laps)
+    assert laps.feed.handed == 1
+    laps.next(0)
+    first = exchange(laps)
+    assert first.session_epoch == 3 and not first.topics
+    assert laps.reader.bounds()[laps.feed.source].end == 1, "what the broker says nothing of"
+    brokers.append(1)
+    exchange(laps)
+    laps.next(1)
+    again = exchange(laps)
+    assert [part.fetch_offset for topic in again.topics for part in topic.partitions] == [1]
+    assert list(brokers.sessions) == [1]
+
+
+def test_a_lap_that_ends_before_a_response_leaves_no_session() -> None:
+    """The broker may have answered, and would refuse or repeat the request."""
+    brokers = Brokers(topic_id=uuid.UUID(int=7).hex)
+    laps = Laps(brokers, continue_on_loss=False)
+    exchange(laps)
+    laps.reader.pump(FOREVER)
+    laps.next(0)
+    assert exchange_after(laps).session_epoch == 0
+
+
+def exchange_after(laps: Laps) -> Any:
+    """As ``exchange``, after the response of the lap before."""
+    laps.brokers.arrive(0)
+    return exchange(laps)
+
+
+def test_sessions_of_brokers_that_compare_no_topic_ids_are_closed() -> None:
+    """They would go on with the topic of the same name that was created again."""
+    brokers = Brokers()
+    laps = Laps(brokers, continue_on_loss=False)
+    exchange(laps)
+    laps.next(0)
+    assert not brokers.sessions
+    assert exchange(laps).session_epoch == 0

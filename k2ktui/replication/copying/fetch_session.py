@@ -37,6 +37,8 @@ class FetchSession:
         not_before: monotonic seconds; no request is sent before.
         trouble: why its last request was not answered; "" if it was.
         throttled: a quota delays the requests.
+        by_id: the broker compares topic ids (KIP-516), so that it notices a topic that was
+            created again under the same name.
     """
 
     node: int
@@ -48,6 +50,7 @@ class FetchSession:
     not_before: float = 0.0
     trouble: str = ""
     throttled: bool = False
+    by_id: bool = False
     _changed: dict[Key, None] = field(default_factory=dict)  # a set in the order of its changes
 
     def add(self, key: Key) -> None:
@@ -70,9 +73,27 @@ class FetchSession:
         self._changed.update(dict.fromkeys(keys))
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the broker has answered all requests: it remembers ``known``, and nothing else.
+
+        Only then may another fetcher go on with this session.
+        """
+        well = self.by_id and not self.trouble and not self.throttled
+        return well and bool(self.session_id) and not self.waiting
+
+    @property
     def is_idle(self) -> bool:
         """Whether only a response, or another leader, can change what is fetched."""
         return not self._changed
+
+    def go_on(self) -> list[Key]:
+        """Begin another lap; return the partitions that were fetched, which must be added again.
+
+        The next request drops those that are not, and compares the fetch positions of all.
+        """
+        fetched = [key for key in self.known if key in self.members]
+        self.members, self._changed = set(), dict.fromkeys(self.known)
+        return fetched
 
     def restart(self) -> None:
         """Begin a new session: the broker remembers nothing."""

@@ -22,6 +22,7 @@ from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.batch_router import BatchRouter
 from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.kept_readings import KeptReadings
 from k2ktui.replication.copying.landed_spans import LandedSpans
 from k2ktui.replication.copying.origin_decisions import OriginDecisions
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
@@ -54,6 +55,8 @@ from k2ktui.text import safe_text
 _QUEUE_LIMIT = 3
 _FIRST_TRANSACTION_S = 0.2
 _LEADER_RETRY_S = 0.2
+# A fetch is answered when the lap ends, or a little later by a busy broker.
+_LAST_ANSWER_S = 0.2
 
 
 class SlotCopier:
@@ -66,8 +69,10 @@ class SlotCopier:
         target: Wire,
         origins: BatchOrigins | None = None,
         schemas: KnownSchemas | None = None,
+        readings: KeptReadings | None = None,
     ) -> None:
         self._task = task
+        self._readings = readings if readings is not None and readings.wants(task) else None
         self._target = target
         self._signal = Signal(target.loop)
         positions = [each.position for each in task.assignments]
@@ -82,6 +87,7 @@ class SlotCopier:
             self._signal,
             continue_on_loss=task.continue_on_loss,
             settings=task.fetch,
+            before=None if readings is None else readings.take(task),
         )
         self._writer = Writer(
             target,
@@ -124,6 +130,7 @@ class SlotCopier:
             await self._copy()
             self._check_source()
             unread = self._unread()
+            self._leave_reading()
         except Fenced as fenced:
             outcome, error = LapOutcome.FENCED, str(fenced)
         except CoordinatorError as refused:
@@ -185,6 +192,18 @@ class SlotCopier:
             },
         )
 
+    def _await_reading(self, end: float) -> float:
+        """Return the seconds to wait for responses, without which the next lap begins anew."""
+        now = monotonic()
+        if self._readings is None or now < end or self._fetcher.is_settled:
+            return 0.0
+        return end + _LAST_ANSWER_S - now
+
+    def _leave_reading(self) -> None:
+        """Leave the fetch sessions to the next lap; nothing else may fail in this one."""
+        if self._readings is not None:
+            self._readings.keep(self._task, self._fetcher.hand_on())
+
     def _check_source(self) -> None:
         """Raise if no leader has answered a fetch request in this lap."""
         outage = self._fetcher.outage()
@@ -227,7 +246,11 @@ class SlotCopier:
                 await self._commit()
                 continue
             if ending and not self._dirty() and self._writer.idle:
-                return
+                left = self._await_reading(end)
+                if left <= 0:
+                    return
+                await self._signal.wait(left)
+                continue
             await self._signal.wait(min(due, delay, self._next_timeout(now, end)))
 
     def _all_done(self) -> bool:

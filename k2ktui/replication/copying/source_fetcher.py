@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -41,6 +42,35 @@ _LONGEST_WAIT_S = 1.0
 _SMALL_BYTES = 64 << 10
 _TRICKLE_S = 0.003
 _FINAL_EPOCH = -1
+_BY_ID_VERSION = 13  # of fetch requests
+
+LogEnds = tuple[int, int]  # log start offset, last stable offset
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a fetcher leaves to that of the slot's next lap: fetch sessions with the brokers.
+
+    It holds no records: what was fetched and not committed is fetched again.
+
+    Attributes:
+        settings: what the sessions were asked for.
+        ids: topic ids by topic, none of them empty.
+        sessions: those of which the brokers remember exactly what ``known`` says.
+        bounds: of the logs that these sessions read.
+        left_at: monotonic seconds.
+    """
+
+    settings: FetchSettings
+    ids: Mapping[str, str]
+    sessions: Sequence[FetchSession]
+    bounds: Mapping[Key, LogEnds]
+    left_at: float
+
+    def close(self, wire: Wire) -> None:
+        """Close the sessions on the brokers."""
+        for session in self.sessions:
+            _close_session(wire, session)
 
 
 class SourceFetcher:
@@ -52,6 +82,8 @@ class SourceFetcher:
         signal: set after every response or failure.
         continue_on_loss: skip lost records and record the gap instead of stopping.
         settings: sizes, waiting time and rack of the requests.
+        before: what the fetcher of the lap before has left; its sessions are closed here, unless
+            they read these partitions.
     """
 
     def __init__(
@@ -62,6 +94,7 @@ class SourceFetcher:
         *,
         continue_on_loss: bool,
         settings: FetchSettings = _DEFAULTS,
+        before: Reading | None = None,
     ) -> None:
         self._wire = wire
         self._signal = signal
@@ -89,7 +122,11 @@ class SourceFetcher:
         self._troubles: dict[Key, str] = {}
         self._look_up_trouble = ""
         self.buffered = 0
-        self._bounds: dict[PartitionReader, tuple[int, int]] = {}
+        self._bounds: dict[PartitionReader, LogEnds] = {}
+        # Of the lap before, by broker: true once that has answered in this lap.
+        self._bounds_before: dict[int, dict[PartitionReader, LogEnds]] = {}
+        if before is not None:
+            self._go_on(before)
 
     def take_updated(self) -> set[PartitionReader]:
         """Return the partitions that received data since the last call.
@@ -188,13 +225,60 @@ class SourceFetcher:
             self._leaders[key] = node
             self._sessions.setdefault(node, FetchSession(node)).add(key)
 
-    def close(self) -> None:
-        """Stop fetching and close the fetch sessions on the brokers."""
+    def _go_on(self, before: Reading) -> None:
+        """Go on with the fetch sessions of the lap before that read partitions of this one.
+
+        Leaders are looked up as without them, at once. What they remember of a partition that is
+        now at another offset, or after another leader epoch, is sent again with the first request.
+        """
+        for session in before.sessions:
+            if before.settings == self._settings and self._can_go_on(session, before.ids):
+                self._sessions[session.node] = session
+                kept = self._bounds_before[session.node] = {}
+                for key in session.go_on():
+                    self._fetch_from(key, session.node)
+                    if key in before.bounds:
+                        kept[self._readers[key]] = before.bounds[key]
+            else:
+                _close_session(self._wire, session)
+
+    def _can_go_on(self, session: FetchSession, ids: Mapping[str, str]) -> bool:
+        """Return whether a session reads partitions of this fetcher only, of the same topics.
+
+        A broker would answer for the others all the time.
+        """
+        topics = {name for name, _ in session.known}
+        same = all(ids.get(name) and ids[name] == self._ids.get(name) for name in topics)
+        return same and session.known.keys() <= self._readers.keys()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no request waits for its response."""
+        return not any(session.waiting for session in self._sessions.values())
+
+    def hand_on(self) -> Reading:
+        """Stop fetching; return the sessions that the next lap can go on with, close the others."""
+        well = self._failure is None and not self._followed
+        kept = [each for each in self._sessions.values() if well and each.is_settled]
+        self.close(kept)
+        topics = {name for session in kept for name, _ in session.known}
+        known: dict[PartitionReader, LogEnds] = {}
+        for bounds in (*self._bounds_before.values(), self._bounds):
+            known.update(bounds)
+        bounds_by_key = {
+            (reader.source.topic, reader.source.partition): found for reader, found in known.items()
+        }
+        ids = {name: self._ids[name] for name in topics}
+        return Reading(self._settings, ids, kept, bounds_by_key, monotonic())
+
+    def close(self, kept: Sequence[FetchSession] = ()) -> None:
+        """Stop fetching and close the fetch sessions on the brokers, but not those of ``kept``."""
+        if self._closed:
+            return
         self._closed = True
         for session in self._sessions.values():
-            if session.session_id and not session.waiting:
-                request = self._request(session.session_id, _FINAL_EPOCH, [], [], 0)
-                self._wire.post(request, session.node).add_errback(lambda _: None)
+            if not session.waiting and session not in kept:
+                _close_session(self._wire, session)
 
     def _fetch(self, session: FetchSession, remaining: float) -> None:
         changes = session.take_changes(self._readers, self._settings.most_waiting_bytes)
@@ -219,7 +303,8 @@ class SourceFetcher:
         wait_ms = max(
             1, min(self._settings.wait_ms(idle=known and session.is_idle), int(remaining * 1000))
         )
-        request = self._request(
+        request = _fetch_request(
+            self._settings,
             session.session_id,
             session.epoch,
             [self._topic(FetchRequest.FetchTopic, n, partitions=p) for n, p in topics.items()],
@@ -229,40 +314,26 @@ class SourceFetcher:
                 if session.session_id
             ],
             wait_ms,
+            by_id=self._by_id,
         )
         session.waiting = True
         timeout = self._wire.request_timeout_s + wait_ms / 1000
         posted = self._wire.post(request, session.node, timeout)
-        self._wire.loop.spawn(self._await_answer(session, posted))
+        self._wire.loop.spawn(self._await_answer(session, posted, request))
 
     def _topic(self, kind: Any, name: str, **fields: Any) -> Any:
         topic_id = self._ids[name]
         return kind(topic=name, topic_id=uuid.UUID(hex=topic_id) if topic_id else None, **fields)
 
-    def _request(
-        self, session_id: int, epoch: int, topics: list[Any], forgotten: list[Any], wait_ms: int
-    ) -> Any:
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=wait_ms,
-            min_bytes=self._settings.min_bytes,
-            max_bytes=self._settings.max_bytes,
-            isolation_level=READ_COMMITTED,
-            session_id=session_id,
-            session_epoch=epoch,
-            topics=topics,
-            forgotten_topics_data=forgotten,
-            rack_id=self._settings.rack,
-            max_version=16 if self._by_id else 12,
-        )
-
-    async def _await_answer(self, session: FetchSession, posted: Any) -> None:
+    async def _await_answer(self, session: FetchSession, posted: Any, request: Any) -> None:
         try:
             response = await self._wire.answer(posted)
+            session.by_id = (request.API_VERSION or 0) >= _BY_ID_VERSION
             self._handle_response(session, response)
         except (NotSent, OutcomeUnknown) as error:
             session.throttled = isinstance(error, Throttled)
             session.trouble = self._wire.trouble(session.node) or str(error)
+            self._bounds_before.pop(session.node, None)
             session.restart()
             session.not_before = monotonic() + _BACKOFF_S
             self._look_up_later()
@@ -276,6 +347,7 @@ class SourceFetcher:
         if self._closed:
             return
         if response.error_code != Code.NONE:
+            self._bounds_before.pop(session.node, None)
             session.restart()
             if response.error_code not in SESSION_LOST:
                 session.trouble = f"broker {session.node}: {code_name(response.error_code)}"
@@ -287,6 +359,8 @@ class SourceFetcher:
             del self._troubles[key]  # it is added again if it has the error still
         session.session_id = response.session_id
         session.epoch = session.epoch % 0x7FFFFFFF + 1 if response.session_id else 0
+        if session.node in self._bounds_before:
+            self._bounds = self._bounds_before.pop(session.node) | self._bounds
         before = self.buffered
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id.hex, "")
@@ -448,8 +522,41 @@ class SourceFetcher:
         elif topic_id and info.topic_id and info.topic_id != topic_id:
             partition_faults.stop_recreated(reader)
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
-            self._fetch_from(key, info.partitions[key[1]].node)
+            node = info.partitions[key[1]].node
+            if self._leaders.get(key) != node:
+                self._fetch_from(key, node)
             self._followed.discard(key)
         else:
             self._troubles[key] = "it has no leader" if not info.error else code_name(info.error)
             self._look_up_later()
+
+
+def _close_session(wire: Wire, session: FetchSession) -> None:
+    if session.session_id:
+        request = _fetch_request(_DEFAULTS, session.session_id, _FINAL_EPOCH, [], [], 0, by_id=True)
+        wire.post(request, session.node).add_errback(lambda _: None)
+
+
+def _fetch_request(
+    settings: FetchSettings,
+    session_id: int,
+    epoch: int,
+    topics: list[Any],
+    forgotten: list[Any],
+    wait_ms: int,
+    *,
+    by_id: bool,
+) -> Any:
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=READ_COMMITTED,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=topics,
+        forgotten_topics_data=forgotten,
+        rack_id=settings.rack,
+        max_version=16 if by_id else 12,
+    )

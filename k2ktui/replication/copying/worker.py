@@ -15,6 +15,7 @@ from k2ktui.errors import ConnectionFailed, LoginFailed
 from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
+from k2ktui.replication.copying.kept_readings import KeptReadings
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot import SlotCopier
 from k2ktui.replication.packed_tasks import PackedTask, TaskUnpacker
@@ -31,6 +32,7 @@ class _Connections:
         self.loop = Loop()
         self.source = Wire(self.loop, source, "source", "")
         self.target = Wire(self.loop, target, "target", "")
+        self.readings = KeptReadings(self.source)
 
     def require(self, clusters: ClusterPair) -> None:
         """Let only these clusters answer from now on; raises OtherCluster."""
@@ -73,9 +75,12 @@ def run_slot(task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any
     ``source`` and ``target`` are connection options from ``k2ktui.kafka.properties.wire``.
     """
     origins, schemas = known_origins(task, source, target), known_schemas(task)
-    return run_copier(
-        task, source, target, lambda left, right: SlotCopier(task, left, right, origins, schemas)
-    )
+
+    def make(left: Wire, right: Wire) -> SlotCopier:
+        readings = _connections(source, target).readings
+        return SlotCopier(task, left, right, origins, schemas, readings)
+
+    return run_copier(task, source, target, make)
 
 
 def run_copier(
