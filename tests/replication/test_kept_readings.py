@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from kafka.protocol.consumer import FetchRequest
 
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.transactions import init_producer
@@ -47,7 +49,7 @@ class Slot:
         self.loop = Loop()
         self.wires = [Wire(self.loop, each, "test") for each in (self.source, self.target)]
         for wire in self.wires:
-            self.loop.run(lambda wire=wire: wire.open(TIMEOUT))
+            self.loop.run(partial(wire.open, TIMEOUT))
         self.token = Producer(unique_name("slot"))
         self.topic_id = self.read_id()
         self.positions = {
@@ -103,7 +105,7 @@ def asked(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return found
 
 
-def values(node: KafkaNode, topic: str) -> list[bytes | None]:
+def values(node: KafkaNode, topic: str) -> list[bytes]:
     return sorted(got.value or b"" for got in read_all(node, topic, isolation="read_committed"))
 
 
@@ -160,7 +162,7 @@ def test_a_lap_begins_anew_after_a_failure_and_with_other_settings(
 def test_a_lap_that_fails_keeps_nothing(slot: Slot, asked: list[list[int]]) -> None:
     slot.lap()
     asked.clear()
-    clusters = replace(SlotTask.__dataclass_fields__["clusters"].default, source="another")
+    clusters = replace(UNKNOWN_PAIR, source="another")
     assert slot.lap(clusters=clusters).outcome is LapOutcome.FAILED
     assert slot.lap().outcome is LapOutcome.DONE
     assert [0, 1, 2] in asked
