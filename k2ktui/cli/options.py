@@ -63,8 +63,12 @@ def access_to(config: PipelineConfig, *, unlock: bool) -> Access:
     return access(configured=config.read_only, environment=config.environment, unlocked=unlock)
 
 
-def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
+def load_pipeline(files: tuple[str, ...], *, templates: bool = True) -> PipelineConfig:
     """Load the files of a pipeline, and print their notes to stderr.
+
+    Args:
+        files: the paths; later files override earlier ones.
+        templates: whether ``${…}`` is filled in.
 
     Raises:
         ConfigError: all errors in the files, including those of client properties.
@@ -75,32 +79,35 @@ def load_pipeline(files: tuple[str, ...]) -> PipelineConfig:
         from k2ktui.mm2.flow_files import mirror_file_error  # half a second that others do without
 
         raise mirror_file_error("")
-    loaded = load_checked(files)
+    loaded = load_checked(files, templates=templates)
     print_notes(loaded.notes)
     return loaded.config
 
 
-def load_flow(files: tuple[str, ...]) -> Flow:
+def load_flow(files: tuple[str, ...], *, templates: bool = True) -> Flow:
     """Load what can be watched and whose groups can be moved, and print the files' notes to stderr.
 
     Args and errors are those of :func:`load_flow_and_notes`.
     """
-    return load_flow_and_notes(files)[0]
+    return load_flow_and_notes(files, templates=templates)[0]
 
 
-def load_flow_and_notes(files: tuple[str, ...]) -> tuple[Flow, tuple[str, ...]]:
+def load_flow_and_notes(
+    files: tuple[str, ...], *, templates: bool = True
+) -> tuple[Flow, tuple[str, ...]]:
     """Load what can be watched, print the files' notes to stderr, and return them, too.
 
     Args:
         files: those of a pipeline or of the mapping application, or one MirrorMaker 2 file:
             ``FILE[#A->B]``.
+        templates: whether ``${…}`` in a pipeline's files is filled in.
 
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
     from k2ktui.mm2.flow_files import read_flow
 
-    flow, notes = read_flow(files)
+    flow, notes = read_flow(files, templates=templates)
     print_notes(notes)
     return flow, notes
 

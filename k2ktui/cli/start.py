@@ -10,6 +10,7 @@ import click
 
 from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
+from k2ktui.cli.program_options import ProgramOptions, program_options
 from k2ktui.engine.access import require
 from k2ktui.starting import run_pipeline
 
@@ -52,6 +53,7 @@ def _print_check(check: Check) -> None:
     "coordination.mode: shared, those that share it get a part again.",
 )
 @unlock_option
+@program_options
 def command(
     files: tuple[str, ...],
     until_caught_up: bool,
@@ -59,9 +61,10 @@ def command(
     telemetry: bool,
     take_over: bool,
     unlock: bool,
+    options: ProgramOptions,
 ) -> int:
     """Run the pipeline, and return the exit code."""
-    config = load_pipeline(files)
+    config = load_pipeline(files, templates=options.templates)
     require(access_to(config, unlock=unlock), "starting the pipeline")
     if take_over and config.coordination.mode == "exclusive":
         click.echo(

@@ -14,6 +14,7 @@ import click
 from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
+from k2ktui.cli.program_options import ProgramOptions, program_options
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ExitCode
@@ -45,13 +46,20 @@ if TYPE_CHECKING:
     "-t", "--telemetry", is_flag=True, help="Export metrics as the OTEL_* variables specify."
 )
 @unlock_option
+@program_options
 def command(
-    files: tuple[str, ...], once: bool, rewind: str, log_format: str, telemetry: bool, unlock: bool
+    files: tuple[str, ...],
+    once: bool,
+    rewind: str,
+    log_format: str,
+    telemetry: bool,
+    unlock: bool,
+    options: ProgramOptions,
 ) -> int:
     """Run the loop; findings if groups were left alone or offsets were not committed."""
     from k2ktui.sync.running import SyncReports, SyncRun
 
-    flow = load_flow(files)
+    flow = load_flow(files, templates=options.templates)
     require(access_to(flow.config, unlock=unlock), "translating continuously")
     reports = SyncReports(print_note, _make_poll_printer(as_json=log_format == "json"))
     run, seen = SyncRun(flow, Rewind(rewind), reports, telemetry=telemetry), [0]

@@ -78,13 +78,17 @@ def findings(cluster: ClusterConfig) -> list[ClientFinding]:
     return list(found)
 
 
-def load_checked(paths: Iterable[str | Path], *, need_replication: bool = True) -> Loaded:
+def load_checked(
+    paths: Iterable[str | Path], *, need_replication: bool = True, templates: bool = True
+) -> Loaded:
     """Load a pipeline and check its client properties; arguments as for ``load``.
 
     Raises:
         ConfigError: lists every error with its location, including those of client properties.
     """
-    return load(paths, need_replication=need_replication, client_check=findings)
+    return load(
+        paths, need_replication=need_replication, templates=templates, client_check=findings
+    )
 
 
 def _socket_options(properties: Mapping[str, str]) -> list[tuple[int, int, int]]:

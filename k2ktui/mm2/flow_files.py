@@ -9,12 +9,13 @@ from k2ktui.errors import ConfigError
 from k2ktui.sync.flow import Flow
 
 
-def read_flow(files: Sequence[str]) -> tuple[Flow, tuple[str, ...]]:
+def read_flow(files: Sequence[str], *, templates: bool = True) -> tuple[Flow, tuple[str, ...]]:
     """Return what the files describe, and the notes on them.
 
     Args:
         files: those of a pipeline or of the mapping application, or one MirrorMaker 2 file:
             ``FILE[#A->B]``.
+        templates: whether ``${…}`` in a pipeline's files is filled in.
 
     Raises:
         ConfigError: all errors in the files, including those of client properties.
@@ -23,14 +24,16 @@ def read_flow(files: Sequence[str]) -> tuple[Flow, tuple[str, ...]]:
     from k2ktui.mm2.mirror_flow import load_mirror
 
     if not any(is_mirror_file(file) for file in files):
-        return read_pipeline_flow(files)
+        return read_pipeline_flow(files, templates=templates)
     if len(files) > 1:
         raise mirror_file_error(", combined with other files")
     flow, notes = load_mirror(files[0])
     return flow, tuple(notes)
 
 
-def read_pipeline_flow(files: Sequence[str]) -> tuple[Flow, tuple[str, ...]]:
+def read_pipeline_flow(
+    files: Sequence[str], *, templates: bool = True
+) -> tuple[Flow, tuple[str, ...]]:
     """Return a pipeline or the mapping application, and the notes on its files.
 
     Raises:
@@ -39,7 +42,7 @@ def read_pipeline_flow(files: Sequence[str]) -> tuple[Flow, tuple[str, ...]]:
     from k2ktui.kafka.properties import load_checked
     from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
 
-    loaded = load_checked(tuple(files), need_replication=False)
+    loaded = load_checked(tuple(files), need_replication=False, templates=templates)
     config = loaded.config
     flow = PipelineFlow(config) if config.replicates else MappingApplicationFlow(config)
     return flow, tuple(loaded.notes)
