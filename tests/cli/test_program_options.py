@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,15 +65,15 @@ def test_the_usual_log_is_written_only_where_it_exists(
     usual = tmp_path / "termination-log"
     monkeypatch.setattr(program_options, "_DEFAULT", str(usual))
 
-    @program_options.program_options
-    def program(*, options: program_options.ProgramOptions) -> None:
+    def fail(*, options: program_options.ProgramOptions) -> None:
         raise KeyError("a" * 9000)
 
-    given = {"template_engine": "enabled", "termination_log_enabled": "enabled"}
+    program: Any = program_options.program_options(fail)
+    given: dict[str, Any] = {"template_engine": "enabled", "termination_log_enabled": "enabled"}
     with pytest.raises(KeyError):
-        program(termination_log=None, **given)  # type: ignore[call-arg]
+        program(termination_log=None, **given)
     assert not usual.exists()
     usual.touch()
     with pytest.raises(KeyError):
-        program(termination_log=None, **given)  # type: ignore[call-arg]
+        program(termination_log=None, **given)
     assert "internal error in k2ktui (KeyError)" in usual.read_text()
