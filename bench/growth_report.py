@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.machine import describe
 
-IDLE_TARGET, FIRST_TARGET_S = 5.0, 15.0
+IDLE_TARGET, FIRST_TARGET_S, DELAY_TARGET_MS = 4.0, 15.0, 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def report(found: Sequence[Growth]) -> str:
         *(_row(each) for each in found),
         "",
         f"Targets at 5,000 partitions: first records ≤ {FIRST_TARGET_S:.0f} s, idle ≤ "
-        f"{IDLE_TARGET:.0f} %.",
+        f"{IDLE_TARGET:.0f} %, delay p99 ≤ {DELAY_TARGET_MS:.0f} ms.",
         "",
         "`python -m bench.growth`: topics of 10 partitions with a record in each, one broker per",
         "cluster. First records: from the start of the process until one of 20 watched partitions",
