@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.accept import accept_clusters, accept_options
 from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.jobs_text import columns, job_object, job_text, row_object
 from k2ktui.cli.options import (
@@ -115,6 +116,7 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 )
 @_force
 @_take_over
+@accept_options
 @unlock_option
 @_wait
 @click.option(
@@ -127,6 +129,8 @@ def start(
     rewind: str | None,
     force: bool,
     take_over: bool,
+    accepted: tuple[str, ...],
+    yes: bool,
     unlock: bool,
     wait: float,
     telemetry: bool,
@@ -137,11 +141,14 @@ def start(
 
     if rewind and not is_sync:
         raise ConfigError("--rewind needs --sync: copying does not commit for groups")
+    if accepted and is_sync:
+        raise ConfigError("--accept-cluster is of the pipeline that copies, not of --sync")
     config = load_flow(files).config if is_sync else load_pipeline(files)
     allowed = access_to(config, unlock=unlock)
     require(allowed, "starting a job")  # before the slow checks
     if not is_sync:
         require_pyspark("starting a job")
+    accept_clusters(config, accepted, allowed, yes=yes)
     how = Rewind(rewind or Rewind.NEVER) if is_sync else None
     checks = run_checks(config, _kind(is_sync), force=force, take_over=take_over)
     job = manager.start_job(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.accept import accept_clusters, accept_options
 from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.cli.program_options import ProgramOptions, program_options
@@ -52,6 +53,7 @@ def _print_check(check: Check) -> None:
     help="Fence the other runs of the pipeline instead of waiting for one that copies alone; with "
     "coordination.mode: shared, those that share it get a part again.",
 )
+@accept_options
 @unlock_option
 @program_options
 def command(
@@ -60,12 +62,16 @@ def command(
     log_format: str,
     telemetry: bool,
     take_over: bool,
+    accepted: tuple[str, ...],
+    yes: bool,
     unlock: bool,
     options: ProgramOptions,
 ) -> int:
     """Run the pipeline, and return the exit code."""
     config = load_pipeline(files, templates=options.templates)
-    require(access_to(config, unlock=unlock), "starting the pipeline")
+    allowed = access_to(config, unlock=unlock)
+    require(allowed, "starting the pipeline")
+    accept_clusters(config, accepted, allowed, yes=yes)
     if take_over and config.coordination.mode == "exclusive":
         click.echo(
             "note: --take-over changes nothing: with coordination.mode: exclusive, every start "

@@ -34,6 +34,8 @@ class MoveEffect(StrEnum):
     KEEP = "keep"
     CLEAR = "clear"
     REFUSED = "refused"
+    ACCEPT = "accept"
+    STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,9 @@ def plan_move(
     if other_incarnation:
         new = replace(_begin(offset, log, landing), target_partition=before.target_partition)
         again = 0 if _differ(before.topic_id, log.topic_id) else max(0, before.offset - offset)
+        left_out = max(0, offset - max(before.offset, log.start)) if before.stopped else 0
         return PositionMove(
-            source, MoveEffect.RESTART, before, new, offset, again=again, why=other_incarnation
+            source, MoveEffect.RESTART, before, new, offset, again, left_out, other_incarnation
         )
     if offset == before.offset:
         return PositionMove(source, MoveEffect.KEEP, before, before, offset)
@@ -254,6 +257,8 @@ def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ..
 
 
 def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicState) -> str:
+    if before.stopped:
+        return f"a cluster was restored: {before.stopped}"
     if _differ(before.topic_id, log.topic_id):
         return "the topic was deleted and created again on the source"
     for topic, topic_id in landing.topics.items():

@@ -145,6 +145,9 @@ class Position:
         further_targets: the other target topics, each with its id, if an expression chooses one.
         landed: how far the pipeline had written to the target partitions of this source partition;
             empty in the records of earlier releases.
+        stopped: why the partition is not copied until an operator has chosen where from: it was not
+            shown to be the one that was copied when a restored cluster was accepted. "" if it is
+            copied.
     """
 
     offset: int
@@ -161,6 +164,7 @@ class Position:
     gaps: tuple[Gap, ...] = ()
     further_targets: tuple[tuple[str, str], ...] = ()
     landed: tuple[Landed, ...] = ()
+    stopped: str = ""
 
     @property
     def target_topics(self) -> dict[str, str]:
@@ -255,6 +259,8 @@ def position_value(position: Position) -> bytes:
         value["furtherTargets"] = [list(each) for each in position.further_targets]
     if position.landed:
         value["landed"] = [[at.topic, at.partition, at.first, at.end] for at in position.landed]
+    if position.stopped:
+        value["stopped"] = position.stopped
     return dump_object(value)
 
 
@@ -402,6 +408,7 @@ def _position(value: dict[str, Any]) -> Position:
             (text(name), text(id_)) for name, id_ in rows(value.get("furtherTargets", []), 2)
         ),
         landed=tuple(_landed(row) for row in rows(value.get("landed", []), 4)),
+        stopped=text(value.get("stopped", "")),
     )
 
 

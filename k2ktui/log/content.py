@@ -80,6 +80,7 @@ class RecordRange:
     Attributes:
         records: committed records by offset.
         aborted: records of aborted transactions by offset, if requested.
+        producers: producer id of the batch of each record by offset, -1 for none.
         bounds: bounds of the log at the time of reading.
         unread_from: offset from which nothing was read although there may be records.
         unread: why; empty if everything was read.
@@ -92,6 +93,7 @@ class RecordRange:
     unread_from: int
     unread: str = ""
     aborted: Mapping[int, KafkaRecord] = field(default_factory=dict)
+    producers: Mapping[int, int] = field(default_factory=dict)
 
     def absence(self, offset: int) -> AbsenceReason:
         """Return why there is no record at an offset of the range."""
@@ -250,6 +252,7 @@ class _Span:
     count: int
     records: dict[int, KafkaRecord] = field(default_factory=dict)
     aborted: dict[int, KafkaRecord] = field(default_factory=dict)
+    producers: dict[int, int] = field(default_factory=dict)
     log: LogBounds = LogBounds()
     unread_from: int = 0
     unread: str = ""
@@ -267,6 +270,7 @@ class _Span:
             self.unread_from,
             self.unread,
             self.aborted,
+            self.producers,
         )
 
 
@@ -290,6 +294,7 @@ class _Spans:
     def add_batch(self, batch: Batch) -> None:
         for span, found in self._of(batch):
             span.records |= found
+            span.producers |= dict.fromkeys(found, batch.producer_id)
 
     def add_aborted_batch(self, batch: Batch) -> None:
         if self._with_aborted:

@@ -19,6 +19,8 @@ _VERDICTS = {
     MoveEffect.KEEP: Severity.INFO,
     MoveEffect.CLEAR: Severity.WARN,
     MoveEffect.REFUSED: Severity.BAD,
+    MoveEffect.ACCEPT: Severity.OK,
+    MoveEffect.STOP: Severity.WARN,
 }
 
 

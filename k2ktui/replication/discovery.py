@@ -17,7 +17,11 @@ from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.kafka.topics import topic_settings
 from k2ktui.replication.commit_state import CommittedPositions
-from k2ktui.replication.copying.partition_faults import recreated_fault, target_ends_before_fault
+from k2ktui.replication.copying.partition_faults import (
+    recreated_fault,
+    restored_fault,
+    target_ends_before_fault,
+)
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import TopicsDiscovered
 from k2ktui.replication.held_back import HeldBackReader
@@ -424,6 +428,8 @@ def _incarnation_fault(
     source: SourcePartition, position: Position, topic_id: str, targets: Sequence[TargetTopic]
 ) -> Fault | None:
     """Return a fault if the position belongs to another incarnation of either topic."""
+    if position.stopped:
+        return restored_fault(source, position)
     if position.topic_id and topic_id and position.topic_id != topic_id:
         return recreated_fault(source, position.offset)
     for target in targets:

@@ -354,32 +354,26 @@ class TransactionFencer:
         group = self.topic.group
         self._write([(position_key(group, s), position_value(p)) for s, p in changed.items()])
 
-    def accept_pair(
-        self, pair: ClusterPair, changed: Mapping[SourcePartition, Position]
-    ) -> dict[SourcePartition, Position]:
-        """Record that the clusters were restored, and write positions, in one transaction.
+    def accept_pair(self, pair: ClusterPair, changed: Mapping[SourcePartition, Position]) -> None:
+        """Record that clusters were restored, and write positions of the next term.
 
-        It begins a term, so that no run of before can mistake its own record for the newest.
+        Both are written in one transaction: a partition that must not be copied is never seen
+        without its mark. The term is new, so that the record of no earlier run counts.
 
         Args:
             pair: the clusters of now, with the ids that they had.
-            changed: the positions that change with it; the term is filled in.
-
-        Returns:
-            The positions as written.
+            changed: positions, of the term after this driver's.
 
         Raises:
             Superseded, TimedOut: as ``write_positions``.
         """
-        group, now = self.topic.group, now_ms()
-        run = replace(self.run, term=self.run.term + 1, pair=pair, started_ms=now, layout=None)
-        stamped = {s: replace(p, term=run.term, at_ms=now) for s, p in changed.items()}
+        group = self.topic.group
+        run = replace(self.run, term=self.run.term + 1, pair=pair, started_ms=now_ms(), layout=None)
         refuse_unreadable(run, self.topic.name)
         self._own_runs.add(run)
-        positions = [(position_key(group, s), position_value(p)) for s, p in stamped.items()]
+        positions = [(position_key(group, s), position_value(p)) for s, p in changed.items()]
         self._write([(run_key(group), run_value(run)), *positions])
         self.run = run
-        return stamped
 
     def remove_positions(self, sources: Collection[SourcePartition]) -> None:
         """Delete positions from all partitions of the commit topic; raises as write_positions."""

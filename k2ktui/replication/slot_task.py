@@ -268,6 +268,7 @@ class FaultKind(StrEnum):
     HELD_BACK = "held-back"
     TRANSFORM = "transform"
     SCHEMA = "schema"
+    RESTORED = "restored"
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,9 @@ class OppositeMappings:
         if position is None:
             return Replica(None)
         here, there = topic_ids
-        reason = _find_replaced(source.topic, position.topic_id, there, "target")
+        stopped = safe_text(position.stopped)
+        reason = f"a cluster was restored: {stopped}" if stopped else ""
+        reason = reason or _find_replaced(source.topic, position.topic_id, there, "target")
         if position.target_topic in here:
             reason = reason or _find_replaced(
                 position.target_topic, position.target_topic_id, here, "source"

@@ -6,7 +6,8 @@ The order:
 2. Fence every slot of every earlier driver, as a starting driver does (docs/exactly-once.md), so
    that a runner that is still alive cannot write any more.
 3. Read the positions again; they must be those of the plan.
-4. Write the new positions in one transaction of the driver's own id, in a new term.
+4. Write the new positions in one transaction of the driver's own id, in a new term. If clusters
+   are accepted, their ids are recorded in the same transaction.
 5. Read them back.
 6. Write the change to the journal.
 """
@@ -24,6 +25,7 @@ from k2ktui.engine.moves import MoveEffect, PositionMove, SourceLog, find_refuse
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.properties import wire
+from k2ktui.replication.commit_state import CommitState
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.pipeline_fencing import make_fencer
@@ -33,6 +35,8 @@ from k2ktui.text import duration, list_names, safe_message, safe_text
 
 _UNCHANGED = "No position was changed."
 _SHOWN = 10
+# A removed position, and one of a partition that is stopped, may lie outside the source's log.
+_ANYWHERE = (MoveEffect.CLEAR, MoveEffect.STOP)
 
 Written = Mapping[SourcePartition, Position | None]
 
@@ -97,7 +101,7 @@ class PositionWriter:
         )
         try:
             # 0: fence only the slots that earlier drivers may have used, add none.
-            self._as_planned(change, fencer.take_over(0).positions)
+            self._as_planned(change, fencer.take_over(0))
             written = self._write(fencer, change)
             term = fencer.run.term
         finally:
@@ -133,7 +137,16 @@ class PositionWriter:
             return f"the journal was not written: {error.message}"
         return ""
 
-    def _as_planned(self, change: PositionPlan, now: Mapping[SourcePartition, Position]) -> None:
+    def _as_planned(self, change: PositionPlan, state: CommitState) -> None:
+        now = state.positions
+        if change.accepted.is_known and (
+            state.run.pair != change.recorded or now.keys() != {m.source for m in change.moves}
+        ):
+            raise Refused(
+                "another run has recorded other clusters or positions since the plan was made",
+                unchanged=_UNCHANGED,
+                hint="Make sure that the pipeline runs nowhere, then repeat the command.",
+            )
         moved = [m for m in change.moves if now.get(m.source) != m.before]
         if moved:
             raise Refused(
@@ -142,7 +155,7 @@ class PositionWriter:
                 hint="Make sure that the pipeline runs nowhere, then repeat the command.",
             )
         logs = self._positions.bounds([m.source for m in change.changes])
-        gone = [m for m in change.changes if m.effect is not MoveEffect.CLEAR and _outside(m, logs)]
+        gone = [m for m in change.changes if m.effect not in _ANYWHERE and _outside(m, logs)]
         if gone:
             raise Refused(
                 f"the source log of {_names(gone)} has changed since the plan was made",
@@ -153,11 +166,15 @@ class PositionWriter:
     def _write(self, fencer: TransactionFencer, change: PositionPlan) -> Written:
         """Write in one transaction, and read back."""
         at = now_ms()
-        wanted = {m.source: m.stamp(fencer.run.term, at) for m in change.changes}
+        accepts = change.accepted.is_known
+        term = fencer.run.term + 1 if accepts else fencer.run.term
+        wanted = {m.source: m.stamp(term, at) for m in change.changes}
         unknown: TimedOut | None = None
         try:
             new = {source: position for source, position in wanted.items() if position}
-            if new:
+            if accepts:
+                fencer.accept_pair(change.accepted, new)
+            elif new:
                 fencer.write_positions(new)
             else:
                 fencer.remove_positions(list(wanted))
@@ -165,11 +182,13 @@ class PositionWriter:
             unknown = error
         if unknown is not None:
             fencer.renew_own()  # aborts a transaction left open, so the outcome is now final
-        found = fencer.read().positions
+        state = fencer.read()
+        found = state.positions
         wrong = [source for source, position in wanted.items() if found.get(source) != position]
-        if not wrong:
+        if not wrong and (not accepts or state.run.pair == change.accepted):
             return wanted
-        if unknown is not None and all(found.get(m.source) == m.before for m in change.changes):
+        is_unchanged = all(found.get(m.source) == m.before for m in change.changes)
+        if unknown is not None and is_unchanged and not (accepts and state.run.term >= term):
             raise TimedOut(
                 unknown.message, unchanged=_UNCHANGED, hint="Repeat the command."
             ) from None
@@ -196,12 +215,19 @@ class PositionWriter:
             operation=change.operation,
             pipeline=self._config.name,
             counts=_counts(change.changes),
+            plan=_describe_accepted(change),
         )
         try:
             self._positions.store.put([JournalRows(entry, group, rows), header])
         except K2kError as error:
             return "", f"the change was not recorded in the journal: {error.message}"
         return entry, ""
+
+
+def _describe_accepted(change: PositionPlan) -> str:
+    """Return which ids an entry of the journal replaces; "" for other changes."""
+    changed = change.recorded.find_changed(change.accepted)
+    return ", ".join(f"{side} {former} to {now}" for side, former, now in changed)
 
 
 def refuse_bad(change: PositionPlan) -> None:

@@ -9,6 +9,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.journal import JournalRow
 from k2ktui.engine.moves import (
     PositionMove,
@@ -36,6 +37,7 @@ from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.text import safe_text
 
 SET, CLEAR, PASS = "offsets set", "offsets clear", "offsets pass"
+ACCEPT = "accept cluster"
 _READ_S = 30.0
 
 
@@ -62,16 +64,20 @@ class PositionPlan:
     """A plan for positions; making it changes nothing.
 
     Attributes:
-        operation: ``offsets set`` or ``offsets clear``.
+        operation: ``offsets set``, ``offsets clear`` or ``accept cluster``.
         pipeline: its name.
         moves: one per partition.
         notes: messages for the operator about the plan as a whole.
+        recorded, accepted: the clusters on record, and those to be recorded with the positions;
+            both are unknown if the record stays as it is.
     """
 
     operation: str
     pipeline: str
     moves: tuple[PositionMove, ...]
     notes: tuple[str, ...] = ()
+    recorded: ClusterPair = UNKNOWN_PAIR
+    accepted: ClusterPair = UNKNOWN_PAIR
 
     @property
     def changes(self) -> tuple[PositionMove, ...]:

@@ -325,6 +325,19 @@ def target_ends_before_fault(
     )
 
 
+def restored_fault(source: SourcePartition, position: Position) -> Fault:
+    """Return the fault of a partition that was stopped when a restored cluster was accepted."""
+    return Fault(
+        source,
+        FaultKind.RESTORED,
+        f"a cluster was restored, and {source} was not shown to be the one that was copied: "
+        f"{position.stopped}; no record from offset {position.offset} on is copied",
+        "Compare it on both clusters, stop the pipeline and choose where to copy it from: "
+        f"k2ktui offsets set -f FILE {source.topic}:{source.partition}:OFFSET.",
+        position.offset,
+    )
+
+
 def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
     """Return the fault of a partition after the target refused one of its batches."""
     topic, partition = where

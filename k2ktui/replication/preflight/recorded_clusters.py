@@ -6,8 +6,11 @@ cluster id under the same address, and its offsets are others.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.cluster_pair import ClusterPair, Side
 from k2ktui.errors import K2kError
 from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.fencing_errors import describe_changed
@@ -20,10 +23,14 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
-from k2ktui.text import counted
+from k2ktui.text import counted, safe_text
 
 _NAME = "cluster ids"
 _READ_S = 20.0
+
+
+def _options(changed: Sequence[tuple[Side, str, str]]) -> str:
+    return " ".join(f"--accept-cluster {shlex.quote(safe_text(now))}" for _, _, now in changed)
 
 
 def check_recorded_ids(
@@ -50,8 +57,10 @@ def check_recorded_ids(
     return failed_check(
         _NAME,
         f"{describe_changed(changed)} ({counted(len(state.positions), 'partition')})",
-        "If an address is wrong, correct bootstrap.servers. For a new cluster beside the old one, "
-        "set another coordination.commit.group; for a new start in place of the old cluster, clear "
-        "the positions: k2ktui offsets clear -f FILE --topic '.*'.",
+        "If an address is wrong, correct bootstrap.servers. If the cluster was restored from a "
+        f"backup, stop every run and accept it: k2ktui start -f FILE {_options(changed)}. For a "
+        "new cluster beside the old one, set another coordination.commit.group; for a new start in "
+        "place of the old cluster, clear the positions: k2ktui offsets clear -f FILE --topic "
+        "'.*'.",
         fatal=True,
     )

@@ -1,0 +1,330 @@
+"""Plan the acceptance of clusters that were restored under another id.
+
+A restored cluster answers with another id, so that every start is refused. An operator accepts it
+by its id. The plan decides for each partition whether it goes on, by what both clusters hold now
+(``engine/accepting.py``); :class:`k2ktui.sync.position_writer.PositionWriter` carries it out while
+the pipeline is stopped, and records the former id as an alias of the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.accepting import LastCopy, find_doubt, plan_acceptance
+from k2ktui.engine.cluster_pair import ClusterPair, Side
+from k2ktui.engine.moves import SourceLog
+from k2ktui.engine.replica import TargetPartition
+from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.errors import Refused, TimedOut
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
+from k2ktui.log.content import AbsenceReason, ContentReader, RecordPart, RecordRange
+from k2ktui.replication.commit_state import CommitState, read_commit_state
+from k2ktui.replication.pipeline_fencing import commit_topic, read_pair
+from k2ktui.sync.changed_records import ignored_parts
+from k2ktui.sync.pipeline_mappings import PipelineMappings
+from k2ktui.sync.positions import ACCEPT, PositionPlan
+from k2ktui.sync.record_comparison import ComparisonOutcome, RecordComparison
+from k2ktui.text import list_names, safe_text
+
+_READ_S = 60.0
+_AT_ONCE = 1_000
+_UNCHANGED = "Nothing was changed."
+_CHECK = "Compare with k2ktui check -f FILE, which names both ids."
+
+
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """What both clusters hold now: logs on the source, topic ids and ends on the target."""
+
+    source: Mapping[SourcePartition, SourceLog]
+    target_ids: Mapping[str, str]
+    ends: Mapping[TargetPartition, int]
+
+
+def plan_to_accept(config: PipelineConfig, ids: Collection[str]) -> PositionPlan:
+    """Plan to accept restored clusters; changes nothing.
+
+    Args:
+        config: the pipeline.
+        ids: the ids that its restored clusters have now, as an operator typed them.
+
+    Raises:
+        Refused: an id is not that of a cluster which answers now, or it is the one on record, or
+            another cluster would have to be accepted, too; or nothing was copied yet.
+        ConnectionFailed, TimedOut: a cluster did not answer, or a partition has no leader: nothing
+            can be decided.
+    """
+    source, target = source_cluster(config), target_cluster(config)
+    # From here on, both must answer with these ids.
+    now = read_pair(config, source, target)
+    state = _read_state(config, target)
+    recorded = state.run.pair
+    sides = _require_acceptable(recorded, now, ids)
+    positions = state.positions
+    logs = _read_logs(source, target, positions)
+    copies, unmapped = _compare_last(config, source, target, state, sides)
+    moves = []
+    for at in sorted(positions):
+        doubt = find_doubt(
+            positions[at],
+            logs.source.get(at),
+            logs.target_ids.keys(),
+            logs.ends,
+            copies.get(at),
+            unmapped.get(at, ""),
+        )
+        log = logs.source.get(at)
+        moves.append(plan_acceptance(at, positions[at], doubt, log, logs.target_ids, sides))
+    return PositionPlan(
+        ACCEPT, config.name, tuple(moves), recorded=recorded, accepted=recorded.accept(now)
+    )
+
+
+def _read_state(config: PipelineConfig, target: Cluster) -> CommitState:
+    found = target.find(config.coordination.commit.topic)
+    state = None
+    if found is not None:
+        state = read_commit_state(target, commit_topic(config, found.partitions), _READ_S)
+    if state is None or not state.positions:
+        raise Refused(
+            f"pipeline {safe_text(config.name)} has no positions: there is nothing to accept a "
+            "cluster for",
+            unchanged=_UNCHANGED,
+            hint="Start it without --accept-cluster.",
+        )
+    return state
+
+
+def _require_acceptable(
+    recorded: ClusterPair, now: ClusterPair, ids: Collection[str]
+) -> tuple[Side, ...]:
+    """Return the sides that were restored; refuse unless exactly their ids were typed."""
+    if not recorded.is_known or not now.is_known:
+        who = "the last run" if now.is_known else "a cluster"
+        raise Refused(
+            f"the cluster ids of {who} are not known: nothing shows which cluster was restored",
+            unchanged=_UNCHANGED,
+            hint="Clear the positions for a new start (k2ktui offsets clear), or set another "
+            "coordination.commit.group.",
+        )
+    answering = {now.source: "source", now.target: "target"}
+    unknown = sorted(set(ids) - answering.keys())
+    if unknown:
+        raise Refused(
+            f"no cluster of this pipeline answers with id {list_names(unknown, 2)}: the source "
+            f"answers with {safe_text(now.source)}, the target with {safe_text(now.target)}",
+            unchanged=_UNCHANGED,
+            hint=_CHECK,
+        )
+    changed = recorded.find_changed(now)
+    restored = {found: side for side, _, found in changed}
+    same = sorted(set(ids) - restored.keys())
+    if same:
+        raise Refused(
+            f"the {answering[same[0]]} cluster has id {safe_text(same[0])} on record, too: there "
+            "is nothing to accept",
+            unchanged=_UNCHANGED,
+            hint="Start the pipeline without it.",
+        )
+    missing = sorted(restored.keys() - set(ids))
+    if missing:
+        raise Refused(
+            f"the {restored[missing[0]]} cluster is another one than that on record, too: it "
+            f"answers with id {safe_text(missing[0])}",
+            unchanged=_UNCHANGED,
+            hint="If both were restored, repeat the option with the other id, too. If not, check "
+            "where bootstrap.servers lead to.",
+        )
+    return tuple(side for side, _, _ in changed)
+
+
+def _read_logs(
+    source: Cluster, target: Cluster, positions: Mapping[SourcePartition, Position]
+) -> _Logs:
+    """Read the bounds of all logs; a partition that exists and has no bounds decides nothing."""
+    topics = _existing(source, {at.topic for at in positions})
+    there = [
+        (at.topic, at.partition)
+        for at in positions
+        if at.topic in topics and at.partition < topics[at.topic].partitions
+    ]
+    starts = source.offsets(there, OffsetSpec.earliest())
+    ends = source.offsets(there, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    _require_all("source", [at for at in there if at not in starts or at not in ends])
+    targets = _existing(target, {n for p in positions.values() for n in p.target_topics})
+    written = {(at.topic, at.partition) for p in positions.values() for at in p.landed}
+    # A target partition that does not exist any more holds nothing.
+    absent = {at for at in written if at[0] not in targets or at[1] >= targets[at[0]].partitions}
+    known = target.offsets(written - absent, OffsetSpec.latest())
+    _require_all("target", [at for at in written - absent if at not in known])
+    return _Logs(
+        {
+            SourcePartition(*at): SourceLog(starts[at], ends[at], topics[at[0]].topic_id)
+            for at in there
+        },
+        {name: topic.topic_id for name, topic in targets.items()},
+        {**known, **dict.fromkeys(absent, 0)},
+    )
+
+
+def _existing(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescription]:
+    found = {}
+    for name, topic in cluster.describe(sorted(names)).items():
+        if isinstance(topic, TopicDescription):
+            found[name] = topic
+        elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TimedOut(
+                f"topic {safe_text(name)} on the {cluster.label} cluster cannot be read: "
+                f"{safe_text(topic.str())}",
+                unchanged=_UNCHANGED,
+                hint="Whether its partitions were restored is not known: correct this first.",
+            )
+    return found
+
+
+def _require_all(label: str, missing: Sequence[tuple[str, int]]) -> None:
+    if missing:
+        names = list_names([SourcePartition(*at) for at in sorted(missing)], 3)
+        raise TimedOut(
+            f"{names} on the {label} cluster cannot be read: the partition may have no leader yet",
+            unchanged=_UNCHANGED,
+            hint="Repeat the command when all partitions have a leader.",
+        )
+
+
+def _compare_last(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    state: CommitState,
+    sides: Collection[Side],
+) -> tuple[dict[SourcePartition, LastCopy], dict[SourcePartition, str]]:
+    """Return the last copied records, compared on both clusters, and where they are unknown."""
+    if not config.features.offset_mapping:
+        return {}, dict.fromkeys(state.positions, "features.offsetMapping is disabled")
+    mappings = PipelineMappings(config, target)
+    try:
+        positions = mappings.positions()
+        report = mappings.refresh(_READ_S, positions, {}, {})
+        if report.behind:
+            raise TimedOut(
+                f"{safe_text(config.offset_mapping.topic)} could not be read to its end",
+                unchanged=_UNCHANGED,
+                hint="Repeat the command.",
+            )
+        copies = {}
+        unmapped = {}
+        for at, position in positions.items():
+            last = _find_last(mappings, at)
+            if last is not None:
+                copies[at] = last
+            if why := _find_hole(mappings, at, position, last):
+                unmapped[at] = why
+    finally:
+        mappings.close()
+    writers = _own_producers(state) if "target" in sides else frozenset()
+    order = sorted(copies)
+    with ContentReader(source) as left, ContentReader(target) as right:
+        for begin in range(0, len(order), _AT_ONCE):
+            some = order[begin : begin + _AT_ONCE]
+            there = right.stretches(
+                [((*copies[at].target, copies[at].target_offset), 1) for at in some], _READ_S
+            )
+            here = left.stretches(
+                [((at.topic, at.partition, copies[at].offset), 1) for at in some], _READ_S
+            )
+            for at, one, other in zip(some, here, there, strict=True):
+                doubt = _compare(config, at, one, other, writers)
+                copies[at] = replace(copies[at], doubt=doubt)
+    return copies, unmapped
+
+
+def _find_last(mappings: PipelineMappings, at: SourcePartition) -> LastCopy | None:
+    found: LastCopy | None = None
+    for target, ranges in mappings.target_ranges(at).items():
+        end, landed = ranges.end, ranges.last_landed
+        if end is not None and landed is not None and (found is None or found.offset < end - 1):
+            found = LastCopy(end - 1, target, landed)
+    return found
+
+
+def _find_hole(
+    mappings: PipelineMappings, at: SourcePartition, position: Position, last: LastCopy | None
+) -> str:
+    """Return why a record after the last one that is mapped may have been copied; "" if none."""
+    gaps = mappings.find_gaps(at)
+    end = last.offset + 1 if last is not None else position.start
+    lost = max([gaps.complete_from or 0, *(hole_end for _, hole_end in gaps.holes)])
+    if lost <= end:
+        return ""
+    return f"the mapping of its offsets up to {lost} has expired, or was not restored"
+
+
+def _own_producers(state: CommitState) -> frozenset[int]:
+    """Return the producer ids of the pipeline on the target; none if it registers none."""
+    pair = state.run.pair
+    if not state.run.registers:
+        return frozenset()
+    return frozenset(
+        number
+        for number, each in state.registrations.items()
+        if each.source in pair.sources and each.target in pair.targets
+    )
+
+
+def _compare(
+    config: PipelineConfig,
+    at: SourcePartition,
+    source: RecordRange,
+    target: RecordRange,
+    writers: Collection[int],
+) -> str:
+    """Return why the last copied record is not shown to be the same on both clusters."""
+    absent = {
+        "source": "" if source.records else source.absence(source.first),
+        "target": "" if target.records else target.absence(target.first),
+    }
+    unread = [
+        f"{side}: {found.unread or why}"
+        for side, found, why in (
+            ("source", source, absent["source"]),
+            ("target", target, absent["target"]),
+        )
+        if why in (AbsenceReason.UNREAD, AbsenceReason.UNSTABLE)
+    ]
+    if unread:
+        raise TimedOut(
+            f"the last record of {safe_text(at)} that was copied cannot be read: "
+            f"{safe_text('; '.join(unread))}",
+            unchanged=_UNCHANGED,
+            hint="Repeat the command when both clusters are healthy.",
+        )
+    where = f"its last copied record (offset {source.first}, on the target {target.first})"
+    gone = [side for side, why in absent.items() if why is AbsenceReason.DELETED]
+    if len(gone) == 2:
+        return f"{where} has expired on both clusters, so that it cannot be shown to be the same"
+    if gone:
+        return f"{where} has expired on the {gone[0]}, so that it cannot be shown to be the same"
+    for side, why in absent.items():
+        if why:
+            return f"{where} is not on the {side}: {why}"
+    ignored = ignored_parts(config, at.topic)
+    if {RecordPart.VALUE, RecordPart.TIMESTAMP} <= ignored:
+        return f"{where} cannot be compared: the pipeline changes its value and its time"
+    found = RecordComparison(lambda _: ignored).compare(
+        at.topic, source.records[source.first], target.records[target.first]
+    )
+    if found.outcome is not ComparisonOutcome.SAME:
+        return f"{where} is not the same on both clusters: {found.why}"
+    producer = target.producers.get(target.first, -1)
+    if writers and producer not in writers:
+        return (
+            f"{where} was not written by this pipeline on the target: the cluster was filled by "
+            "another program, and what was copied before would come back in the other direction"
+        )
+    return ""
