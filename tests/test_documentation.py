@@ -87,6 +87,19 @@ def test_faults_of_the_table_do_not_depend_on_the_parity_of_the_seed() -> None:
     assert [name for name, text in marked.items() if re.search(r"\bseed %", text)] == []
 
 
+def test_extras_are_installed_in_one_form() -> None:
+    """k2ktui is in no package index: its name with an extra works only where it is installed."""
+    texts = {page: page.read_text() for page in PAGES}
+    texts |= {file: file.read_text() for file in (ROOT / "k2ktui").rglob("*.py")}
+    named = [
+        f"{file.relative_to(ROOT)}: {line}"
+        for file, text in texts.items()
+        for line in text.splitlines()
+        if re.search(r"pip install\b.*\bk2ktui\[", line) and "--find-links" not in line
+    ]
+    assert named == []
+
+
 def _messages(source: str) -> Iterator[str]:
     """Yield the texts of a module; an expression in an f-string is a NUL character."""
     for node in ast.walk(ast.parse(source)):

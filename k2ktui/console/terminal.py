@@ -112,6 +112,7 @@ def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
     """Within the context, a hang-up, SIGTERM or SIGINT calls ``end`` with the signal's number.
 
     A process that does not exit after a hang-up, because every write fails, is ended after 3 s.
+    At the end, the handlers of these signals and of job control are those from before.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -127,7 +128,10 @@ def on_hang_up(end: Callable[[int], None]) -> Iterator[None]:
             timers.append(timer)
         end(number)
 
-    before = {number: signal.signal(number, handle) for number in numbers}
+    # Textual's driver leaves its handlers of these behind. Its handler of SIGCONT, which a shell
+    # sends to its jobs when the terminal closes, would fail without an app and end the process.
+    before = {number: signal.getsignal(number) for number in (signal.SIGCONT, signal.SIGTSTP)}
+    before |= {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:

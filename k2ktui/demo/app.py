@@ -126,10 +126,11 @@ def run(options: DemoOptions) -> ExitCode:
             with contextlib.ExitStack() as stack:
                 code = _run(options, home, screen, stack)
         except DemoEnded as ended:
-            screen.say(f"Ended by {ended}.")
+            screen.say(f"Stopped by {ended}.")
             code = ExitCode.INTERRUPTED if ended.number == DemoEnded.INTERRUPT else ExitCode.OK
         # After an error the data is kept, because the logs are in it.
         _keep_or_delete(data, options.keep, screen)
+        screen.say("The demo has ended.")
         return code
 
 
@@ -177,6 +178,7 @@ def _reattach(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
         return code
     screen.say("Stopping the pipeline and the clusters …")
     detached.end(host)
+    screen.say("The demo has ended.")
     return ExitCode.INTERRUPTED if number == DemoEnded.INTERRUPT else ExitCode.OK
 
 
@@ -192,11 +194,13 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     config = data / "pipeline.yaml"
     registries = start_registries(data, screen, stack) if options.with_schemas else None
     urls = registries.urls if registries else None
-    screen.show_yaml(pipeline.write_yaml(config, *addresses, registries=urls), config)
+    text = pipeline.write_yaml(config, *addresses, registries=urls)
+    # The console and the tour's steps follow; what they leave on the screen should not be a file.
+    screen.show_file(config, "" if _has_console(options) else text)
     if _complete(data).exists():
         screen.say("Continuing with the data of an earlier demo (--fresh starts over).")
     else:
-        _write_seed_data(addresses, screen, prior=options.drill is None)
+        _write_seed_data(addresses, screen, tour=options.drill is not None)
         _complete(data).touch()
     if registries is not None:
         write_schema_topic(data, addresses, registries, screen)
@@ -290,13 +294,14 @@ def _complete(data: Path) -> Path:
     return data / "complete"
 
 
-def _write_seed_data(addresses: tuple[str, str], screen: Screen, *, prior: bool) -> None:
+def _write_seed_data(addresses: tuple[str, str], screen: Screen, *, tour: bool) -> None:
+    """Write records and offsets; those of a tour begin in a state that can be failed over."""
     with screen.busy("Creating topics") as step:
         topics.create(*addresses)
         seed.write_seed_data(
-            *addresses, say=lambda text: step(artifacts.ProgressStep(text)), prior=prior
+            *addresses, say=lambda text: step(artifacts.ProgressStep(text)), prior=not tour
         )
-        commit_seed_offsets(*addresses)
+        commit_seed_offsets(*addresses, flaws=not tour)
 
 
 def _start_clusters(

@@ -47,9 +47,11 @@ class Screen:
         with _if_it_is_there():
             self._console.print(f"{seconds:5.1f} s  {text}", markup=False, soft_wrap=True)
 
-    def show_yaml(self, text: str, path: Path) -> None:
-        """Print the pipeline's file."""
-        self.say(f"The pipeline, {path}:")
+    def show_file(self, path: Path, text: str) -> None:
+        """Print the path of the pipeline's file, and its YAML text if there is one."""
+        self.say(f"The pipeline's file: {path}")
+        if not text:
+            return
         with _if_it_is_there():
             if self._console.is_terminal:
                 self._console.print(Syntax(text, "yaml", background_color="default"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from k2ktui.demo import wiring
 from k2ktui.demo.applications import ON_SOURCE, Applications
 from k2ktui.demo.screen import Screen
+from k2ktui.demo.topics import by_name
 from k2ktui.drill.operations import start_drill
 from k2ktui.engine.access import access
 from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
@@ -124,7 +125,10 @@ class TourOperator:
 
     def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
         """Say what an operator would confirm, and agree."""
-        self._say(f"  The tour confirms, where you would type {phase}: {safe_message(effect)}")
+        first, *more = map(safe_message, effect.splitlines())
+        self._say(f"  The tour confirms, where you would type {phase}: {first}")
+        for line in more:
+            self._say(f"    {line}")
         self._pause()
         return True
 
@@ -244,7 +248,11 @@ def run_drill(
 
 
 def await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None:
-    """Wait until the pipeline has caught up, and every live group has committed on the source."""
+    """Wait until the pipeline has caught up, and every live group has offsets everywhere.
+
+    A group without an offset in a partition is a finding of every drill, and here only means that
+    it has just started.
+    """
     views: queue.SimpleQueue[View] = queue.SimpleQueue()
     feed = wiring.open_feed(config)
     until = time.monotonic() + _CATCH_UP_SECONDS
@@ -278,13 +286,16 @@ def await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None
 
 
 def is_caught_up(view: View) -> bool:
-    """Return whether the copy is close to the source's ends, and every live group has committed."""
+    """Return whether the copy is close to the source's ends, and live groups have all offsets."""
     lags = [row.status.lag_records for row in view.partitions]
     known = [lag for lag in lags if lag is not None]
-    groups = {each.group for each in view.summaries}
+    committed = {group.group: group.partitions for group in view.summaries}
     return (
         bool(lags)
         and len(known) == len(lags)
         and sum(known) <= _CATCH_UP_RECORDS
-        and groups >= {group.name for group in ON_SOURCE}
+        and all(
+            committed.get(group.name, 0) >= sum(by_name(topic).partitions for topic in group.topics)
+            for group in ON_SOURCE
+        )
     )

@@ -82,6 +82,8 @@ def make_run_rows(
         pipeline: the name of that pipeline.
         now: epoch seconds.
         lag_records: the pipeline's lag if it was just read; replaces the heartbeats' values.
+
+    A standby without another run is shown as starting: it waits only for its own first slots.
     """
     left = {runner.runner: runner for runner in runners}
     found = []
@@ -98,11 +100,31 @@ def make_run_rows(
             else row
             for row in found
         ]
+    found = [
+        replace(row, state=str(RunnerState.STARTING))
+        if row.alive and row.pipeline == pipeline and _waits_for_none(row, found)
+        else row
+        for row in found
+    ]
     return sorted(found, key=lambda row: (not row.alive, _is_standby(row), -row.started_at))
 
 
 def _is_standby(row: RunRow) -> bool:
     return row.state == RunnerState.STANDBY
+
+
+def _waits_for_none(row: RunRow, rows: Sequence[RunRow]) -> bool:
+    """Return whether a standby is alone, by heartbeats: none alive, and none silent that may be."""
+    return (
+        _is_standby(row)
+        and bool(row.runner)
+        and not any(
+            other is not row
+            and (other.pipeline, other.kind) == (row.pipeline, row.kind)
+            and (other.alive or other.state == RunnerState.SILENT)
+            for other in rows
+        )
+    )
 
 
 def _is_of(job: Job, runner: Runner) -> bool:

@@ -42,7 +42,10 @@ def read_kerberos(properties: Mapping[str, str], options: Mapping[str, str]) -> 
             counterpart, or the service is missing.
     """
     if find_spec("gssapi") is None:
-        reason = "Kerberos needs the Python package gssapi: pip install 'k2ktui[kerberos]'"
+        reason = (
+            "Kerberos needs the Python package gssapi; install it, in k2ktui's checkout, with: "
+            "pip install '.[kerberos]'"
+        )
         raise UnusableProperty(_MECHANISM, reason)
     if not librdkafka_has_kerberos():
         raise UnusableProperty(

@@ -144,7 +144,10 @@ def read_signer(properties: Mapping[str, str], options: Mapping[str, str]) -> Ms
             TLS, or the signer is not installed.
     """
     if find_spec(_PACKAGE) is None:
-        reason = f"{MSK_MECHANISM} needs AWS's signer; install it with: pip install 'k2ktui[msk]'"
+        reason = (
+            f"{MSK_MECHANISM} needs AWS's signer; install it, in k2ktui's checkout, with: "
+            "pip install '.[msk]'"
+        )
         raise UnusableProperty(_MECHANISM, reason)
     if properties.get("security.protocol", "").strip().upper() != "SASL_SSL":
         reason = f"{MSK_MECHANISM} needs SASL_SSL: a token without TLS can be read on the way"

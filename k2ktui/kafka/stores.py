@@ -156,9 +156,9 @@ def _java_store(key: str, location: str, content: bytes, password: str | None) -
     if not can_read_java_stores():
         raise StoreError(
             key,
-            f"{name} is a Java key store (JKS); install a reader with: pip install 'k2ktui[jks]', "
-            f"or convert it with: keytool -importkeystore -srckeystore {name} "
-            f"-destkeystore {Path(name).stem}.p12 -deststoretype PKCS12",
+            f"{name} is a Java key store (JKS); install a reader, in k2ktui's checkout, with: "
+            f"pip install '.[jks]', or convert it with: keytool -importkeystore "
+            f"-srckeystore {name} -destkeystore {Path(name).stem}.p12 -deststoretype PKCS12",
         )
     try:
         return read_java_store(content, password)

@@ -34,7 +34,7 @@ def import_library() -> Any:
         raise NotInstalled(
             "schema mapping needs packages that are not installed: confluent-kafka[schemaregistry]",
             unchanged=NOTHING,
-            hint=f"Install them with: {install_command('schemas')}",
+            hint=f"Install them, in k2ktui's checkout, with: {install_command('schemas')}",
         ) from None
 
 

@@ -101,7 +101,8 @@ def _choose(java_home: str, path: str, minimum: int) -> _Choice:
     raise Refused(
         f"No usable Java {minimum} or newer was found.\n{found}",
         unchanged="Nothing was started.",
-        hint=f"Install Java {minimum}+, set JAVA_HOME to one, or run: {install_command()}",
+        hint=f"Install Java {minimum}+, set JAVA_HOME to one, or run, in k2ktui's checkout: "
+        f"{install_command()}",
     )
 
 

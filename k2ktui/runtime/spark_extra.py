@@ -1,4 +1,4 @@
-"""The optional packages ``k2ktui[spark]``: PySpark, a Java runtime and the download of Kafka.
+"""The optional packages of the extra ``spark``: PySpark, a Java runtime and the download of Kafka.
 
 Only commands that run a pipeline or the demo need them. Everything else works without: it reads and
 writes both clusters through Kafka's protocol.
@@ -18,8 +18,8 @@ _ARROW = ("pandas", "pyarrow")
 
 
 def install_command(extra: str = "spark") -> str:
-    """Return the shell command that installs the packages for the running Python."""
-    return f"{shlex.quote(sys.executable)} -m pip install 'k2ktui[{extra}]'"
+    """Return the shell command that installs an extra from a checkout, for the running Python."""
+    return f"{shlex.quote(sys.executable)} -m pip install '.[{extra}]'"
 
 
 def require_pyspark(doing: str) -> None:
@@ -64,6 +64,6 @@ def _require(doing: str, *packages: str, extra: str = "spark") -> None:
         raise NotInstalled(
             f"{doing} needs packages that are not installed: {', '.join(missing)}",
             unchanged="Nothing was started or stopped.",
-            hint=f"Install them with: {install_command(extra)}\n"
+            hint=f"Install them, in k2ktui's checkout, with: {install_command(extra)}\n"
             "For a host without internet, see docs/deployment.md.",
         )

@@ -181,7 +181,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         await console.press("2")
         console.screen.query_one("#partitions", Grid).select(("payments", 0))
         await console.press("x")
-        await console.sees("not installed: pyarrow", "k2ktui[spark,transform]")
+        await console.sees("not installed: pyarrow", "'.[spark,transform]'")
 
     drive(flow, flow=FLOW, files=("p.yaml",), size=(120, 30))
 

@@ -330,3 +330,22 @@ def test_leaving_does_not_wait_for_silent_clusters(tmp_path: Path, env: dict[str
             assert terminal.wait() == 0
             assert time.monotonic() - began < 5.0  # it was 6 s on an idle machine
             assert terminal.now() == terminal.attributes
+
+
+def test_a_program_that_goes_on_without_the_console_can_be_continued(
+    recording: Path, env: dict[str, str]
+) -> None:
+    """A shell sends SIGCONT to its jobs when its terminal closes: the demo stays without one."""
+    program = (
+        "import os, signal, sys; from k2ktui.cli.main import main\n"
+        f"sys.argv = ['k2ktui', '--replay', {str(recording)!r}]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "os.kill(os.getpid(), signal.SIGCONT)\n"
+        "print('goes on')\n"
+    )
+    with Terminal([sys.executable, "-c", program], env=env) as terminal:
+        terminal.await_text("Overview")
+        terminal.send("q")
+        terminal.await_text("goes on")
+        assert terminal.wait() == 0

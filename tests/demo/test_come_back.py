@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,10 @@ def home(mark: str, tmp_path: Path) -> Iterator[Path]:
         eventually(flowing, "records flow", 2 * FLOWING_SECONDS)
         terminal.hang_up()
         eventually(lambda: (host := detached.host(home)) and host.waiting, "it waits")
+        # As a shell does whose terminal closes; Textual's handler of it ended the demo.
+        terminal.process.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        assert terminal.process.poll() is None
         yield home
     finally:
         terminal.process.kill()
@@ -55,6 +61,7 @@ def test_the_job_is_found_again_and_q_ends_everything(home: Path, mark: str) -> 
         terminal.await_text("End (e)")
         terminal.send("e")
         assert terminal.wait(120) == 0
+        assert terminal.output.rstrip().endswith(b"The demo has ended.")
     assert not host.identity.alive
     eventually(lambda: not marked(mark), "everything is gone")
     assert not (home / "data").exists()

@@ -162,6 +162,8 @@ def check_switchover(said: str) -> None:
     """The tour rehearses, pauses, acts before phases, and moves every group exactly."""
     rehearsal, _, switchover = said.partition("The planned switchover moves every group")
     assert "5 of 5, report" in rehearsal
+    assert "A failover now would move every group to its exact position." in rehearsal, said
+    assert "\\x0a" not in said, "what is confirmed is printed in lines"
     assert re.search(r"done: 5 shadow groups read [\d,]+ records as expected", rehearsal), said
     for action in (
         "The tour stops the demo's producers on the source.",

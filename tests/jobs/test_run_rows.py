@@ -86,12 +86,25 @@ def test_what_a_run_that_shares_its_pipeline_owns_is_shown_while_it_is_alive() -
 def test_a_standby_has_no_slots() -> None:
     """Runs that an exclusive one has fenced owned some; their heartbeats may still name them."""
     fenced = runner(state=RunnerState.STANDBY, slots=0, generation=7, owned=(0, 2, 4, 6))
+    copying = runner("copying", host="b")
     rows = [
-        *make_run_rows([job(slots=4)], [fenced], "orders", NOW),
+        *make_run_rows([job(slots=4)], [copying, fenced], "orders", NOW)[1:],
         *make_run_rows([job(slots=4, phase=Phase.STANDBY, state="standby")], [], "orders", NOW),
-        *make_run_rows([], [replace(fenced, host="elsewhere", slots=4)], "orders", NOW),
+        *make_run_rows([], [copying, replace(fenced, host="c", slots=4)], "orders", NOW)[1:],
     ]
     assert [(row.state, row.slots, row.owned) for row in rows] == [("standby", 0, ())] * 3
+
+
+def test_the_only_run_is_no_standby_but_starts() -> None:
+    """A run that shares its pipeline has no slots in its first seconds."""
+    waits = runner(state=RunnerState.STANDBY, slots=0)
+    ended = runner("before", host="b", started_ms=0, state=RunnerState.STOPPED)
+    other = runner("sync", host="b", kind=RunKind.SYNC)
+    found = make_run_rows([job()], [waits, ended, other], "orders", NOW)
+    assert [row.state for row in found if row.here] == ["starting"]
+    may_copy = runner("silent", host="b", at_ms=0)
+    (row, *_) = make_run_rows([job()], [waits, may_copy], "orders", NOW)
+    assert row.state == "standby"
 
 
 def test_a_job_and_its_heartbeat_are_one_row() -> None:

@@ -184,5 +184,5 @@ def test_repr_shows_no_key(stores: Stores) -> None:
 def test_without_the_extra(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jks", None)
     found = error_of({"ssl.truststore.location": str(stores.trust)})
-    assert "pip install 'k2ktui[jks]'" in str(found)
+    assert "pip install '.[jks]'" in str(found)
     assert "keytool -importkeystore" in str(found) and "PKCS12" in str(found)

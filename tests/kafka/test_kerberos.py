@@ -51,7 +51,7 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     for settings_of in (librdkafka, wire):
-        with pytest.raises(ConfigError, match=r"pip install 'k2ktui\[kerberos\]'"):
+        with pytest.raises(ConfigError, match=r"pip install '\.\[kerberos\]'"):
             settings_of(cluster(LOGIN), "admin")
     # Without a mechanism, a Java client uses Kerberos.
     assert len(refusals({"security.protocol": "SASL_SSL"})) == 1

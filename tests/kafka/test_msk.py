@@ -154,7 +154,7 @@ def test_refusals(properties: Properties, servers: str, words: str) -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     for settings_of in (librdkafka, wire):
-        with pytest.raises(ConfigError, match=r"pip install 'k2ktui\[msk\]'"):
+        with pytest.raises(ConfigError, match=r"pip install '\.\[msk\]'"):
             settings_of(cluster(JAVA), "admin")
 
 

@@ -45,13 +45,18 @@ class Sites:
         create_topic(target, self.commits, config={"cleanup.policy": "compact"})
         self.topic = create_topic(source)
 
-    def config(self, mode: str = "provenance", **features: str) -> PipelineConfig:
+    def config(
+        self, mode: str = "provenance", opposite: str = "", **features: str
+    ) -> PipelineConfig:
         return pipeline(
             self.source,
             self.target,
             self.topic,
             features={**ENABLED, **features},
-            bidirectional={"mode": mode},
+            bidirectional={
+                "mode": mode,
+                **({"opposite": {"commitTopic": opposite}} if opposite else {}),
+            },
             coordination={"commit": {"topic": self.commits, "group": "ours"}},
         )
 
@@ -96,9 +101,17 @@ def test_in_one_direction_nothing_is_checked(sites: Sites) -> None:
 
 
 def test_no_opposite_pipeline_yet(sites: Sites) -> None:
+    """One of the two starts first, which is no warning; a name without a pipeline is one."""
     found = sites.check()
+    assert found.outcome is CheckOutcome.PASS and sites.commits in found.detail
+    found = named(run_checks(sites.config(opposite=sites.commits)), OPPOSITE)
     assert found.outcome is CheckOutcome.WARN and "config reverse" in found.hint
     assert sites.commits in found.detail and "bidirectional.opposite.commitTopic" in found.hint
+
+
+def test_other_pipelines_where_the_opposite_one_is_looked_for(sites: Sites) -> None:
+    sites.run(sites.source, "elsewhere", "another-cluster")
+    assert sites.check().outcome is CheckOutcome.WARN
 
 
 @pytest.mark.parametrize(

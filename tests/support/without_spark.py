@@ -103,7 +103,7 @@ def refuse_to_run(program: Program, file: Path, check_code: int) -> None:
     for arguments in (("start", "-f", file), ("jobs", "start", "-f", file), ("demo", "--headless")):
         done = program(*arguments, code=2)
         assert "needs packages that are not installed: pyspark" in done.err
-        assert " -m pip install 'k2ktui[spark]'" in done.err
+        assert " -m pip install '.[spark]'" in done.err
     checked = program("check", "-f", file, code=check_code).out
     assert "Spark: PySpark is not installed" in checked
-    assert " -m pip install 'k2ktui[spark]'" in checked
+    assert " -m pip install '.[spark]'" in checked

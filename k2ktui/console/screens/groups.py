@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, ClassVar
 
 from textual import on
@@ -20,7 +21,7 @@ from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.groups import side_text, summary_columns
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import judge_group
+from k2ktui.watch.severity import Severity, judge_group
 
 _TRANSLATE = Binding("T", "translate", "Translate", id="groups.translate")
 _AUDIT = Binding("m", "audit", "Audit", id="groups.audit")
@@ -40,8 +41,9 @@ class GroupsScreen(ListScreen):
         partitions where the number is unknown.
 
         Deleted: the target has deleted unread records, so a move skips them too. Not moved: the
-        group has no committed offset on the target. Checking: bad in one poll; the next polls
-        confirm it or not. Moving: the group is in use on both clusters while they are read.
+        group has no committed offset on the target; partly moved: it has some there. Checking: bad
+        in one poll; the next polls confirm it or not. Moving: the group is in use on both clusters
+        while they are read.
 
         The basis is the reason to trust a translation. exact: by a mapping; end: caught up with the
         copy; ahead: beyond the copy; bounded: some records are re-read, none is skipped; unmapped:
@@ -93,17 +95,22 @@ class GroupsScreen(ListScreen):
         bases = ", ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
         positions = f"  {old}{counted(sum(totals.bases.values()), 'position')}: {bases}"
         text = f"{old}{counted(groups, 'group')}: {old}"
-        ahead = any(group.ahead for group in view.summaries)
-        off_now = totals.skips or totals.rereads
-        tone = Tone.BAD if ahead else Tone.WARN if off_now else Tone.MUTED
-        off = f"{totals.diverging:,} diverge, skip {totals.skips:,} now "
-        off += f"{totals.moved_skips:,} moved, re-read {totals.rereads:,}"
+        verdicts = sorted(map(judge_group, view.summaries), key=lambda each: -each.severity)
+        # The words of the table, so that each number can be found in its rows.
+        words = Counter(verdict.word for verdict in verdicts)
+        states = ", ".join(f"{count:,} {word}" for word, count in words.items())
+        tone = Tone.MUTED
+        if verdicts and verdicts[0].severity >= Severity.WARN:
+            tone = formatting.tone_of(verdicts[0].severity)
+        amounts = _amounts("now", totals.skips, totals.rereads)
+        amounts += _amounts("moved", totals.moved_skips, totals.moved_rereads)
         compared = _compared(view, self.session.feed.now())
         return (
             Cell(text),
-            Cell(off if totals.diverging or off_now else "none diverges", tone),
-            Cell(positions if totals.bases else ""),
+            Cell(states, tone),
+            Cell(amounts, tone),
             *compared,
+            Cell(positions if totals.bases else ""),
         )
 
     async def action_view_rows(self) -> None:
@@ -214,6 +221,13 @@ class GroupScreen(ListScreen):
         sides = f"  source {side_text(group.source)}  target {side_text(group.target)}  "
         error = group.source.error or group.target.error
         return (name, Cell(sides), mark, Cell(f"  {error}", Tone.WARN))
+
+
+def _amounts(when: str, skips: int, rereads: int) -> str:
+    """Return what groups would skip and read again, in words; "" if nothing."""
+    sums = ((skips, "skipped"), (rereads, "re-read"))
+    text = ", ".join(f"{count:,} {verb}" for count, verb in sums if count)
+    return f"  {when}: {text}" if text else ""
 
 
 def _compared(view: View, now: float) -> Line:

@@ -104,7 +104,7 @@ def _compare(
     """
     topic = safe_text(config.opposite.commit_topic)
     if not opposite:
-        return _explain_none(there, topic)
+        return _explain_none(config, there, topic)
     mode = config.bidirectional.mode
     problems = [_problem(name, run, mode) for name, run in sorted(opposite.items())]
     if any(problems):
@@ -135,8 +135,12 @@ def _compare(
     )
 
 
-def _explain_none(there: RegistrationReader, topic: str) -> Check:
-    """Return the check if no run of an opposite pipeline is known."""
+def _explain_none(config: PipelineConfig, there: RegistrationReader, topic: str) -> Check:
+    """Return the check if no run of an opposite pipeline is known.
+
+    One of the two starts first. It is a warning only where the file names the opposite pipeline's
+    topics, or others have written to the topic where its runs are looked for.
+    """
     if there.newer_runs:
         return unknown_check(
             _NAME,
@@ -152,9 +156,15 @@ def _explain_none(there: RegistrationReader, topic: str) -> Check:
             "unknown: their runs are of an earlier release",
             "Start them again.",
         )
+    text = (
+        f"no pipeline has copied from the target to the source yet, by topic {topic} on the source"
+    )
+    named = any(config.bidirectional.opposite.model_dump().values())
+    if not named and not there.runs:
+        return passed_check(_NAME, text)
     return warning_check(
         _NAME,
-        f"no pipeline has copied from the target to the source yet, by topic {topic} on the source",
+        text,
         f"{_REVERSE} If its commit topic has another name, set bidirectional.opposite.commitTopic.",
     )
 

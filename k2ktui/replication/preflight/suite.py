@@ -140,7 +140,7 @@ def _spark(config: PipelineConfig) -> Check:
 
 
 def _run_install() -> str:
-    return f"Run: {install_command()}"
+    return f"Run, in k2ktui's checkout: {install_command()}"
 
 
 def _spark_security(config: PipelineConfig) -> Check:

@@ -319,7 +319,8 @@ def _require(package: str, extra: str, name: str) -> None:
         raise NotInstalled(
             f"{name}: {extra} needs a package that is not installed: {package}",
             unchanged=_NOTHING,
-            hint=f"Install it with: {install_command(f'spark,transform,{extra}')}",
+            hint="Install it, in k2ktui's checkout, with: "
+            f"{install_command(f'spark,transform,{extra}')}",
         )
 
 
