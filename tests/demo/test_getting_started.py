@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.demo.actions import ACTION_TEXTS
+from k2ktui.engine.drill import Fence, new_phases
+from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill_steps import needs_confirmation
 from tests.demo.test_real import mark, marked
 from tests.support.cli import k2ktui
 from tests.support.kafka import eventually
@@ -17,11 +21,6 @@ from tests.support.tmux import TMUX, Tmux
 
 __all__ = ["mark"]  # a fixture
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(TMUX is None, reason="there is no tmux"),
-]
 PAGE = Path(__file__).parents[2] / "docs" / "getting-started.md"
 PATIENCE = 300.0
 # A key, a name to type, a text to be seen, or a key by its name.
@@ -75,6 +74,19 @@ def test_the_table_is_read_as_a_person_reads_it() -> None:
     ]
 
 
+def test_a_failover_by_hand_names_what_is_typed_and_chosen() -> None:
+    section = PAGE.read_text().partition("## A failover by hand\n")[2].partition("\n## ")[0]
+    typed = set(re.findall(r"\| `([^`|]+)` \|$", section, re.MULTILINE)) - {"demo"}
+    planned = (record.phase for record in new_phases(DrillKind.PLANNED))
+    assert typed == {str(phase) for phase in planned if needs_confirmation(phase, Fence.HAND)}
+    actions = {title for title, _ in ACTION_TEXTS.values()}
+    chosen = set(re.findall(r"\*((?:stop|start|kill) [^*]+)\*", section))
+    assert len(chosen) == 5 and chosen <= actions
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(TMUX is None, reason="there is no tmux")
 def test_the_keys_do_what_the_page_says(mark: str) -> None:
     names = ("XDG_STATE_HOME", "K2KTUI_TEST_MARK")
     env = {name: os.environ[name] for name in names} | {"LANG": "C.UTF-8"}
