@@ -14,10 +14,11 @@ import pytest
 
 from k2ktui.runtime.node import KafkaNode
 from tests.replication.conftest import MakePipeline
+from tests.support.batches import StoredBatch, stored_batches
 from tests.support.kafka import create_topic, eventually
 from tests.support.kills import copy_despite_kills
 from tests.support.pipeline import START_TIMEOUT, Event, Pipeline, Run
-from tests.support.traffic import Traffic
+from tests.support.traffic import CODECS, Traffic
 from tests.support.verifiable import VerifiableProducer, consume
 
 DRIVER_STEPS = ("fenced", "recorded", "begun", "token", "recovering")
@@ -39,6 +40,38 @@ def test_workers_killed_at_every_step(
 ) -> None:
     sent = copy_despite_kills(pipeline, topics, seed)
     pipeline.prove(sent // 3)
+
+
+DEFAULT_SIZE = {"batch_size": 16 << 10, "linger_ms": 20}
+TINY = {"batch_num_messages": 3, "linger_ms": 20}
+
+
+@pytest.mark.parametrize(
+    ("codec", "batches"),
+    [
+        pytest.param("none", TINY, id="none-tiny"),
+        pytest.param("lz4", DEFAULT_SIZE, id="lz4-16k"),
+        pytest.param("zstd", DEFAULT_SIZE, id="zstd-16k"),
+        pytest.param("gzip", TINY, id="gzip-tiny"),
+        pytest.param("snappy", TINY, id="snappy-tiny"),
+    ],
+)
+def test_workers_killed_at_every_step_with_small_batches(
+    pipeline: Pipeline, topics: dict[str, int], codec: str, batches: dict[str, Any]
+) -> None:
+    """Runs of them are decoded in one pass, and written as one batch."""
+    settings = {**batches, "compression_type": codec}
+    sent = copy_despite_kills(pipeline, topics, CODECS.index(codec), settings)
+    pipeline.prove(sent // 3)
+    copied, written = (_data(node, topics) for node in (pipeline.source, pipeline.target))
+    # The client leaves a batch as it is if compression makes it larger.
+    assert CODECS.index(codec) in {b.codec for b in copied} & {b.codec for b in written}
+    assert len(written) < len(copied) / 2, "they are merged"
+
+
+def _data(node: KafkaNode, topics: dict[str, int]) -> list[StoredBatch]:
+    places = [(topic, at) for topic, count in topics.items() for at in range(count)]
+    return [b for place in places for b in stored_batches(node, *place) if not b.control]
 
 
 @pytest.mark.parametrize("step", DRIVER_STEPS)

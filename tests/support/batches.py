@@ -12,7 +12,7 @@ from k2ktui.runtime.node import KafkaNode
 # base offset, length, leader epoch, magic, CRC, attributes, last offset delta, two timestamps,
 # producer id, producer epoch, base sequence, record count
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_CODEC, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class StoredBatch:
     transactional: bool
     control: bool
     count: int
+    codec: int = 0
+    size: int = 0
 
 
 def stored_batches(node: KafkaNode, topic: str, partition: int = 0) -> Iterator[StoredBatch]:
@@ -44,6 +46,8 @@ def stored_batches(node: KafkaNode, topic: str, partition: int = 0) -> Iterator[
                 bool(attributes & _TRANSACTIONAL),
                 bool(attributes & _CONTROL),
                 count,
+                attributes & _CODEC,
+                12 + length,
             )
             at += 12 + length
 

@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -66,6 +66,7 @@ class Traffic:
         transactions: whether some of it is transactional, with every third one aborted.
         origin: name of the cluster, added with a number as headers that make each record unique.
         prefixes: every value that is neither null nor empty begins with one of these.
+        batches: settings of all producers, and then of long bursts, which fill many batches.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class Traffic:
         transactions: bool = True,
         origin: str = "",
         prefixes: Sequence[bytes] = (),
+        batches: Mapping[str, object] | None = None,
     ) -> None:
+        self._bursts = (1, 3, 30, 200) if batches is None else (3, 200, 600)
         self._origin = origin.encode()
         self._prefixes = prefixes
         self._numbers = itertools.count()
@@ -86,8 +89,9 @@ class Traffic:
         self._node = node
         self._topics = topics
         self._pause = pause
+        own = batches or {}
         self._plain = [
-            _producer(node, compression_type=codec, linger_ms=linger)
+            _producer(node, **{"compression_type": codec, "linger_ms": linger, **own})
             for codec, linger in (("none", 0), ("lz4", 5), ("zstd", 20))
         ]
         self._start_transactional = partial(
@@ -95,6 +99,7 @@ class Traffic:
             node,
             transactional_id=unique_name("traffic"),
             transaction_timeout_ms=120_000,
+            **own,
         )
         self._transactional = self._start_transactional()
         self._transactions = transactions
@@ -135,7 +140,7 @@ class Traffic:
 
     def _burst(self) -> None:
         topic = self._dice.choice(list(self._topics))
-        count = self._dice.choice((1, 3, 30, 200))
+        count = self._dice.choice(self._bursts)
         records = mixture(self._dice.randrange(1 << 30), count, self._topics[topic])
         if self._prefixes:
             records = [self._begin(record) for record in records]
