@@ -8,9 +8,10 @@ import click
 
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option
+from k2ktui.config.editor_schema import editor_schema
 from k2ktui.config.load import Loaded, load
 from k2ktui.config.reverse import reverse_file
-from k2ktui.config.show import json_schema, to_json, to_yaml
+from k2ktui.config.show import to_json, to_yaml
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
 
@@ -80,7 +81,7 @@ def reverse(files: tuple[str, ...]) -> int:
 @command.command()
 def schema() -> int:
     """Print the JSON schema of pipeline files for editors."""
-    click.echo(json.dumps(json_schema(), indent=2))
+    click.echo(json.dumps(editor_schema(), indent=2))
     return ExitCode.OK
 
 

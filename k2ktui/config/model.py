@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -26,6 +27,8 @@ from k2ktui.config.exports import Metrics, Mm2PublishSettings
 from k2ktui.config.patterns import NamesOrPattern
 from k2ktui.config.replication import Replication
 from k2ktui.config.scalars import (
+    DURATION_TEXT,
+    TEMPLATE,
     Duration,
     FailOrIgnore,
     FailSkipOrIgnore,
@@ -82,7 +85,10 @@ class Features(Section):
     check_kafka_connection_on_startup: Toggle = True
     apply_mappings_guard: Toggle = True
     exclude_program_topics: Toggle = True
-    tracing_headers: Annotated[TracingHeaders, BeforeValidator(_tracing)] = TracingHeaders()
+    tracing_headers: Annotated[
+        TracingHeaders,
+        BeforeValidator(_tracing, json_schema_input_type=Toggle | TracingHeaders),
+    ] = TracingHeaders()
 
 
 class TracingHeaderNames(Section):
@@ -151,6 +157,9 @@ class MappingRetention(Section):
         float | None,
         BeforeValidator(_retention_time),
         PlainSerializer(_retention_text, return_type=str),
+        WithJsonSchema(
+            {"anyOf": [{"enum": ["topic"]}, {"type": "string", "pattern": DURATION_TEXT}, TEMPLATE]}
+        ),
     ] = None
     count: int = Field(default=1000, ge=1)
     schedule_s: Duration = Field(default=300.0, gt=0)

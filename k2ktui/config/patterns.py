@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from k2ktui.config.scalars import Name, parse_text
+from k2ktui.config.scalars import SCALAR, Name, parse_text
 from k2ktui.engine.java_patterns import compile_pattern
 
 
@@ -31,5 +31,5 @@ Pattern = Annotated[Name, AfterValidator(checked_pattern)]
 NamesOrPattern = Annotated[
     str | tuple[str, ...],
     BeforeValidator(_names_or_pattern),
-    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
+    WithJsonSchema({"anyOf": [SCALAR, {"type": "array", "items": SCALAR}]}),
 ]

@@ -7,6 +7,7 @@ models can be built from YAML and from code.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -118,17 +119,39 @@ def parse_instant(value: Any) -> int:
     return round(moment.timestamp() * 1000)
 
 
+# JSON schemas of scalars, for editors. They read YAML's booleans and numbers as such; a text with a
+# template may become any scalar.
+SCALAR = {"type": ["string", "number", "boolean"]}
+TEMPLATE = {"type": "string", "pattern": r"\$\{"}
+
+
+def _in_any_case(words: Iterable[str]) -> str:
+    """Return a regular expression for words in any case, as JSON schema's have no flags."""
+    spelled = ("".join(f"[{c.upper()}{c}]" for c in word) for word in words)
+    return f"({'|'.join(spelled)})"
+
+
+DURATION_TEXT = rf"^\s*\d+\s*{_in_any_case(_UNITS)}\s*$"
 Toggle = Annotated[
     bool,
     BeforeValidator(parse_toggle),
     PlainSerializer(toggle_text, return_type=str),
-    WithJsonSchema({"enum": ["enabled", "disabled", True, False]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["enabled", "disabled"]},
+                {"type": "boolean"},
+                {"type": "string", "pattern": rf"^\s*{_in_any_case(sorted(_TRUE | _FALSE))}\s*$"},
+                TEMPLATE,
+            ]
+        }
+    ),
 ]
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),
     PlainSerializer(duration_text, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": r"^\s*\d+\s*[A-Za-z]+\s*$"}),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": DURATION_TEXT}, TEMPLATE]}),
 ]
 JavaText = Annotated[
     str,
@@ -139,7 +162,7 @@ Name = Annotated[str, BeforeValidator(parse_text)]
 Instant = Annotated[
     int,
     BeforeValidator(parse_instant),
-    WithJsonSchema({"type": ["string", "integer"]}),
+    WithJsonSchema({"type": ["string", "number"]}),
 ]
 FailOrIgnore = Literal["fail", "ignore"]
 FailSkipOrIgnore = Literal["fail", "skip", "ignore"]

@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from k2ktui.config.load import Loaded
-from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path
 from k2ktui.config.scalars import Text
 from k2ktui.secret_values import REDACTED, hide_secrets, is_secret_key
@@ -68,31 +67,6 @@ def to_json(loaded: Loaded, *, with_sources: bool = False) -> str:
     if with_sources:
         shown["sources"] = sources(loaded)
     return json.dumps(shown, indent=2)
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of the pipeline file, for editors."""
-    schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation")
-    schema["properties"]["replication"] = {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "source": {"$ref": "#/$defs/ReplicationSource"},
-                "transform": {"type": "array", "items": {"$ref": "#/$defs/TransformRule"}},
-                "headers": {"type": "array", "items": {"$ref": "#/$defs/HeaderRule"}},
-                "sink": {"$ref": "#/$defs/ReplicationSink"},
-            },
-            "additionalProperties": False,
-        },
-    }
-    schema["properties"]["license"] = {"description": "Accepted and ignored."}
-    for each in (schema, *schema["$defs"].values()):
-        if "description" in each:
-            # The first paragraph of the docstring is for operators; the rest is for maintainers.
-            text = each["description"].partition("\n\n")[0]
-            each["description"] = " ".join(text.replace("``", "").split())
-    return schema
 
 
 def _redact(value: Any, path: Path, secrets: frozenset[Path]) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from k2ktui.config.patterns import checked_pattern
-from k2ktui.config.scalars import parse_text
+from k2ktui.config.scalars import TEMPLATE, parse_text
 from k2ktui.engine.topics import TopicMapping
 
 
@@ -95,15 +95,49 @@ def _partition_yaml(value: str | PartitionExpression) -> str | dict[str, str]:
     return value if isinstance(value, str) else {"expression": value.expression}
 
 
+# For editors; a key without a value counts as absent.
+_TEXT = {"type": ["string", "number", "boolean", "null"]}
 TopicMappingField = Annotated[
     TopicMapping,
     BeforeValidator(_parse_mapping),
     PlainSerializer(_mapping_yaml),
-    WithJsonSchema({"type": ["string", "object"]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["source"]},
+                TEMPLATE,
+                {
+                    "type": "object",
+                    "properties": {
+                        "prefix": _TEXT,
+                        "suffix": _TEXT,
+                        "static": _TEXT,
+                        "staticMapping": {"type": ["object", "array", "null"]},
+                        "expression": _TEXT,
+                        "topics": {"type": ["array", "null"]},
+                    },
+                    "additionalProperties": {"type": "null"},
+                },
+            ]
+        }
+    ),
 ]
 PartitionField = Annotated[
     Literal["source", "producer"] | PartitionExpression,
     BeforeValidator(_parse_partition),
     PlainSerializer(_partition_yaml),
-    WithJsonSchema({"type": ["string", "object"]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["source", "producer"]},
+                TEMPLATE,
+                {
+                    "type": "object",
+                    "properties": {"expression": _TEXT},
+                    "required": ["expression"],
+                    "additionalProperties": {"type": "null"},
+                },
+            ]
+        }
+    ),
 ]

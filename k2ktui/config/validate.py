@@ -35,6 +35,7 @@ _EXPECTED = {
 
 def validate(tree: Node, problems: list[Problem]) -> PipelineConfig | None:
     """Build the model from ``tree``; on errors append them to ``problems`` and return None."""
+    problems += _unknown_without_value(tree)
     try:
         return PipelineConfig.model_validate(tree.plain(), by_alias=True, by_name=False)
     except ValidationError as failure:
@@ -73,6 +74,15 @@ def _problem(tree: Node, error: Any) -> Problem:
     return Problem(node.mark, node.written, f"expected {expected}{_found_text(path, node)}")
 
 
+def _unknown_without_value(tree: Node) -> Iterator[Problem]:
+    """Yield an error for every unknown key that the model does not see, since it has no value."""
+    for path, node in tree.walk():
+        if node.value is None and path and isinstance(path[-1], str):
+            section = _section_at(path[:-1])
+            if section and path[-1] not in {yaml_key(section, f) for f in section.model_fields}:
+                yield Problem(node.mark, node.written, f"unknown key; {_nearest(path)}")
+
+
 def _found_text(path: Path, node: Node) -> str:
     if isinstance(node.value, dict):
         # The message of a section error is complete without the value.
@@ -88,7 +98,7 @@ def _nearest(path: Path) -> str:
     """Suggest the known key closest to an unknown one, or list the known keys."""
     key = str(path[-1]).lower()
     section = _section_at(path[:-1]) or PipelineConfig
-    here = {_yaml_key(section, field): path[:-1] for field in section.model_fields}
+    here = {yaml_key(section, field): path[:-1] for field in section.model_fields}
     inside = {name.lower(): format_path((*above, name)) for name, above in here.items()}
     elsewhere = _unique_keys()
     # A key in the wrong section is more likely than a misspelled key.
@@ -111,9 +121,9 @@ def _unique_keys() -> dict[str, str]:
 def known_paths(section: type[Section] = PipelineConfig, above: Path = ()) -> Iterator[Path]:
     """Yield the path of every key of the model, sections before their keys."""
     for name, field in section.model_fields.items():
-        path = (*above, _yaml_key(section, name))
+        path = (*above, yaml_key(section, name))
         yield path
-        below = _section_in(field.annotation)
+        below = section_in(field.annotation)
         if below is not None:
             yield from known_paths(below, path)
 
@@ -123,20 +133,21 @@ def _section_at(path: Path) -> type[Section] | None:
     for step in path:
         if isinstance(step, int):
             continue
-        fields = {_yaml_key(section, name): field for name, field in section.model_fields.items()}
-        below = _section_in(fields[step].annotation) if step in fields else None
+        fields = {yaml_key(section, name): field for name, field in section.model_fields.items()}
+        below = section_in(fields[step].annotation) if step in fields else None
         if below is None:
             return None
         section = below
     return section
 
 
-def _section_in(annotation: Any) -> type[Section] | None:
+def section_in(annotation: Any) -> type[Section] | None:
     """Return the section class of a field, direct or as list items."""
     inner = [annotation, *get_args(annotation)]
     sections = (kind for kind in inner if isinstance(kind, type) and issubclass(kind, Section))
     return next(sections, None)
 
 
-def _yaml_key(section: type[Section], field: str) -> str:
+def yaml_key(section: type[Section], field: str) -> str:
+    """Return the key of a field in the file."""
     return section.model_fields[field].alias or yaml_name(field)

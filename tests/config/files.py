@@ -7,6 +7,7 @@ from pathlib import Path
 
 from k2ktui.config import Loaded, load
 from k2ktui.errors import ConfigError
+from tests.config.editor import editor_errors
 
 MINIMAL = """\
 name: p
@@ -29,9 +30,11 @@ class Files:
         return [str(self.directory / name) for name in texts]
 
     def load(self, *texts: str) -> Loaded:
-        """Load the texts as a.yaml, b.yaml, …"""
+        """Load the texts as a.yaml, b.yaml, …; an editor accepts what is loaded."""
         names = [f"{chr(ord('a') + index)}.yaml" for index in range(len(texts))]
-        return load(self.write(dict(zip(names, texts, strict=True))), env=self.env)
+        loaded = load(self.write(dict(zip(names, texts, strict=True))), env=self.env)
+        assert [error for text in texts for error in editor_errors(text)] == []
+        return loaded
 
     def over_minimal(self, *texts: str) -> Loaded:
         """Load the texts over ``MINIMAL``, which is a.yaml."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from k2ktui.config.editor_schema import editor_schema
 from k2ktui.config.reverse import reverse_file
-from k2ktui.config.show import json_schema, to_yaml
+from k2ktui.config.show import to_yaml
 from tests.config.files import MINIMAL, Files
 
 START = 'replication: [{source: {topic: ".*"}}, '
@@ -29,7 +30,7 @@ def test_rules_are_read_and_shown(files: Files) -> None:
     assert (
         "headers" not in to_yaml(files.over_minimal()).partition("replication:")[2].split("sink")[0]
     )
-    assert "HeaderRule" in json_schema()["$defs"]
+    assert "HeaderRule" in editor_schema()["$defs"]
 
 
 def test_a_later_file_replaces_the_rules(files: Files) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.config.editor_schema import editor_schema
 from k2ktui.config.reverse import reverse_file
-from k2ktui.config.show import json_schema, to_yaml
+from k2ktui.config.show import to_yaml
 from k2ktui.config.transform_rules import TransformRule
 from k2ktui.engine.transforms import Format, SchemaSource, Transform
 from k2ktui.replication.naming import dead_letter_name
@@ -46,7 +47,7 @@ def test_rules_are_read_and_shown(files: Files) -> None:
     assert files.load(shown).config.replication == replication
     line = next(line for line in shown.splitlines() if "value.id > 2" in line)
     assert line.endswith("b.yaml:6")
-    assert "TransformRule" in json_schema()["$defs"]
+    assert "TransformRule" in editor_schema()["$defs"]
 
 
 def test_schemas_of_avro_are_files_or_subjects(files: Files, tmp_path: Path) -> None:
