@@ -67,7 +67,7 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
 def _set_defaults(table: dict[str, Any], section: type[Section]) -> None:
     """Set the defaults as a file spells them; pydantic has seconds and Python's objects."""
     required = {name: None for name, f in section.model_fields.items() if f.is_required()}
-    spelled = section.model_construct(**required).model_dump(by_alias=True, mode="json")  # type: ignore[arg-type]
+    spelled = section.model_construct(**required).model_dump(by_alias=True, mode="json")
     for name in section.model_fields:
         key = yaml_key(section, name)
         below = table["properties"][key]
@@ -82,7 +82,7 @@ def _as_written(schema: Any) -> Any:
         return [_as_written(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    about = {key: schema[key] for key in ("title", "description", "default") if key in schema}
+    about = _about(schema)
     kind = schema.get("type")
     if kind == "integer":
         rest = {key: value for key, value in schema.items() if key not in about}
@@ -102,11 +102,15 @@ def _or_empty(schema: dict[str, Any], *, required: bool = False) -> dict[str, An
     """Return the schema of a key that may stand in the file without a value."""
     if required or {"type": "null"} in schema.get("anyOf", ()):
         return schema
-    about = {key: schema[key] for key in ("title", "description", "default") if key in schema}
+    about = _about(schema)
     rest = {key: value for key, value in schema.items() if key not in about}
     if set(rest) == {"anyOf"}:
         return {**about, "anyOf": [*rest["anyOf"], {"type": "null"}]}
     return {**about, "anyOf": [rest, {"type": "null"}]}
+
+
+def _about(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: schema[key] for key in ("title", "description", "default") if key in schema}
 
 
 def _table(schema: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def test_an_editor_refuses_nothing_that_is_accepted(
     assert refused or value_errors(tree) == [], text
 
 
-def _under(path: tuple[str, ...], value: Any) -> Any:
+def _under(path: tuple[str | int, ...], value: Any) -> Any:
     for step in reversed(path):
         value = {step: value}
     if path[0] == "replication":
