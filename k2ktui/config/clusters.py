@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
+from k2ktui.config.addresses import BOOTSTRAP, one_line
 from k2ktui.config.scalars import JavaText, Name
 from k2ktui.text import safe_text
 
@@ -97,7 +98,10 @@ class ClusterConfig(Section):
         sides = (kafka.common, kafka.admin, kafka.consumer, kafka.producer)
         if not any(side.get("bootstrap.servers", "").strip() for side in sides):
             raise ValueError("bootstrap.servers in common")
-        return kafka
+        names = ("common", "admin", "consumer", "producer")
+        # One address a line in the file; the clients take commas alone.
+        sections = {name: _on_one_line(getattr(kafka, name)) for name in names}
+        return kafka.model_copy(update=sections)
 
     @property
     def common(self) -> Mapping[str, str]:
@@ -142,6 +146,12 @@ class ClusterConfig(Section):
             "admin": self.admin,
         }
         return {**_with_address(self.common), **_with_address(own[role])}
+
+
+def _on_one_line(properties: Mapping[str, str]) -> Mapping[str, str]:
+    if BOOTSTRAP not in properties:
+        return properties
+    return {**properties, BOOTSTRAP: one_line(properties[BOOTSTRAP])}
 
 
 def _with_address(properties: Mapping[str, str]) -> Mapping[str, str]:

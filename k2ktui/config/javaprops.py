@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from k2ktui.config.problems import FilePosition
+from k2ktui.config.problems import FilePosition, Problem
 
 # A key and its separator: "=", ":" or whitespace; a backslash escapes the next character.
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
@@ -23,6 +24,14 @@ class Property:
 
     def __repr__(self) -> str:
         return f"Property({self.mark})"
+
+
+def byte_order_mark(raw: bytes, file: str) -> list[Problem]:
+    """Return the error of a byte order mark at the beginning, unless a comment follows it."""
+    if not raw.startswith(codecs.BOM_UTF8) or raw[3:].lstrip()[:1] in (b"", b"#", b"!"):
+        return []
+    wanted = "begins with a byte order mark, which Kafka reads as a part of the first key"
+    return [Problem(FilePosition(file, 1), "", f"{wanted}; save it as UTF-8 without BOM")]
 
 
 def parse(raw: bytes, file: str, encoding: str = "latin-1") -> dict[str, Property]:

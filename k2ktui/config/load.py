@@ -21,6 +21,7 @@ from k2ktui.config.tree import Node, merge, read_tree
 from k2ktui.config.unused import (
     dropped_headers,
     missing_registries,
+    typed_quotes,
     unsafe_standby,
     unused_keys,
     weak_writes,
@@ -101,6 +102,7 @@ def load(
         _check_clients(tree, client_check, notes, problems)
     if config is not None:
         notes += map(str, unused_keys(tree, config))
+        notes += map(str, typed_quotes(tree))
         notes += map(str, lost_schema_ids(tree, config))
         problems += weak_writes(tree, config)
         problems += unsafe_standby(tree, config)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from k2ktui.config.addresses import has_typed_quotes
 from k2ktui.config.coordination import SHORTEST_GRACE_S
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path, Problem, format_path
 from k2ktui.config.start import RESET
 from k2ktui.config.tree import Node
 
+TYPED_QUOTES = "has typographic quotes, which are a part of the value; write \" or '"
 _NO_SCHEMAS = "features.schemaMapping is disabled"
 _ONE_DIRECTION = "features.bidirectionalReplication is disabled"
 _PROVENANCE = "bidirectional.mode is provenance, which needs no header"
@@ -99,6 +101,13 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
             "(k2ktui explain shows which)"
         )
         yield Problem(tree.nearest(path).mark, format_path(path), reason)
+
+
+def typed_quotes(tree: Node) -> Iterator[Problem]:
+    """Yield a note for every value with typographic quotes, which are a part of it."""
+    for _, node in tree.walk():
+        if isinstance(node.value, str) and has_typed_quotes(node.value):
+            yield Problem(node.mark, node.written, TYPED_QUOTES)
 
 
 def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from k2ktui.config.addresses import BOOTSTRAP, address_problem
 from k2ktui.config.clusters import ClientFinding, ClusterConfig, Role
 from k2ktui.config.load import Loaded, load
 from k2ktui.config.providers import PROVIDERS_KEY
@@ -22,9 +23,10 @@ from k2ktui.kafka.property_table import ALL, JAVA_FOR_LIBRDKAFKA, RULES, Propert
 from k2ktui.kafka.security import for_librdkafka, for_wire, resolve
 from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.secret_values import remember_secrets
+from k2ktui.text import safe_text
 
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
-_BOOTSTRAP = "bootstrap.servers"
+_PROTOCOL, _PLAINTEXT = "security.protocol", "PLAINTEXT"
 _CLIENT_ID = "k2ktui"
 _RECEIVE_BUFFER_BYTES, _LARGEST_BUFFER_BYTES = 4 << 20, 100_000_000
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -87,8 +89,45 @@ def load_checked(
         ConfigError: lists every error with its location, including those of client properties.
     """
     return load(
-        paths, need_replication=need_replication, templates=templates, client_check=findings
+        paths,
+        need_replication=need_replication,
+        templates=templates,
+        client_check=lambda cluster: [*findings(cluster), *unused_security(cluster)],
     )
+
+
+def unused_security(cluster: ClusterConfig) -> Iterator[ClientFinding]:
+    """Yield a finding for every property of a login or of TLS that no client's protocol uses.
+
+    A protocol that is a variable may use them.
+    """
+    unused: dict[tuple[str, str], tuple[str, str]] = {}
+    used = set()
+    for role in ROLES:
+        properties = cluster.properties(role)
+        protocol = properties.get(_PROTOCOL, "").strip().upper()
+        for key, text in properties.items():
+            needed = key.partition(".")[0].upper()
+            if needed not in ("SASL", "SSL") or not text.strip():
+                continue
+            place = _section(cluster, role, key), key
+            if _uses(protocol, needed):
+                used.add(place)
+            else:
+                unused[place] = (protocol, needed)
+    for place, (protocol, needed) in unused.items():
+        if place not in used:
+            said = f"is {safe_text(protocol)}" if protocol else f"is not given ({_PLAINTEXT})"
+            users = "SASL_SSL or SASL_PLAINTEXT" if needed == "SASL" else "SSL or SASL_SSL"
+            yield ClientFinding(
+                *place, f"has no effect: {_PROTOCOL} {said}; {users} uses it", False
+            )
+
+
+def _uses(protocol: str, needed: str) -> bool:
+    if "${" in protocol:
+        return True
+    return protocol.startswith("SASL") if needed == "SASL" else protocol.endswith("SSL")
 
 
 def _socket_options(properties: Mapping[str, str]) -> list[tuple[int, int, int]]:
@@ -131,8 +170,11 @@ def _findings(cluster: ClusterConfig, role: Role) -> Iterator[ClientFinding]:
         if verdict is not None:
             kind, message = verdict
             yield ClientFinding(section, key, message, kind == "refused")
-    if not properties.get(_BOOTSTRAP, "").strip():
-        yield ClientFinding("common", _BOOTSTRAP, f"missing; the {role} needs it", True)
+    servers = properties.get(BOOTSTRAP, "")
+    if not servers.strip():
+        yield ClientFinding("common", BOOTSTRAP, f"missing; the {role} needs it", True)
+    elif wrong := address_problem(servers, properties.get(_PROTOCOL, _PLAINTEXT)):
+        yield ClientFinding(_section(cluster, role, BOOTSTRAP), BOOTSTRAP, wrong, True)
     problems: list[UnusableProperty] = []
     resolve(properties, problems)
     for problem in problems:

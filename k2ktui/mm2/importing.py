@@ -21,6 +21,7 @@ from k2ktui.mm2.counterparts import left_out
 from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
 from k2ktui.mm2.policy import NameFilter, numbered_references, shift_references
 from k2ktui.mm2.positions import reset_notes
+from k2ktui.mm2.settings import security_notes
 from k2ktui.text import safe_text
 
 # Converts a value, given side, role, key and text. None omits the property.
@@ -95,7 +96,7 @@ def import_flow(flow: FlowProperties) -> Imported:
     Raises:
         ConfigError: a filter or a name cannot be expressed in a pipeline.
     """
-    notes: list[str] = [*reset_notes(flow)]
+    notes: list[str] = [*reset_notes(flow), *security_notes(flow)]
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{flow.source}-to-{flow.target}")
     clients = {side: choose_properties(flow, side, notes) for side in SIDES}
     tree = pipeline_document(flow, name, lambda *_: None)

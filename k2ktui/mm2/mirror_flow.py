@@ -18,7 +18,7 @@ from k2ktui.mm2.importing import not_expressible, pipeline_document
 from k2ktui.mm2.liveness import observe_copier
 from k2ktui.mm2.mirror_mappings import MirrorMappings
 from k2ktui.mm2.positions import reset_notes
-from k2ktui.mm2.settings import load_settings
+from k2ktui.mm2.settings import load_settings, security_notes
 from k2ktui.sync.flow import CopierObservation, Flow
 
 PATH = "mirrormaker2"
@@ -93,4 +93,4 @@ def load_mirror(file: str) -> tuple[MirrorFlow, tuple[str, ...]]:
     path, _, name = file.partition("#")
     settings = load_settings(Path(path))
     flow = settings.flow(name)
-    return MirrorFlow.of(flow), (*settings.notes, *reset_notes(flow))
+    return MirrorFlow.of(flow), (*settings.notes, *reset_notes(flow), *security_notes(flow))

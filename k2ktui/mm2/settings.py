@@ -7,15 +7,18 @@ properties, ``A->B.source.cluster.`` overrides ``A.``, which overrides the globa
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from k2ktui.config.javaprops import Property, parse
+from k2ktui.config.addresses import BOOTSTRAP, address_problem, has_typed_quotes
+from k2ktui.config.javaprops import Property, byte_order_mark, parse
 from k2ktui.config.mirror_files import DOCUMENTS
 from k2ktui.config.problems import FilePosition, Problem, refuse
+from k2ktui.config.unused import TYPED_QUOTES
 from k2ktui.errors import ConfigError
+from k2ktui.kafka.properties import unused_security
 from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
 from k2ktui.mm2.policy import (
     GROUPS_DEFAULT,
@@ -106,6 +109,8 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
     resources = read_resources(raw, file, problems) if file.endswith(DOCUMENTS) else None
     if resources is not None and problems:
         raise refuse(problems)
+    if resources is None:
+        problems += byte_order_mark(raw, file)
     properties: Mapping[str, Property] = resources.properties if resources else parse(raw, file)
     if env is not None:
         on_connect = resources is not None
@@ -114,7 +119,13 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
     found = _Reading(file, properties, problems, connectors).settings()
     if problems:
         raise refuse(problems)
-    return replace(found, notes=(*found.notes, *(resources.notes if resources else ())))
+    quotes = [
+        str(Problem(each.mark, safe_text(key), TYPED_QUOTES))
+        for key, each in properties.items()
+        if has_typed_quotes(each.value)
+    ]
+    more = resources.notes if resources else ()
+    return replace(found, notes=(*found.notes, *more, *dict.fromkeys(quotes)))
 
 
 def connector_flow(config: Mapping[str, str], offsets_topic: str) -> FlowProperties:
@@ -255,6 +266,7 @@ class _Reading:
                 key = f"{alias}.bootstrap.servers"
                 where = self._mark(f"{flow}.enabled", "clusters")
                 problems.append(Problem(where, safe_text(key), "missing"))
+            problems += self._addresses(flow, side, alias)  # type: ignore[arg-type]
         for key, names in (("topics", flow.topics), ("groups", flow.groups)):
             try:
                 names.check()
@@ -267,6 +279,21 @@ class _Reading:
                 message = f"the filter {safe_text(name)} is not supported"
                 problems.append(Problem(self._mark(f"{flow}.{key}", key), key, message))
         return problems
+
+    def _addresses(self, flow: FlowProperties, side: Side, alias: str) -> Iterator[Problem]:
+        clients = flow.clients[side]
+        for role in ("", *ROLES):
+            own = {**clients["common"], **clients.get(role, {})}
+            if role and BOOTSTRAP not in clients.get(role, {}):
+                continue
+            wrong = address_problem(
+                own.get(BOOTSTRAP, ""), own.get("security.protocol", "PLAINTEXT")
+            )
+            if wrong:
+                name = f"{role}.{BOOTSTRAP}" if role else BOOTSTRAP
+                keys = (f"{flow}.{side}.cluster.{name}", f"{flow}.{side}.{name}", f"{alias}.{name}")
+                key = next((key for key in keys if key in self.properties), name)
+                yield Problem(self._mark(key, "clusters"), safe_text(key), wrong)
 
     def _mark(self, key: str, otherwise: str) -> FilePosition:
         found = self.properties.get(key) or self.properties.get(otherwise)
@@ -297,3 +324,13 @@ def _split_list(text: str) -> tuple[str, ...]:
 def _filter(settings: Mapping[str, str], key: str, include: str, exclude: str) -> NameFilter:
     excluded = settings.get(f"{key}.exclude", settings.get(f"{key}.blacklist", exclude))
     return NameFilter(_split_list(settings.get(key, include)), _split_list(excluded))
+
+
+def security_notes(flow: FlowProperties) -> list[str]:
+    """Return the notes on properties of a login or of TLS that no client's protocol uses."""
+    found: dict[str, None] = {}
+    for side, alias in (("source", flow.source), ("target", flow.target)):
+        for finding in unused_security(flow.cluster(side)):  # type: ignore[arg-type]
+            part = "" if finding.section == "common" else f"{finding.section}."
+            found[f"{safe_text(f'{alias}.{part}{finding.key}')} {finding.message}"] = None
+    return list(found)
