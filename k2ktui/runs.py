@@ -217,10 +217,17 @@ class PipelineRun:
                     self._heartbeat.start()
                 if read_exporter_names(os.environ, wanted=self._telemetry):
                     self._rehearsals.start()
+                if self._config.coordination.mode == "shared":
+                    known = self._known_slots()
+                    if known is None:
+                        starting.result()
+                    slots = known or self._slots()
+                    self._shared = self._make_shared(source, target, control, observe, slots)
+                    self._shared.prepare()
+                    starting.result()
+                    return self._shared.run(self._stopping)
                 starting.result()
                 slots = self._slots()
-                if self._config.coordination.mode == "shared":
-                    return self._share(source, target, control, observe, slots)
                 self._driver = self._make_driver(source, target, control, observe)
                 if self._stopping.is_set():
                     self._driver.stop()
@@ -233,6 +240,8 @@ class PipelineRun:
             finally:
                 starting.exception()
                 self._heartbeat.stop()
+                if self._shared is not None:
+                    self._shared.close()
                 self._spark.stop()
 
     def _start_spark(self) -> None:
@@ -279,14 +288,14 @@ class PipelineRun:
             began_at=self._began_at,
         )
 
-    def _share(
+    def _make_shared(
         self,
         source: Cluster,
         target: Cluster,
         control: ControlTopics,
         observe: Callable[[Event], None],
         slots: int,
-    ) -> Finished:
+    ) -> SharedRun:
         parts = SharedRunParts(
             source,
             target,
@@ -299,8 +308,7 @@ class PipelineRun:
             self._take_over,
             self._until_caught_up,
         )
-        self._shared = SharedRun(self._config, parts, self._make_observer(observe))
-        return self._shared.run(self._stopping)
+        return SharedRun(self._config, parts, self._make_observer(observe))
 
     def _works_beside(self) -> bool:
         """Return whether this run does what one run does for the whole pipeline."""
@@ -317,9 +325,13 @@ class PipelineRun:
         return observe_event
 
     def _slots(self) -> int:
-        cores = local_cores(self._config.spark.master)
-        found = self._config.slots or cores or self._spark.parallelism
+        found = self._known_slots() or self._spark.parallelism
         return min(found, self._config.coordination.most_slots)
+
+    def _known_slots(self) -> int | None:
+        """Return the number of slots that is known before Spark has started; None if it is not."""
+        found = self._config.slots or local_cores(self._config.spark.master)
+        return min(found, self._config.coordination.most_slots) if found else None
 
     def _report_note(self, event: Event) -> None:
         if isinstance(event, Note | Waiting):

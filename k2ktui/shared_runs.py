@@ -102,6 +102,12 @@ class SharedRun:
         self._config, self._parts, self._report = config, parts, report
         self._fencer = self._make_fencer()
         self._loop: SharingLoop | None = None
+        self._closing = ExitStack()
+        self._closing.callback(self._fencer.close, fence=False)
+        self._log = AssignmentTopic(parts.target, config.coordination.assignment.topic)
+        self._closing.callback(self._log.close)
+        self._ends: SharedEnds | None = None
+        self._is_prepared = False
         # All slots read the topics and the commit topic together.
         self._topics = PairTopicsReader(config, parts.source, parts.target)
         self._committed = CommittedPositions(parts.target, self._fencer.topic)
@@ -110,6 +116,26 @@ class SharedRun:
     def leads(self) -> bool:
         """Whether this run does what one run does for all that share the pipeline."""
         return self._loop is not None and self._loop.leads
+
+    def prepare(self) -> None:
+        """Connect, and read what does not depend on other runs; Spark may be starting meanwhile.
+
+        Nothing is written: without Spark, this run takes no part.
+
+        Raises:
+            Refused, K2kError: as ``run``.
+        """
+        if self._is_prepared:
+            return
+        self._is_prepared = True
+        self._log.open()
+        self._refuse_unreadable()
+        if self._parts.until_caught_up:
+            self._ends = self._read_ends(self._closing)
+
+    def close(self) -> None:
+        """Disconnect; a run that has ended is closed."""
+        self._closing.close()
 
     def run(self, stopping: StopFlag) -> Finished:
         """Share the pipeline until stopped, or until all runs have caught up.
@@ -122,10 +148,9 @@ class SharedRun:
         events = SharedEvents(self._report, self._show, parts.began_at, stopping.is_set)
         assignment = config.coordination.assignment
         release_s = assignment.grace_window_s + longest_lap_s(config, self._fencer)
-        with ExitStack() as closing:
-            closing.callback(self._fencer.close, fence=False)
-            self._refuse_unreadable()
-            ends = self._read_ends(closing) if parts.until_caught_up else None
+        with self._closing as closing:
+            self.prepare()
+            ends = self._ends
             finder = LayoutFinder(
                 config,
                 parts.target,
@@ -141,12 +166,10 @@ class SharedRun:
             search = LayoutSearch(finder.find)
             closing.callback(search.close)
             pid = os.getpid()
-            log = AssignmentTopic(parts.target, assignment.topic)
-            closing.callback(log.close)
             member = SharingMember(
                 Member(runner, pid=pid, pid_space=pid_space(), birth=birth_of(pid)),
                 config.coordination.commit.group,
-                log,
+                self._log,
                 lambda: search.ask(
                     member.known_members, member.outdated_layout, member.leaderships
                 ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -68,6 +69,14 @@ class KeyedWriter:
         self._producer: Producer | None = None
         self._trouble = ""
         self._refused: KafkaError | None = None  # a login or a certificate
+
+    def open(self) -> None:
+        """Connect before the first write, which then need not wait half a second for its id.
+
+        Failures are ignored: the first write reports them.
+        """
+        with suppress(KafkaException, K2kError):
+            self._connect()
 
     def put(self, entries: Iterable[Entry]) -> dict[int, range]:
         """Write records in order (value None: tombstone) and wait for all acknowledgments.

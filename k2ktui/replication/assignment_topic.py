@@ -70,6 +70,10 @@ class AssignmentTopic:
             self._next[entry.partition] = entry.offset + 1
         self._next.update(ends)
 
+    def open(self) -> None:
+        """Connect before the first record is written; see ``KeyedWriter.open``."""
+        self._writer.open()
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write a record; raises as ``KeyedWriter.put``."""
         self._writer.put([(key, value)])

@@ -23,7 +23,8 @@ from k2ktui.replication.stopped import RETRY_S
 from k2ktui.text import counted
 
 _LOOK_S = 1.0
-_FIRST_LOOKS_S, _FIRST_LOOK_S = 5.0, 0.2
+# A look without news costs two requests; a start needs about five looks, one after the other.
+_FIRST_LOOKS_S, _FIRST_LOOK_S = 5.0, 0.05
 _SHOWN_SLOTS = 20
 _SHOWN_RUNS = 5
 # Another attempt does not change these. Others pass: a broker that restarts reports many.

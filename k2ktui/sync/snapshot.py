@@ -133,7 +133,7 @@ class SnapshotReader:
             source = self._load_kept_commits(down)
         # Read right away: a later commit on the target, for records read since, would look ahead.
         there = self.target.views(sorted(source.groups))
-        written, unread = self._read_written(source.groups)
+        written, unread = self._read_written(there)
         later: Mapping[str, GroupView] = {}
         if not down:
             try:
@@ -185,12 +185,19 @@ class SnapshotReader:
             with suppress(K2kError):  # told later
                 self.store.read_written(())
 
-    def _read_written(self, groups: Collection[str]) -> tuple[Mapping[str, WrittenCommits], str]:
-        """Return what was written for groups, and why it is unknown; "" if it is not."""
+    def _read_written(
+        self, there: Mapping[str, GroupView]
+    ) -> tuple[Mapping[str, WrittenCommits], str]:
+        """Return what was written for groups, and why it is unknown; "" if it is not.
+
+        Only that of groups with a commit on the target says anything; decoding takes time.
+        """
         if not self._for_plans:
             return {}, ""
         try:
-            return self.store.read_written(groups), ""
+            return self.store.read_written(
+                [name for name, view in there.items() if view.offsets]
+            ), ""
         except Refused as error:
             return {}, (
                 f"{error.message}: which commits on the target are k2ktui's is unknown, and all "

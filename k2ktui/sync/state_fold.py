@@ -6,7 +6,14 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from k2ktui.engine.journal import DrillKey, JournalKey, StateKey, StateRecord, WrittenKey
+from k2ktui.engine.journal import (
+    DrillKey,
+    JournalKey,
+    StateKey,
+    StateRecord,
+    WrittenKey,
+    record_key,
+)
 from k2ktui.engine.journal_format import read_state_key, read_state_value
 from k2ktui.engine.state import MalformedRecord
 from k2ktui.engine.written import WrittenCommits, merge
@@ -46,6 +53,8 @@ class StateFold:
             written: what this process wrote with it, so that it need not be decoded.
         """
         raw = entry.key or b""
+        if written is not None:
+            self._keys.setdefault(raw, record_key(written))
         key = self._read_key(raw)
         if entry.value is None:
             self._malformed_keys.discard(raw)

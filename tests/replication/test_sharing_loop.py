@@ -256,7 +256,7 @@ def test_it_looks_more_often_at_first_until_it_has_slots(topic: AssignmentTopic)
     layouts: list[SharedLayout | None] = [None, None, LAYOUT]
     run, rounds = One(topic, find=lambda: layouts.pop(0) if layouts else LAYOUT), Rounds(4)
     run.loop.run(rounds)
-    assert rounds.waited == [0.2, 0.2, 1.0, 1.0]
+    assert rounds.waited == [0.05, 0.05, 1.0, 1.0]
 
 
 def test_a_run_that_gets_no_slots_does_not_look_more_often_for_long(topic: AssignmentTopic) -> None:
@@ -264,9 +264,11 @@ def test_a_run_that_gets_no_slots_does_not_look_more_often_for_long(topic: Assig
         waits.now += rounds.waited[-1]
 
     waits = One(topic, find=lambda: None)
-    rounds = Rounds(40, pass_time)
+    rounds = Rounds(120, pass_time)
     waits.loop.run(rounds)
-    assert rounds.waited == [0.2] * 25 + [1.0] * 15
+    first = rounds.waited.count(0.05)
+    assert rounds.waited == [0.05] * first + [1.0] * (120 - first)
+    assert 0.05 * first == pytest.approx(5.0, abs=0.1)
 
 
 def test_a_search_for_the_layout_that_fails_is_repeated(topic: AssignmentTopic) -> None:

@@ -53,7 +53,7 @@ from k2ktui.replication.slot_task import (
 from k2ktui.text import safe_text
 
 _QUEUE_LIMIT = 3
-_FIRST_TRANSACTION_S = 0.2
+_FIRST_TRANSACTION_S = 0.05
 _LEADER_RETRY_S = 0.2
 # A fetch is answered when the lap ends, or a little later by a busy broker.
 _LAST_ANSWER_S = 0.2
