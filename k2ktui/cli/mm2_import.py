@@ -19,12 +19,18 @@ from k2ktui.text import safe_text
     help="Convert mm2.properties, a Strimzi resource or a connector's JSON to a pipeline file; "
     "notes name the counterparts of settings that are not carried over."
 )
-@click.argument("file", metavar="FILE[#A->B]")
+@click.argument("file", metavar="FILE[#A->B]", default="")
+@click.option("-f", "--file", "named", default="", metavar="FILE", help="The same as FILE.")
 @click.option("-o", "--output", metavar="FILE", help="File to write to (default: standard output).")
 @click.option("--json", "as_json", is_flag=True, help="Print the file and the notes as JSON.")
-def command(file: str, output: str | None, as_json: bool) -> None:
+def command(file: str, named: str, output: str | None, as_json: bool) -> None:
     """Read the file, print or write the pipeline, and print notes to stderr."""
-    path, _, flow = file.partition("#")
+    if bool(file) == bool(named):
+        raise ConfigError(
+            "give one file of MirrorMaker 2" + (", not two" if file else ""),
+            hint="k2ktui mm2 import FILE, or -f FILE; FILE#A->B selects one flow.",
+        )
+    path, _, flow = (file or named).partition("#")
     settings = load_settings(path, filled=False)
     found = import_flow(settings.flow(flow))
     notes = [*settings.notes, *found.notes]

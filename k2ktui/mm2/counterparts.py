@@ -65,6 +65,7 @@ _COUNTERPARTS: tuple[tuple[str, str], ...] = (
         "sync.group.offsets.enabled",
         "k2ktui sync replaces it, or k2ktui plan and apply at a failover",
     ),
+    ("emit.checkpoints.interval.seconds", CARRIED),
     ("emit.checkpoints", f"{_TRANSLATED}; {_PUBLISH}"),
     ("checkpoints.", f"{_TRANSLATED}; {_PUBLISH}"),
     ("emit.offset-syncs", _EXACT),
@@ -198,6 +199,7 @@ def _why_left_out(flow: FlowProperties, shown: str, key: str) -> str:
     bare = key.removeprefix("source.").removeprefix("target.")
     role, _, name = bare.partition(".")
     if role in ROLES:
+        name = name.removeprefix("override.")
         read = any(name in flow.clients[side].get(role, {}) for side in flow.clients)
         return "" if read else "it has no effect in MirrorMaker 2"
     alias = key.partition(".")[0]

@@ -27,7 +27,9 @@ from k2ktui.text import safe_text
 # Converts a value, given side, role, key and text. None omits the property.
 Value = Callable[[Side, str, str, str], str | None]
 
-_GROUPS_INTERVAL, _GROUPS_INTERVAL_S = "sync.group.offsets.interval.seconds", 60
+# Both are 60 seconds by default: MirrorMaker 2 translates at one, and commits at the other.
+_INTERVALS = ("sync.group.offsets.interval.seconds", "emit.checkpoints.interval.seconds")
+_INTERVAL_S = 60
 _RESET = "auto.offset.reset"
 _PLAIN_NAME = re.compile(r"[a-z.]+")
 # Settings whose values a pipeline may refuse, with the keys that they become.
@@ -81,9 +83,19 @@ def pipeline_document(flow: FlowProperties, name: str, value: Value) -> dict[str
 
 
 def _poll_interval(flow: FlowProperties) -> float:
-    """Return the interval of the flow's group commits, in the range of ``groups.pollInterval``."""
-    wanted = float(flow.seconds(_GROUPS_INTERVAL, _GROUPS_INTERVAL_S))
-    return min(max(wanted, SHORTEST_POLL_S), LONGEST_POLL_S)
+    """Return the shorter one of the flow's intervals, in the range of ``groups.pollInterval``."""
+    return min(max(float(_interval(flow)[1]), SHORTEST_POLL_S), LONGEST_POLL_S)
+
+
+def _interval(flow: FlowProperties) -> tuple[str, int]:
+    """Return the setting with the shortest interval of those that the flow has, and its seconds."""
+    given = [(key, flow.seconds(key, _INTERVAL_S)) for key in _INTERVALS if _has_number(flow, key)]
+    return min(given, key=lambda each: each[1], default=(_INTERVALS[0], _INTERVAL_S))
+
+
+def _has_number(flow: FlowProperties, key: str) -> bool:
+    text = flow.settings.get(key, "").strip()
+    return text.isascii() and text.isdecimal()
 
 
 def import_flow(flow: FlowProperties) -> Imported:
@@ -106,17 +118,16 @@ def import_flow(flow: FlowProperties) -> Imported:
     tree = _valid_tree(flow, tree, notes)
     for side, chosen in clients.items():
         tree[side]["kafka"] |= {role: dict(section) for role, section in chosen.written.items()}
-    given = flow.settings.get(_GROUPS_INTERVAL, "60").strip()
-    if not (given.isascii() and given.isdecimal()):
-        poll = tree["groups"]["pollInterval"]
-        notes.append(
-            f"{_GROUPS_INTERVAL}: {safe_text(given)} is not a number; groups.pollInterval: {poll}"
-        )
+    for key in _INTERVALS:
+        if key in flow.settings and not _has_number(flow, key):
+            poll, text = tree["groups"]["pollInterval"], safe_text(flow.settings[key].strip())
+            notes.append(f"{key}: {text} is not a number; groups.pollInterval: {poll}")
     # In the file this section is a list.
     tree["replication"] = [{key: each} for key, each in tree["replication"].items()]
-    if _poll_interval(flow) != flow.seconds(_GROUPS_INTERVAL, _GROUPS_INTERVAL_S):
+    key, seconds = _interval(flow)
+    if _poll_interval(flow) != seconds:
         notes.append(
-            f"{_GROUPS_INTERVAL}: groups.pollInterval is {duration_text(_poll_interval(flow))}, "
+            f"{key}: groups.pollInterval is {duration_text(_poll_interval(flow))}, "
             "the nearest allowed value"
         )
     notes += left_out(flow)

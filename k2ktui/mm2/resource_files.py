@@ -56,6 +56,8 @@ _STORAGE = {
 _NAMES = {"KafkaMirrorMaker2": "mirrormaker2-cluster", "KafkaConnect": "connect-cluster"}
 _CLUSTERS = ("clusters", "connectCluster", "target", "mirrors")
 _CLUSTER_LABEL = ("metadata", "labels", "strimzi.io/cluster")
+# Keys of a resource, or of its spec, that has been copied in part.
+_PARTS = ("spec", "metadata", "apiVersion", *_CLUSTERS)
 _EXPECTED = (
     "expected a KafkaMirrorMaker2 or KafkaConnector of Strimzi, or a connector with name and config"
 )
@@ -120,7 +122,12 @@ def _items(node: Node, problems: list[Problem]) -> Iterator[Node]:
     elif "kind" in table or "config" in table or "connector.class" in table:
         yield node
     else:
-        problems.append(Problem(node.mark, node.written, _EXPECTED))
+        part = next((key for key in _PARTS if key in table), "")
+        if part:
+            wanted = f"missing beside {part}; it is KafkaMirrorMaker2 or KafkaConnector"
+            problems.append(Problem(node.mark, "kind", wanted))
+        else:
+            problems.append(Problem(node.mark, node.written, _EXPECTED))
 
 
 class _ResourceReader:
@@ -265,7 +272,11 @@ class _ResourceReader:
     def _name(self, resource: Node) -> str:
         for path in (("metadata", "name"), ("metadata", "namespace"), _CLUSTER_LABEL):
             node = resource.at(path)
-            required = path[-1] == "name"
+            required = path == ("metadata", "name")
+            if required and node is None:
+                wanted = "missing; kubectl get -o yaml prints the whole resource"
+                self._problems.append(Problem(resource.mark, format_path(path), wanted))
+                continue
             if (node is not None or required) and not is_kubernetes_name(scalar(node)):
                 mark, wanted = resource.nearest(path).mark, "expected a name of Kubernetes"
                 self._problems.append(Problem(mark, format_path(path), wanted))

@@ -7,6 +7,7 @@ properties, ``A->B.source.cluster.`` overrides ``A.``, which overrides the globa
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,9 @@ from k2ktui.mm2.resource_files import read_resources
 from k2ktui.mm2.resources import ConnectorReference
 from k2ktui.text import safe_text
 
+_NUMBER = re.compile(r"\s*(\d{1,6})(?:[\s:|.)]|$)")
+_ENABLE = "Set A->B.enabled = true, with your aliases."
+_OVERRIDDEN = (("source", "consumer"), ("target", "producer"), ("target", "admin"))
 _POLICIES: Mapping[str, Literal["default", "identity"]] = {
     "DefaultReplicationPolicy": "default",
     "IdentityReplicationPolicy": "identity",
@@ -65,19 +69,17 @@ class MirrorSettings:
             if problems := self.unusable.get(str(found[0])):
                 raise refuse(problems)
             return found[0]
+        on_connect = self.file.endswith(DOCUMENTS)
+        advice = "Add the MirrorSourceConnector." if on_connect else _ENABLE
         there = ", ".join(safe_text(flow) for flow in (self.flows if name else enabled))
         if name:
             raise ConfigError(
                 f"{safe_text(self.file)} has no flow {safe_text(name)}",
-                hint=f"Choose one of its flows: {there}."
-                if there
-                else "Set A->B.enabled = true, with your aliases.",
+                hint=f"Choose one of its flows: {there}." if there else advice,
             )
         raise ConfigError(
             f"{safe_text(self.file)} enables {there or 'no flow'}",
-            hint=f"Choose one: -f '{safe_text(self.file)}#A->B'."
-            if there
-            else "Set A->B.enabled = true, with your aliases.",
+            hint=f"Choose one: -f '{safe_text(self.file)}#A->B'." if there else advice,
         )
 
 
@@ -106,6 +108,9 @@ def load_settings(
 def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> MirrorSettings:
     """Parse a file, see :func:`load_settings`; ``env`` None fills no variables."""
     problems: list[Problem] = []
+    if has_line_numbers(raw.decode("latin-1")):
+        wanted = "every line begins with its number; copy the file without line numbers"
+        raise refuse([Problem(FilePosition(file, 1), "", wanted)])
     resources = read_resources(raw, file, problems) if file.endswith(DOCUMENTS) else None
     if resources is not None and problems:
         raise refuse(problems)
@@ -126,6 +131,13 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
     ]
     more = resources.notes if resources else ()
     return replace(found, notes=(*found.notes, *more, *dict.fromkeys(quotes)))
+
+
+def has_line_numbers(text: str) -> bool:
+    """Return whether the lines begin with 1, 2, 3, …, as a viewer has shown them."""
+    found = [_NUMBER.match(line) for line in text.splitlines() if line.strip()]
+    numbers = [int(each[1]) for each in found if each]
+    return len(numbers) == len(found) > 1 and numbers == sorted(set(numbers))
 
 
 def connector_flow(config: Mapping[str, str], offsets_topic: str) -> FlowProperties:
@@ -235,6 +247,10 @@ class _Reading:
         }
         for role in ROLES:
             found[role] |= _strip_prefix(own, f"{role}.") | _strip_prefix(own, f"{side}.{role}.")
+            # Connect's own prefix: its workers' clients of the target, and a consumer's by mistake.
+            overrides = _strip_prefix(found[role], "override.")
+            plain = {k: v for k, v in found[role].items() if not k.startswith("override.")}
+            found[role] = plain | overrides if (side, role) in _OVERRIDDEN else plain
         return found
 
     def _policy(self, source: str, settings: Mapping[str, str]) -> ReplicationPolicy:

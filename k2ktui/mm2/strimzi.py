@@ -37,10 +37,17 @@ def unreachable_connector(connector: str) -> Connector:
     Raises:
         ConfigError: the name has another form.
     """
+    if not connector:
+        raise ConfigError(
+            "the alias of the source cluster is not known: no connector is named",
+            unchanged=NOTHING,
+            hint="Give -f FILE with the Strimzi resource, --connector A->B.MirrorSourceConnector, "
+            "or --connect URL.",
+        )
     source, arrow, rest = connector.partition("->")
     if not (source and arrow and rest.endswith(".MirrorSourceConnector")):
         raise ConfigError(
-            f"{safe_text(connector) or 'no connector'} does not contain the source's alias",
+            f"the name of the connector {safe_text(connector)} does not contain the source's alias",
             unchanged=NOTHING,
             hint="Give -f FILE with the Strimzi resource, --connector A->B.MirrorSourceConnector, "
             "or --connect URL.",

@@ -85,6 +85,7 @@ CARRIED = {
     "replication.policy.separator",
     "replication.policy.internal.topic.separator.enabled",
     "sync.group.offsets.interval.seconds",
+    "emit.checkpoints.interval.seconds",
 }
 USUAL = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",

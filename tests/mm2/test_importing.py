@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,114 @@ def test_json_and_several_flows(file: Path) -> None:
     assert "enables A->B, B->A" in both.stderr
     one = k2ktui("mm2", "import", f"{file}#B->A")
     assert "prefix: B." in one.stdout
+
+
+@pytest.mark.parametrize(
+    ("lines", "taken"),
+    [
+        ("emit.checkpoints.interval.seconds = 5", 5.0),
+        ("emit.checkpoints.interval.seconds = 5\nsync.group.offsets.interval.seconds = 30", 5.0),
+        ("emit.checkpoints.interval.seconds = 30\nsync.group.offsets.interval.seconds = 9", 9.0),
+        ("emit.checkpoints.interval.seconds = -1", 60.0),
+        ("", 60.0),
+    ],
+)
+def test_the_interval_of_checkpoints(lines: str, taken: float, tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(FLAGS + lines)
+    done = import_flow(load_settings(str(file), filled=False).flow(""))
+    output = tmp_path / "pipeline.yaml"
+    output.write_text(done.text)
+    assert load([output]).config.groups.poll_interval_s == taken
+    assert not any("groups.pollInterval is its counterpart" in note for note in done.notes)
+
+
+CONNECTOR = {
+    "name": "mirror",
+    "config": {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "A",
+        "target.cluster.alias": "B",
+        "source.cluster.bootstrap.servers": "a:1",
+        "target.cluster.bootstrap.servers": "b:1",
+        "target.cluster.security.protocol": "SASL_SSL",
+        "producer.override.sasl.mechanism": "PLAIN",
+        "producer.override.sasl.jaas.config": JAAS,
+        "producer.override.linger.ms": "7",
+        "consumer.override.fetch.min.bytes": "9",
+    },
+}
+
+
+def test_overrides_of_a_connector_are_carried_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, output = tmp_path / "c.json", tmp_path / "pipeline.yaml"
+    file.write_text(json.dumps(CONNECTOR))
+    done = import_flow(load_settings(str(file), filled=False).flow(""))
+    assert "override" not in "".join(done.notes) and "unknown" not in "".join(done.notes)
+    assert "pass" not in done.text
+    output.write_text(done.text)
+    monkeypatch.setenv("TARGET_PRODUCER_SASL_JAAS_CONFIG", JAAS)
+    config = load([output]).config
+    assert config.target.properties("producer")["linger.ms"] == "7"
+    assert config.target.properties("producer")["sasl.jaas.config"] == JAAS
+    assert config.target.properties("producer")["sasl.mechanism"] == "PLAIN"
+    assert config.source.properties("consumer")["fetch.min.bytes"] == "9"
+
+
+def test_the_file_is_an_argument_or_an_option(file: Path) -> None:
+    shown = k2ktui("mm2", "import", file).stdout
+    assert k2ktui("mm2", "import", "-f", file).stdout == shown
+    both = k2ktui("mm2", "import", file, "-f", file, code=2)
+    assert "give one file of MirrorMaker 2, not two" in both.stderr
+    assert "give one file of MirrorMaker 2" in k2ktui("mm2", "import", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "mm.yaml",
+            "kind: KafkaMirrorMaker2\nspec: {mirrors: []}\n",
+            "metadata.name: missing; kubectl get -o yaml prints the whole resource",
+        ),
+        (
+            "mm.yaml",
+            "spec: {mirrors: []}\n",
+            "kind: missing beside spec; it is KafkaMirrorMaker2 or KafkaConnector",
+        ),
+        (
+            "mm.yaml",
+            "1 kind: KafkaMirrorMaker2\n2 spec:\n3   mirrors: []\n",
+            "without line numbers",
+        ),
+        (
+            "mm2.properties",
+            "  1\tclusters = A, B\n  2\ta = b\n",
+            "copy the file without line numbers",
+        ),
+    ],
+)
+def test_what_a_copied_part_lacks_is_named(name: str, text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    assert said in k2ktui("mm2", "import", file, code=2).stderr
+
+
+def test_a_file_without_a_source_connector_has_its_own_advice(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    kind = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
+    config = {**CONNECTOR["config"], "connector.class": kind}  # type: ignore[dict-item]
+    file.write_text(json.dumps({"name": "c", "config": config}))
+    said = k2ktui("mm2", "import", file, code=2).stderr
+    assert "Add the MirrorSourceConnector" in said and "enabled = true" not in said
+
+
+def test_positions_without_a_connector_say_what_is_missing() -> None:
+    where = ("--strimzi", "kafkaconnector/x")
+    said = k2ktui("mm2", "offsets", "set", *where, "orders:0:1", code=2).stderr
+    assert "the alias of the source cluster is not known: no connector is named" in said
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [("0", 0.5), ("7200", 3600.0), ("60", 60.0)])
