@@ -21,6 +21,7 @@ from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 
+from k2ktui.console.terminal import is_gone
 from k2ktui.console.terminal_input import TerminalInput
 
 _log = logging.getLogger(__name__)
@@ -82,8 +83,10 @@ class TerminalDriver(LinuxDriver):
 
         After SIGSTOP nothing has left it in order, and Textual would read it twice.
         """
-        if self._writer_thread is None:
-            return  # not drawn yet
+        if self._writer_thread is None or is_gone():
+            # Not drawn yet; or the terminal was closed, after which the kernel sends SIGCONT, too:
+            # to write to it again would block.
+            return
         if not self._is_suspended and self._auto_restart:
             self.suspend_application_mode()
         self._is_suspended = False

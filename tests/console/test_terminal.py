@@ -93,11 +93,27 @@ def test_signals_end_it_orderly(
         assert terminal.now() == terminal.attributes
 
 
-def test_a_hang_up_ends_it(recording: Path, env: dict[str, str]) -> None:
-    with replay(recording, env) as terminal:
+HUNG_UP = """
+import sys
+from k2ktui.console import terminal
+terminal._end_at_once = lambda: print("too late", file=open(sys.argv[1], "w"))
+from k2ktui.cli.main import main
+sys.argv[1:2] = []
+main()
+"""
+
+
+def test_a_hang_up_ends_it(recording: Path, env: dict[str, str], tmp_path: Path) -> None:
+    """In order: a demo goes on without its console. The kernel sends SIGHUP and SIGCONT."""
+    late = tmp_path / "late"
+    command = [sys.executable, "-c", HUNG_UP, str(late), "--replay", str(recording)]
+    env["PYTHONPATH"] = str(Path(__file__).parents[2])
+    with Terminal(command, env=env) as terminal:
         terminal.await_text("replay ")
         terminal.hang_up()
+        terminal.process.send_signal(signal.SIGCONT)
         assert terminal.wait(20) == 0
+        assert not late.exists()
 
 
 def test_a_hang_up_that_is_ignored_ends_it_too(recording: Path, env: dict[str, str]) -> None:
