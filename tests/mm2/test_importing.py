@@ -125,10 +125,10 @@ CONNECTOR = {
         "target.cluster.alias": "B",
         "source.cluster.bootstrap.servers": "a:1",
         "target.cluster.bootstrap.servers": "b:1",
-        "target.cluster.security.protocol": "SASL_SSL",
+        "producer.override.security.protocol": "SASL_SSL",
         "producer.override.sasl.mechanism": "PLAIN",
         "producer.override.sasl.jaas.config": JAAS,
-        "producer.override.linger.ms": "7",
+        "producer.override.compression.type": "zstd",
         "consumer.override.fetch.min.bytes": "9",
     },
 }
@@ -145,7 +145,7 @@ def test_overrides_of_a_connector_are_carried_over(
     output.write_text(done.text)
     monkeypatch.setenv("TARGET_PRODUCER_SASL_JAAS_CONFIG", JAAS)
     config = load([output]).config
-    assert config.target.properties("producer")["linger.ms"] == "7"
+    assert config.target.properties("producer")["compression.type"] == "zstd"
     assert config.target.properties("producer")["sasl.jaas.config"] == JAAS
     assert config.target.properties("producer")["sasl.mechanism"] == "PLAIN"
     assert config.source.properties("consumer")["fetch.min.bytes"] == "9"
