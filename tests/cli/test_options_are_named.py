@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from k2ktui.cli.main import cli
+from k2ktui.replication.slot_task import FaultKind
 
 ROOT = Path(__file__).parents[2]
 PAGES = "\n".join(
