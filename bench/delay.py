@@ -71,7 +71,7 @@ def delay(
     context = multiprocessing.get_context("spawn")
     enough = context.Event()
     load = (job.source, topic, steady, enough, contender.transforms, head)
-    producer = context.Process(target=_produce, args=load)
+    producer = context.Process(target=produce_steadily, args=load)
     producer.start()
     try:
         with Child(launch, directory) as child:
@@ -88,7 +88,7 @@ def delay(
             producer.kill()
 
 
-def _produce(
+def produce_steadily(
     bootstrap: str, topic: str, steady: Steady, enough: Event, as_json: bool, head: bytes
 ) -> None:
     """Produce at the rate until ``enough``; runs in a process of its own."""
@@ -145,7 +145,7 @@ def _measure(
         consumer.assign([TopicPartition(topic, number, end) for number, end in ends])
         _warm_up(consumer, steady, head)
         begun, cpu = time.monotonic(), child.meter
-        numbers, delays = _read_until(consumer, begun + steady.seconds, head)
+        numbers, delays = read_until(consumer, begun + steady.seconds, head)
         ended = time.monotonic()
     finally:
         consumer.close()
@@ -166,10 +166,10 @@ def _measure(
 
 def _warm_up(consumer: Consumer, steady: Steady, head: int) -> None:
     """Read for the warm-up, and on until what piled up before the start is copied too."""
-    _read_until(consumer, time.monotonic() + steady.warm_up, head)
+    read_until(consumer, time.monotonic() + steady.warm_up, head)
     deadline = time.monotonic() + steady.start_timeout
     while time.monotonic() < deadline:
-        _, delays = _read_until(consumer, time.monotonic() + 1.0, head)
+        _, delays = read_until(consumer, time.monotonic() + 1.0, head)
         if len(delays) and np.median(delays) < _CAUGHT_UP_MS:
             return
 
@@ -180,7 +180,7 @@ def _expected(numbers: np.ndarray, partitions: int) -> int:
     return sum(int(one.max() - one.min()) // partitions + 1 for one in each if len(one))
 
 
-def _read_until(consumer: Consumer, deadline: float, head: int) -> tuple[np.ndarray, np.ndarray]:
+def read_until(consumer: Consumer, deadline: float, head: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the sequence numbers of the records that came, and their delays in milliseconds.
 
     ``head`` is the number of bytes before the clock.

@@ -183,14 +183,16 @@ def _copy(
     config = load_config([directory / "pipeline.yaml"]).config
     laps = OneThread((wire(config.source, "consumer"), wire(config.target, "producer")), profile)
     try:
-        _run(config, laps)
+        run_with(config, laps, StopFlag(), until_caught_up=True)
     finally:
         laps.close()
     return laps
 
 
-def _run(config: PipelineConfig, laps: OneThread) -> None:
-    """Copy everything, as ``k2ktui start --until-caught-up`` does, with these laps."""
+def run_with(
+    config: PipelineConfig, laps: OneThread, stop: StopFlag, *, until_caught_up: bool
+) -> None:
+    """Copy as ``k2ktui start`` does, with these laps, until ``stop`` or caught up."""
     source, target = source_cluster(config), target_cluster(config)
     control = ensure_control_topics(config, target, {})
     heartbeat = Heartbeat(config, time.time(), lambda note: None, beat_s=beat_interval_s(config))
@@ -206,9 +208,9 @@ def _run(config: PipelineConfig, laps: OneThread) -> None:
             1,
             time.time(),
             take_over=False,
-            until_caught_up=True,
+            until_caught_up=until_caught_up,
         )
-        finished = SharedRun(config, parts, heartbeat.observe).run(StopFlag())
+        finished = SharedRun(config, parts, heartbeat.observe).run(stop)
     if finished.faults:
         raise RuntimeError(f"not everything was copied: {finished.faults[0].message}")
 
