@@ -2,13 +2,17 @@
 
 Two local clusters, one pipeline run to its end, then groups that committed at random on the source.
 ``k2ktui plan`` and ``k2ktui apply`` are timed from their start to their end, as processes.
+``--against DIRECTORY`` measures in turns with another checkout what plan, apply, polls of ``sync``
+and a start take, the first three without the time in which the program loads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,13 +25,16 @@ import psutil
 import yaml
 from confluent_kafka import Producer
 
+from bench.child import Child
 from bench.clusters import Clusters, create_topic, running
 from bench.machine import describe
+from bench.model import Launch
 from bench.sections import put_section
 from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
 
 TOPIC = "bench-groups"
 TRANSACTIONS = 3
+_START_S = 60.0
 PLAN_TARGET_S, APPLY_TARGET_S = 10.0, 20.0
 
 
@@ -59,11 +66,12 @@ def command(*arguments: object) -> Timed:
     return Timed(time.monotonic() - began, cpu, peak)
 
 
-def write_pipeline(directory: Path, clusters: Clusters) -> Path:
-    """Write the pipeline's file and return its path."""
+def write_pipeline(directory: Path, clusters: Clusters, state: str = "") -> Path:
+    """Write the pipeline's file and return its path; ``state`` names a state topic of its own."""
     tree: dict[str, Any] = {
         "name": "bench-groups",
         "features": {"autoCreateControlTopics": "enabled"},
+        **({"coordination": {"state": {"topic": f"state-{state}"}}} if state else {}),
         "topicCreation": {"control": {"common": {"replication": 1}}},
         "source": {"kafka": {"common": {"bootstrap.servers": clusters.source.bootstrap}}},
         "target": {"kafka": {"common": {"bootstrap.servers": clusters.target.bootstrap}}},
@@ -72,7 +80,7 @@ def write_pipeline(directory: Path, clusters: Clusters) -> Path:
             {"sink": {"topic": "source", "partition": "source"}},
         ],
     }
-    file = directory / "pipeline.yaml"
+    file = directory / f"pipeline{state}.yaml"
     file.write_text(yaml.safe_dump(tree))
     return file
 
@@ -130,6 +138,62 @@ def measure(groups: int, partitions: int, records: int, repeat: int) -> dict[str
     return found
 
 
+def compare(other: Path, groups: int, partitions: int, records: int, repeat: int) -> str:
+    """Return medians of this checkout and of another one, CPU and wall seconds, and their ratio."""
+    versions = {"this": Path(__file__).resolve().parent.parent, "other": other.resolve()}
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in versions}
+    with (
+        tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as name,
+        running(Path(name), "1g") as clusters,
+    ):
+        create_topic(clusters.source.bootstrap, TOPIC, partitions)
+        produce(clusters.source.bootstrap, partitions, records)
+        command("start", "-f", write_pipeline(Path(name), clusters), "--until-caught-up")
+        commit(clusters.source.bootstrap, groups, partitions, records)
+        for number in range(repeat):
+            for version, path in versions.items():
+                file = write_pipeline(Path(name), clusters, f"{version}{number}")
+                figures = _calls(path, file)
+                figures["start"] = [_start(path, file)]
+                for step, values in figures.items():
+                    found[version].setdefault(step, []).extend(values)
+    lines = ["step: CPU s other, this, ratio; wall s other, this, ratio"]
+    for step, values in found["this"].items():
+        parts = []
+        for at in range(2):
+            ours, theirs = (
+                statistics.median(each[at] for each in some)
+                for some in (values, found["other"][step])
+            )
+            parts.append(f"{theirs:.3f} {ours:.3f} {ours / theirs:.2f}")
+        lines.append(f"{step}: {'; '.join(parts)}")
+    return "\n".join(lines)
+
+
+def _calls(checkout: Path, file: Path) -> dict[str, list[tuple[float, float]]]:
+    """Run ``bench.group_calls`` with the code of a checkout."""
+    script = Path(__file__).with_name("group_calls.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(file), "3"],
+        env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    figures: dict[str, list[tuple[float, float]]] = json.loads(done.stdout)
+    return figures
+
+
+def _start(checkout: Path, file: Path) -> tuple[float, float]:
+    """Return CPU seconds of all its processes, and seconds, of a start that has nothing to copy."""
+    command = (sys.executable, "-m", "k2ktui", "start", "-f", str(file), "--until-caught-up")
+    os.environ["PYTHONPATH"] = str(checkout)
+    with Child(Launch(command, "", ""), file.parent) as child:
+        if child.wait(_START_S) != 0:
+            raise RuntimeError(f"the start failed:\n{child.tail()}")
+        ended = time.monotonic()
+        return child.meter.cpu_at(ended), ended - child.started
+
+
 def _last_entry(file: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "k2ktui", "journal", "-f", str(file), "--json"],
@@ -176,7 +240,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print figures")
     parser.add_argument("--keep", action="store_true", help="put the section into RESULTS.md")
+    parser.add_argument("--against", type=Path, help="another checkout, measured in turns")
     options = parser.parse_args()
+    if options.against:
+        sizes = (options.groups, options.partitions, options.records, options.repeat)
+        print(compare(options.against, *sizes))
+        return
     found = measure(options.groups, options.partitions, options.records, options.repeat)
     if options.json:
         print(json.dumps({name: [asdict(each) for each in runs] for name, runs in found.items()}))
