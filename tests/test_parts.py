@@ -103,10 +103,34 @@ def test_the_gate_changes_python_after_each_part(commits: int, shown: str) -> No
     script = (ROOT / ".ci/run").read_text()
     chosen = re.search(r"^parts=.*?^(?=cores=)", script, re.M | re.S)
     assert chosen
-    before = f"set -eu; git() {{ echo {commits}; }}; bin=one; other=other\n"
+    before = f"set -eu; commits={commits}; bin=one; other=other\n"
     text = f'{before}{chosen[0]}echo "${{part}} ${{python}}"'
     ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == shown
+
+
+def test_every_second_gate_has_the_newest_python() -> None:
+    """And goes on with another one where that cannot be had; a test that fails there fails it."""
+    script = (ROOT / ".ci/run").read_text()
+    chosen = re.search(r"^code=77$.*?^if \(\(code\)\); then exit.*?fi$", script, re.M | re.S)
+    assert chosen
+    ran = {}
+    for commits, newest in ((30, 0), (31, 0), (31, 77), (31, 1)):
+        before = f"""
+            set -eu; commits={commits}; bin=bin; other=other; fast=fast; version=3.13
+            say() {{ echo "$*"; }}; within() {{ echo "ran $2"; }}
+            fast_on_debian() {{ return {newest}; }}
+        """
+        done = subprocess.run(
+            ["bash", "-c", f"{before}\n{chosen[0]}"], capture_output=True, text=True, check=False
+        )
+        ran[commits, newest] = "3.14" in done.stdout, "ran other" in done.stdout, done.returncode
+    assert ran == {
+        (30, 0): (False, True, 0),
+        (31, 0): (True, False, 0),
+        (31, 77): (True, True, 0),
+        (31, 1): (True, False, 1),
+    }
 
 
 def test_no_gate_is_green_without_its_proofs() -> None:
