@@ -305,14 +305,15 @@ def test_page_gives_the_fetch_sizes_of_the_code() -> None:
 
 def test_sizes_are_those_of_the_benchmark() -> None:
     results = (ROOT / "bench" / "RESULTS.md").read_text()
-    (commit,) = re.findall(r"of 2\d{3}-\d\d-\d\d at (\w+)", PAGE)
-    if f" at {commit} |" not in results:
-        pytest.skip("the figures of the page are of an earlier benchmark, which it names")
+    (commit,) = re.findall(r"^Measured 2\d{3}-\d\d-\d\d with k2ktui at (\w+)", PAGE, re.MULTILINE)
+    assert f" at {commit} |" in results
     rows = re.findall(r"^\| (verbatim|record path), (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
-    assert len(rows) == 4
+    assert rows
     for path, what, figures in rows:
         section = results.partition(f"## Copy: {what}, ")[2].partition("\n## ")[0]
         (line,) = re.findall(rf"^\| k2ktui {path}, exactly-once \| (.+) \|$", section, re.MULTILINE)
-        records, size, _, _, cpu, _, memory, found = line.split(" | ")
-        assert figures.split(" | ") == [records, size, cpu, memory]
+        records, size, _, _, cpu, _, source, target, memory, found, _ = line.split(" | ")
+        rate, rate_mb, cpu_page, brokers, memory_page = figures.split(" | ")
+        assert [rate, rate_mb, cpu_page, memory_page] == [records, size, cpu, memory]
+        assert float(brokers) == pytest.approx(float(source) + float(target), abs=0.11)
         assert found == "all, once"
