@@ -39,10 +39,6 @@ def test_index_lists_every_page() -> None:
     assert [page for page in pages if f"({page})" not in index] == []
 
 
-def test_readme_can_be_read_in_five_minutes() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
-
-
 def test_architecture_names_what_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "k2ktui"
