@@ -14,6 +14,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.spark_java import SparkJava, application_name
+from k2ktui.replication.spark_master import require_master
 from k2ktui.runtime.host import allow_many_descriptors
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_signals import stop_on_signals
@@ -61,6 +62,7 @@ def run_pipeline(
         # Fail early: starting Spark takes seconds.
         for label, side in (("source", config.source), ("target", config.target)):
             await_open(label, side.bootstrap_servers)
+    require_master(config.spark)
 
     start = _Start(config, take_over=take_over)
     stopped = stop_on_signals(start.stop, start.abandon, ending, before_exit)

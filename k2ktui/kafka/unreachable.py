@@ -32,30 +32,39 @@ def await_open(label: str, bootstrap: str) -> None:
         sleep(_PAUSE_S)
 
 
-def refusal(where: Collection[Address], timeout: float = 0.5) -> str:
+def refusal(
+    where: Collection[Address], timeout: float = 0.5, *, silence_refuses: bool = False
+) -> str:
     """Return why none of these addresses accepts a TCP connection.
 
-    Returns "" if one accepts or still might: no reply within ``timeout`` seconds is not a refusal.
+    Returns "" if one accepts or still might: no reply within ``timeout`` seconds is not a refusal,
+    unless ``silence_refuses``.
     """
     if not where:
         return ""
     # No "with" statement, which would wait for a thread blocked by an unresponsive name server.
     pool = ThreadPoolExecutor(len(where), thread_name_prefix="reach")
     try:
-        asked = [pool.submit(_refusal, each, timeout) for each in sorted(where)]
-        done, silent = wait(asked, timeout + 0.1)
+        asked = {pool.submit(_refusal, each, timeout): each for each in sorted(where)}
+        done, _ = wait(asked, timeout + 0.1)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    found = [each.result() for each in asked if each in done]
-    return "" if silent or not all(found) else "; ".join(found)
+    reasons = []
+    for one, (host, port) in asked.items():
+        reason = one.result() if one in done else None
+        if reason is None and silence_refuses:
+            reason = f"{safe_text(host)}:{port}: no reply within {timeout:g} s"
+        reasons.append(reason)
+    return "; ".join(filter(None, reasons)) if all(reasons) else ""
 
 
-def _refusal(address: Address, timeout: float) -> str:
+def _refusal(address: Address, timeout: float) -> str | None:
+    """Return why an address refuses connections, "" if it accepts one, None if it is silent."""
     host, port = address
     try:
         socket.create_connection(address, timeout).close()
     except TimeoutError:
-        return ""
+        return None
     except socket.gaierror as error:
         return f"{safe_text(host)}: {(error.strerror or 'host name not known').lower()}"
     except OSError as error:

@@ -10,7 +10,7 @@ import re
 import socket
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ _GUIDE = "See docs/spark-cluster.md for the requirements of executors."
 _RAISED = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
 # A Spark error with its condition, such as [CAST_INVALID_INPUT], or one of Arrow's.
 _QUOTING = re.compile(r"([^\[]*\[[A-Z][A-Z0-9_.]*\]|(?:pyarrow\.lib\.)?Arrow\w+)")
+# Java's report of an exception that ended it: the exceptions, outermost first, and their stacks.
+_CAUSE = re.compile(r"(?:Exception in thread \S+|Caused by:) (?:[\w.$]+\.)?(\w+: .*|\w+$)")
+_STACK = re.compile(r"\s+(?:at |\.\.\. \d+ more)")
 _LOST = re.compile(r"(ExecutorLostFailure.*|Job .*cancelled.*|.*SparkContext was shut down.*)")
 
 
@@ -130,6 +133,13 @@ def spark_reason(error: BaseException) -> str:
     if raised:
         return safe_message(": ".join(raised[-1]), _LONGEST_REASON)
     return safe_message(text.strip().splitlines()[0], _LONGEST_REASON)
+
+
+def java_reason(lines: Sequence[str]) -> str:
+    """Return why a Java process ended, in one line of its log: the first cause, not its stack."""
+    causes = [match[1] for line in lines if (match := _CAUSE.match(line))]
+    said = [line.strip() for line in lines if not _STACK.match(line)]
+    return safe_message((causes or said or [""])[-1], _LONGEST_REASON)
 
 
 def transform_reason(error: BaseException) -> str:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from k2ktui.config.model import SparkSettings
 from k2ktui.engine.transforms import Transform
-from k2ktui.errors import K2kError
+from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.worker import open_connections, run_packed
 from k2ktui.replication.executors import (
     await_executors,
+    java_reason,
     runs_task,
     ship_code,
     spark_reason,
@@ -112,13 +113,16 @@ class SparkRuntime:
         self._java = java
         try:
             self._begin(java)
-        except K2kError:
-            raise
+            if not is_local(self._settings.master):
+                ship_code(self._context, java.directory)
+                await_executors(self._context, self._settings.master, self._pool().submit)
         except Exception as error:
-            raise self._did_not_start(java, error) from None
-        if not is_local(self._settings.master):
-            ship_code(self._context, java.directory)
-            await_executors(self._context, self._settings.master, self._pool().submit)
+            reason = java.why_killed()
+            if reason:
+                raise self._was_rejected(reason) from error
+            if isinstance(error, K2kError):
+                raise
+            raise self._did_not_start(java, error) from error
         make_missing_archive(self._settings, transforms=self._with_transforms)
 
     def _begin(self, java: SparkJava) -> None:
@@ -134,12 +138,23 @@ class SparkRuntime:
 
     def _did_not_start(self, java: SparkJava, error: Exception) -> K2kError:
         # Without a gateway, only Java's log has the reason.
-        words = java.said()[-3:] if java.gateway is None else []
+        words = java_reason(java.said()) if java.gateway is None else ""
         return K2kError(
-            f"Spark did not start with master {self._settings.master}: "
-            + safe_message("; ".join(words) or spark_reason(error), 600),
+            f"Spark did not start with master {safe_text(self._settings.master)}: "
+            + safe_message(words or spark_reason(error), 600),
             unchanged="Nothing was written.",
             hint="Check spark.master and spark.config; k2ktui check shows the Java it uses.",
+        )
+
+    def _was_rejected(self, reason: str) -> K2kError:
+        """Return the error for a master that accepts connections, and not the application."""
+        return ConnectionFailed(
+            f"Spark's master {safe_text(self._settings.master)} did not accept the application: "
+            + safe_message(reason, 600),
+            unchanged="Nothing was written.",
+            hint="Check that a Spark master of the driver's version listens there, and that "
+            "spark.authenticate, its secret and spark.network.crypto are the same on both sides. "
+            "See docs/spark-cluster.md.",
         )
 
     def run_once(self, tasks: int, timeout: float, transform: Transform | None = None) -> None:

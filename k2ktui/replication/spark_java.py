@@ -6,6 +6,7 @@ It changes nothing and contacts nobody until a Spark session begins in it.
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from k2ktui.runtime.scratch import Scratch, sweep
 
 _DIRECTORY = "k2ktui-lap-"
 _LOG, _PROPERTIES, _ANSWER = "spark.log", "spark.properties", "gateway"
+# StandaloneSchedulerBackend.dead; until then, a session waits for 60 s for its master.
+_KILLED = re.compile(r"Application has been killed\. Reason: (.+)")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.console.type = Console
@@ -109,6 +112,15 @@ class SparkJava:
         except OSError:
             return []
         return [line for line in text.splitlines() if line.strip()]
+
+    def why_killed(self) -> str:
+        """Return why the cluster's master has ended the application; "" if it has not.
+
+        Its log alone says so: calls fail in many ways afterwards.
+        """
+        return next(
+            (match[1] for line in reversed(self.said()) if (match := _KILLED.search(line))), ""
+        )
 
     def forget_properties(self) -> None:
         """Remove the file with its settings, which may hold secrets; it has read them."""

@@ -211,6 +211,29 @@ def test_executors_without_python(
     assert "executors cannot run tasks: " in said and "no/python" in said
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+def test_a_master_with_another_secret(
+    mode: str,
+    cluster: SparkCluster,
+    python: Path,
+    source: KafkaNode,
+    target: KafkaNode,
+    tmp_path: Path,
+) -> None:
+    """It accepts connections: only Spark's session finds that it does not take the application."""
+    topic = create_topic(source)
+    wrong = settings(cluster, python, {"spark.authenticate.secret": "another"})
+    pipe = Pipeline(tmp_path, source, target, [topic], wrong)
+    pipe.mode = mode
+
+    run = pipe.catch_up(code=3)
+
+    said = run.err.read_text()
+    assert "did not accept the application: All masters are unresponsive" in said
+    assert "spark.authenticate, its secret" in said and "Nothing was written." in said
+
+
 class Context:
     """What ``await_executors`` needs of a Spark context; the cores grow from call to call."""
 

@@ -35,6 +35,7 @@ from k2ktui.replication.preflight.recorded_clusters import check_recorded_ids
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.schemas import check_schemas
 from k2ktui.replication.preflight.topics import check_topics
+from k2ktui.replication.spark_master import require_master
 from k2ktui.replication.spark_settings import (
     is_local,
     unauthenticated_reason,
@@ -136,7 +137,13 @@ def _spark(config: PipelineConfig) -> Check:
     master = safe_text(config.spark.master)
     if is_local(config.spark.master):
         return passed_check("Spark", f"{version}, in this process ({master})")
-    return unknown_check("Spark", f"{version} can be imported; {master} was not contacted")
+    try:
+        where = require_master(config.spark)
+    except K2kError as error:
+        return error_check("Spark", error, fatal=True)
+    if not where:
+        return unknown_check("Spark", f"{version} can be imported; {master} has no address to try")
+    return passed_check("Spark", f"{version}, and {master} accepts connections")
 
 
 def _run_install() -> str:
