@@ -13,8 +13,32 @@ import pwd
 import stat
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+# Nothing can exist below a device.
+_NOWHERE = Path(os.devnull, "k2ktui")
+
+
+def user_path(kind: Literal["cache", "config", "state"]) -> Path:
+    """Return k2ktui's directory of a kind for this user; it may not exist, and is not made.
+
+    Where neither a variable nor the password database names a home directory (containers that run
+    as any user id), it is a path that cannot exist: readers find nothing, writers get an OSError.
+    """
+    # Deferred: most commands need none of them.
+    import platformdirs
+
+    find = {
+        "cache": platformdirs.user_cache_path,
+        "config": platformdirs.user_config_path,
+        "state": platformdirs.user_state_path,
+    }
+    try:
+        path = find[kind]("k2ktui", appauthor=False)
+    except RuntimeError:
+        return _NOWHERE
+    return path if path.is_absolute() else _NOWHERE
 
 
 def private_directory(path: Path) -> Path:

@@ -85,6 +85,7 @@ def _session(given: ConsoleArguments) -> Session:
     from k2ktui.config.load import SEVERAL_NAMES
     from k2ktui.console import terminal
     from k2ktui.console.session import Options, Session
+    from k2ktui.runtime.paths import no_state_note
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller
     from k2ktui.watch.recording import Recorder
@@ -108,7 +109,10 @@ def _session(given: ConsoleArguments) -> Session:
         options,
         recorder,
         # What was printed is behind the console.
-        tuple(note for note in notes if note.startswith(SEVERAL_NAMES)),
+        (
+            *(note for note in notes if note.startswith(SEVERAL_NAMES)),
+            *filter(None, [no_state_note()]),
+        ),
         demo_steps=steps_beside(given.files),
         watchdog=watchdog_beside(given.files),
     )

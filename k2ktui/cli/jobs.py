@@ -15,6 +15,7 @@ import click
 from k2ktui.cli.accept import accept_clusters, accept_options
 from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.jobs_text import columns, job_object, job_text, row_object
+from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import (
     access_to,
     file_option,
@@ -36,6 +37,7 @@ from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.manager import StopMode
 from k2ktui.jobs.run_rows import make_run_rows, recent_runs
+from k2ktui.runtime.paths import no_state_note
 from k2ktui.runtime.spark_extra import require_pyspark
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
         note_pair(config, pair())
     now = time.time()
     table = make_run_rows(found, heartbeats, name, now)
+    _note_state()
     if as_json:
         click.echo(json.dumps([row_object(row, now) for row in table]))
     else:
@@ -269,6 +272,11 @@ def run(place: str, lock: int) -> int:
     return run_job(job)
 
 
+def _note_state() -> None:
+    if note := no_state_note():
+        print_note(note)
+
+
 def _kind(is_sync: bool) -> RunKind:
     return RunKind.SYNC if is_sync else RunKind.COPY
 
@@ -303,6 +311,7 @@ def _find_job(files: tuple[str, ...], kind: RunKind) -> Job:
     job = local_jobs.find_job(files, config, kind)
     if job is not None:
         return job
+    _note_state()
     raise _no_job_error(kind, _elsewhere(loaded[0], kind))
 
 

@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import yaml
-from platformdirs import user_config_path
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys, key_to_character
 
 from k2ktui.config.bounded_yaml import load_yaml
+from k2ktui.private_files import user_path
 from k2ktui.text import safe_text
 
 # Names of keys that Textual knows; single characters are checked separately.
@@ -66,7 +66,7 @@ def bindings_of(*kinds: type[DOMNode]) -> Iterator[Binding]:
 
 def key_file() -> Path:
     """Return the path of the user's key file; the file may not exist."""
-    return user_config_path("k2ktui") / "keys.yaml"
+    return user_path("config") / "keys.yaml"
 
 
 @dataclass(frozen=True, slots=True)

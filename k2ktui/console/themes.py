@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from platformdirs import user_config_path
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
 from k2ktui.config.bounded_yaml import load_yaml
+from k2ktui.private_files import user_path
 from k2ktui.text import safe_text
 
 STATUS = ("ok", "info", "warn", "unknown", "bad", "muted")
@@ -58,7 +58,7 @@ def shipped_directory() -> Path:
 
 def own_directory() -> Path:
     """Return the directory of the user's own themes; it may not exist."""
-    return user_config_path("k2ktui") / "themes"
+    return user_path("config") / "themes"
 
 
 def stamp(directories: Iterable[Path]) -> tuple[tuple[str, int], ...]:

@@ -34,7 +34,7 @@ from k2ktui.errors import ExitCode, K2kError, Refused, fix_text
 from k2ktui.faults import fault as report
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
-from k2ktui.runtime.paths import state_dir
+from k2ktui.runtime.paths import state_dir, state_path
 from k2ktui.runtime.spark_extra import require_demo_packages
 from k2ktui.watch.feed import Feed
 from k2ktui.watch.model import PartName, View
@@ -141,7 +141,7 @@ def end(directory: Path | None = None) -> ExitCode:
         TimedOut: it does not end.
     """
     screen = Screen()
-    host = detached.host(directory or state_dir("demo"))
+    host = detached.host(directory or state_path("demo"))
     if host is None:
         screen.say("No demo is running.")
         return ExitCode.OK
@@ -156,7 +156,7 @@ def act(action: DemoAction, directory: Path | None = None) -> str:
     Raises:
         K2kError: as for :func:`k2ktui.demo.requests.request`.
     """
-    return request(directory or state_dir("demo"), action)
+    return request(directory or state_path("demo"), action)
 
 
 def _has_console(options: DemoOptions) -> bool:

@@ -13,7 +13,7 @@ from k2ktui.demo import detached
 from k2ktui.demo.actions import ACTION_TEXTS, DemoAction
 from k2ktui.demo.requests import request
 from k2ktui.errors import K2kError
-from k2ktui.runtime.paths import state_dir
+from k2ktui.runtime.paths import state_path
 from k2ktui.watch.feed import MIN_INTERVAL_S, Feed
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def watchdog_beside(files: Sequence[str]) -> Callable[[], str]:
 
 
 def _home_beside(files: Sequence[str]) -> Path | None:
-    home = state_dir("demo")
+    home = state_path("demo")
     host = detached.host(home)
     if host is None:
         return None

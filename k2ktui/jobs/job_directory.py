@@ -28,10 +28,9 @@ from k2ktui.engine.strict_json import (
     integer,
     parse_object,
 )
-from k2ktui.errors import Refused
 from k2ktui.jobs.process import ProcessIdentity
-from k2ktui.runtime.paths import state_dir, write_atomically
-from k2ktui.text import safe_text
+from k2ktui.private_files import private_directory
+from k2ktui.runtime.paths import state_path, unwritable_state, write_atomically
 
 _VERSION = 1
 _NEW = ("kind", "rewind", "take_over")
@@ -127,11 +126,13 @@ class JobDirectory:
             Refused: it cannot be created or written to.
         """
         try:
+            if self.directory.is_relative_to(state_path()):
+                private_directory(state_path())
             self.directory.mkdir(parents=True, exist_ok=True)
             for private in (self.directory, self.directory.parent, self.directory.parent.parent):
                 private.chmod(0o700)
         except OSError as error:
-            raise _unwritable(self.directory, error) from None
+            raise unwritable_state(self.directory, error) from error
 
     def read(self) -> JobRecord | None:
         """Return the record; None if there is none or it cannot be read."""
@@ -153,7 +154,7 @@ class JobDirectory:
         try:
             write_atomically(self.directory / _RECORD, text.encode(), mode=0o600)
         except OSError as error:
-            raise _unwritable(self.directory, error) from None
+            raise unwritable_state(self.directory, error) from error
 
     def lock(self) -> int | None:
         """Return a descriptor that holds the lock until its last copy is closed.
@@ -177,8 +178,11 @@ class JobDirectory:
 
 
 def jobs_home() -> Path:
-    """Return the directory of this host's jobs; hosts may share the user's home directory."""
-    return state_dir("jobs", _slug(socket.gethostname()))
+    """Return the directory of this host's jobs, which may not exist.
+
+    Hosts may share the user's home directory.
+    """
+    return state_path("jobs", _slug(socket.gethostname()))
 
 
 def job_directory(config: PipelineConfig, kind: RunKind = RunKind.COPY) -> JobDirectory:
@@ -218,11 +222,3 @@ def _record(value: dict[str, Any]) -> JobRecord:
 
 
 _RECORDS = TypeAdapter(JobRecord)
-
-
-def _unwritable(path: Path, error: OSError) -> Refused:
-    return Refused(
-        f"{safe_text(path)} cannot be written: {error.strerror}",
-        unchanged="Nothing was started.",
-        hint="Make it writable, or set XDG_STATE_HOME to keep job records elsewhere.",
-    )

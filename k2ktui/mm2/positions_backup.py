@@ -13,7 +13,8 @@ from k2ktui.engine.journal import JournalHeader, JournalRow, JournalRows, new_id
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.mm2.positions import StoredChange
-from k2ktui.runtime.paths import state_dir, write_atomically
+from k2ktui.private_files import private_directory
+from k2ktui.runtime.paths import state_path, write_atomically
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -44,14 +45,17 @@ def write_backup(connector: str, text: str) -> Path:
     """
     now = int(time.time() * 1000)
     try:
-        path = state_dir("mm2") / f"offsets-{new_id(now, secrets.token_hex(2))}.json"
+        path = state_path("mm2") / f"offsets-{new_id(now, secrets.token_hex(2))}.json"
+        private_directory(path.parent.parent)
+        private_directory(path.parent)
         write_atomically(path, f"{text}\n".encode(), mode=0o600)
     except OSError as error:
         raise Refused(
             f"the positions stored by {safe_text(connector)} could not be backed up to a "
-            f"file: {error.strerror}",
+            f"file: {safe_text(path)}: {error.strerror}",
             unchanged="No offset was changed.",
-        ) from None
+            hint="Set XDG_STATE_HOME to a folder that this user can write.",
+        ) from error
     return path
 
 

@@ -5,25 +5,92 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
-from k2ktui.private_files import FILE_MODE, private_directory
-
-_APP = "k2ktui"
+from k2ktui.errors import Refused
+from k2ktui.private_files import DIRECTORY_MODE, FILE_MODE, private_directory, user_path
+from k2ktui.text import safe_text
 
 
 def cache_dir(*parts: str) -> Path:
-    """Return a private directory in the user's cache, which the user may delete at any time."""
-    return _make_directories(Path(platformdirs.user_cache_dir(_APP, appauthor=False)), parts)
+    """Return a private directory in the user's cache, which the user may delete at any time.
+
+    Where the user's cache cannot be written, it is one in the system's temporary directory.
+
+    Raises:
+        OSError: neither can be written.
+    """
+    base = user_path("cache")
+    try:
+        made = _make_directories(base, parts)
+    except OSError:
+        return _make_directories(_temporary_cache(), parts)
+    if not os.access(made, os.W_OK | os.X_OK):
+        made = _make_directories(_temporary_cache(), parts)
+    return made
+
+
+def _temporary_cache() -> Path:
+    path = Path(tempfile.gettempdir(), f"k2ktui-cache-{os.geteuid()}")
+    path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    # Everyone may make this name first, and would own what we load from there.
+    made = path.lstat()
+    if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to another user")
+    return private_directory(path)
+
+
+def state_path(*parts: str) -> Path:
+    """Return a path in the user's state directory; nothing is made, and it may not exist."""
+    return user_path("state").joinpath(*parts)
 
 
 def state_dir(*parts: str) -> Path:
-    """Return a private directory in the user's state directory, which holds the demo's data."""
-    return _make_directories(Path(platformdirs.user_state_dir(_APP, appauthor=False)), parts)
+    """Return a private directory in the user's state directory, which holds the demo's data.
+
+    Raises:
+        Refused: it cannot be made; the message names the variable for another place.
+    """
+    try:
+        return _make_directories(user_path("state"), parts)
+    except OSError as error:
+        raise unwritable_state(state_path(*parts), error) from error
+
+
+def unwritable_state(path: Path, error: OSError) -> Refused:
+    """Return the error for a path of the state directory that cannot be written."""
+    return Refused(
+        _why_unwritable(path, error),
+        unchanged="Nothing was started or changed.",
+        hint="Set XDG_STATE_HOME to a folder that this user can write.",
+    )
+
+
+def no_state_note() -> str:
+    """Return a note if there is no state directory, and none can be made; "" otherwise.
+
+    What reads it finds nothing then: no jobs, no kept plans.
+    """
+    path = user_path("state")
+    if path.exists():
+        return ""
+    above = next(folder for folder in path.parents if folder.exists())
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return ""
+    return (
+        f"{_why_unwritable(path, None)}: this user has no jobs and no kept plans here; set "
+        "XDG_STATE_HOME to a folder that can be written"
+    )
+
+
+def _why_unwritable(path: Path, error: OSError | None) -> str:
+    if path.is_relative_to(os.devnull):
+        return f"HOME is not set, and user id {os.getuid()} has no home directory"
+    reason = f": {(error.strerror or str(error)).lower()}" if error is not None else ""
+    return f"{safe_text(path)} cannot be {'written' if error else 'made'}{reason}"
 
 
 def _make_directories(base: Path, parts: tuple[str, ...]) -> Path:

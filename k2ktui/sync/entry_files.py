@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_state_path
-
 from k2ktui.engine.strict_json import MalformedRecord, field, items, parse_object, text
 from k2ktui.errors import ConfigError
-from k2ktui.private_files import private_directory, write_private
+from k2ktui.private_files import private_directory, user_path, write_private
 from k2ktui.text import safe_text
 
 _KEPT = 1000
 
 
 def _path() -> Path:
-    return user_state_path("k2ktui") / "applied.jsonl"
+    return user_path("state") / "applied.jsonl"
 
 
 def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:

@@ -14,13 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from platformdirs import user_state_path
-
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.engine.planning import PlanOptions, make_plan
-from k2ktui.private_files import private_directory, write_private
+from k2ktui.private_files import private_directory, user_path, write_private
 from k2ktui.sync.plan_files import digest_files
 
 _KEPT = 50
@@ -67,7 +65,7 @@ def make_pipeline_plan(snapshot: Snapshot, options: PlanOptions, files: Sequence
 
 def kept_plans() -> Path:
     """Return the directory of kept plans; it may not exist."""
-    return user_state_path("k2ktui") / "plans"
+    return user_path("state") / "plans"
 
 
 def keep_plan(plan: Plan) -> Path | None:
