@@ -18,8 +18,10 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import time
+from typing import TYPE_CHECKING
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.control import ControlTopics, ensure_control_topics
@@ -41,13 +43,20 @@ from k2ktui.replication.spark_java import SparkJava, application_name
 from k2ktui.replication.spark_settings import local_cores
 from k2ktui.replication.stages.schemas import TransformSchemas
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
+from k2ktui.runtime.probes import Readiness
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun, SharedRunParts
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.drill_watch import RehearsalWatcher
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
+from k2ktui.text import counted
 
+if TYPE_CHECKING:
+    from k2ktui.runtime.http_server import HttpServer
+
+# As for the alert K2ktuiHeartbeatLate.
+_SILENT_S = 60.0
 # Time for publishing the last checkpoints of a run that ends by itself.
 _LAST_CHECKPOINTS_S = 20.0
 
@@ -94,6 +103,14 @@ class RunSeries:
         """Remove temporary files; see ``PipelineRun.abandon``."""
         self._run.abandon()
 
+    def idle_s(self) -> float:
+        """Return the seconds since the loop of its run began its last turn."""
+        return self._run.idle_s()
+
+    def readiness(self) -> Readiness:
+        """Return whether its run takes part."""
+        return self._run.readiness()
+
 
 class PipelineRun:
     """One run of a pipeline, with everything that runs beside it; it can run once.
@@ -107,6 +124,7 @@ class PipelineRun:
         take_over: do not wait, although ``coordination.mode`` is ``standby`` or ``shared``.
         quiet_s: seconds that a standby waits at least.
         java: the Java process of its Spark session, if it was started before.
+        http: the server of this process, which serves the run's metrics.
     """
 
     def __init__(
@@ -120,6 +138,7 @@ class PipelineRun:
         take_over: bool = False,
         quiet_s: float = 0.0,
         java: SparkJava | None = None,
+        http: HttpServer | None = None,
     ) -> None:
         self._config = config
         self._waits = config.coordination.mode == "standby" and not take_over
@@ -128,7 +147,7 @@ class PipelineRun:
         self._report = report
         self._show_check = show_check
         self._until_caught_up = until_caught_up
-        self._telemetry = telemetry
+        self._telemetry, self._http = telemetry, http
         self._began_at = time()
         self._driver: Driver | None = None
         self._fencer: TransactionFencer | None = None
@@ -169,7 +188,9 @@ class PipelineRun:
         """
         if not self._config.features.check_kafka_connection_on_startup:
             wait_for_clusters(self._config, self._stopping, self._report_note)
-        with measure_run(self._config, self._report, wanted=self._telemetry) as observe:
+        with measure_run(
+            self._config, self._report, wanted=self._telemetry, http=self._http
+        ) as observe:
             self._observe = observe
             try:
                 if self._waits and not self._wait_for_turn():
@@ -198,6 +219,30 @@ class PipelineRun:
         """Remove temporary files when there is no time to stop; the processes end on their own."""
         self._spark.forget_files()
 
+    def idle_s(self) -> float:
+        """Return the seconds since its loop began its last turn."""
+        driver, idle_s = self._driver, self._stopping.idle_s()
+        return idle_s if driver is None else min(idle_s, driver.idle_s())
+
+    def readiness(self) -> Readiness:
+        """Return whether it takes part: it copies, or waits for a turn or for slots."""
+        now, shared = self._heartbeat.shown, self._shared
+        # While it joins the others, heartbeats show it as a standby, too.
+        has_joined = self._waits or (shared is not None and shared.has_joined)
+        if now.state is RunnerState.RUNNING:
+            is_ready, text = True, f"running: {counted(now.slots, 'slot')}, term {now.term}"
+        elif now.state is RunnerState.STANDBY and has_joined:
+            is_ready, text = True, "standby: no slots" if shared is not None else "standby"
+        else:
+            is_ready = False
+            text = str(RunnerState.STARTING if now.state is RunnerState.STANDBY else now.state)
+        if is_ready and self._heartbeat.silent_s > _SILENT_S:
+            is_ready = False
+            text += f"; the target has taken no heartbeat for {self._heartbeat.silent_s:.0f} s"
+        if now.last_error:
+            text += f"\nproblem: {now.last_error}"
+        return Readiness(is_ready, text)
+
     def _replicate(self, observe: Callable[[Event], None]) -> Finished:
         source, target = source_cluster(self._config), target_cluster(self._config)
         with ThreadPoolExecutor(1) as pool:
@@ -215,7 +260,8 @@ class PipelineRun:
                     self._heartbeat.stand_by(waiting=True)
                 if not self._heartbeat.was_started:
                     self._heartbeat.start()
-                if read_exporter_names(os.environ, wanted=self._telemetry):
+                has_http = self._http is not None
+                if read_exporter_names(os.environ, wanted=self._telemetry, has_http=has_http):
                     self._rehearsals.start()
                 if self._config.coordination.mode == "shared":
                     known = self._known_slots()

@@ -117,6 +117,11 @@ class SharedRun:
         """Whether this run does what one run does for all that share the pipeline."""
         return self._loop is not None and self._loop.leads
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether it takes part, with or without slots."""
+        return self._loop is not None
+
     def prepare(self) -> None:
         """Connect, and read what does not depend on other runs; Spark may be starting meanwhile.
 

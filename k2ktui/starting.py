@@ -16,6 +16,7 @@ from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.spark_java import SparkJava, application_name
 from k2ktui.replication.spark_master import require_master
 from k2ktui.runtime.host import allow_many_descriptors
+from k2ktui.runtime.probes import Readiness, serve_probes
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_signals import stop_on_signals
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from k2ktui.replication.events import Finished, Report
     from k2ktui.replication.preflight.checks import Check
     from k2ktui.runs import RunSeries
+    from k2ktui.runtime.http_server import Address, HttpServer
 
 
 def run_pipeline(
@@ -35,6 +37,7 @@ def run_pipeline(
     take_over: bool = False,
     ending: Collection[signal.Signals] = (),
     before_exit: Callable[[int], None] = lambda code: None,
+    http: Address | None = None,
 ) -> ExitCode:
     """Run a pipeline in this process until it ends or a signal ends it; return the exit code.
 
@@ -49,6 +52,7 @@ def run_pipeline(
         ending: signals that end the run; must be called on the main thread if there are any. The
             second signal, or one that is not done after 4.5 seconds, ends the process.
         before_exit: called with the exit code before an immediate exit.
+        http: where to serve probes and metrics.
 
     Raises:
         NotInstalled: PySpark is missing.
@@ -64,11 +68,11 @@ def run_pipeline(
             await_open(label, side.bootstrap_servers)
     require_master(config.spark)
 
-    start = _Start(config, take_over=take_over)
+    start = _Start(config, report, take_over=take_over, http=http)
     stopped = stop_on_signals(start.stop, start.abandon, ending, before_exit)
     try:
         start.begin()
-        finished = start.run(report, show_check, until_caught_up, telemetry)
+        finished = start.run(show_check, until_caught_up, telemetry)
     except K2kError as error:
         if not stopped():
             raise
@@ -90,11 +94,37 @@ def _note(report: Callable[[Report], None], text: str) -> None:
 class _Start:
     """A run from the first moment on, at which signals can stop it."""
 
-    def __init__(self, config: PipelineConfig, *, take_over: bool) -> None:
-        self._config, self._take_over = config, take_over
+    def __init__(
+        self,
+        config: PipelineConfig,
+        report: Callable[[Report], None],
+        *,
+        take_over: bool,
+        http: Address | None,
+    ) -> None:
+        self._config, self._report, self._take_over = config, report, take_over
         self._java: SparkJava | None = None
         self._series: RunSeries | None = None
         self._is_stopped = False
+        self._last_note = ""
+        self._http: HttpServer | None = None
+        if http is not None:
+            from k2ktui.runtime.http_server import HttpServer
+
+            self._http = HttpServer(http, lambda text: _note(report, text))
+            serve_probes(self._http, self._idle_s, self._readiness)
+            self._http.start(announce=True)
+
+    def _idle_s(self) -> float:
+        return 0.0 if self._series is None else self._series.idle_s()
+
+    def _readiness(self) -> Readiness:
+        if self._is_stopped:
+            return Readiness(False, "stopping")
+        found = Readiness(False, "starting") if self._series is None else self._series.readiness()
+        if found.is_ready or not self._last_note:
+            return found
+        return Readiness(False, f"{found.text}\nlast note: {self._last_note}")
 
     def begin(self) -> None:
         """Start Java if the run needs it at once; one that waits starts it when its turn comes."""
@@ -107,14 +137,19 @@ class _Start:
 
     def run(
         self,
-        report: Callable[[Report], None],
         show_check: Callable[[Check], None],
         until_caught_up: bool,
         telemetry: bool,
     ) -> Finished | None:
         """Run until the end; None if it was stopped before it began. Raises as the run does."""
         # Deferred import: Java starts meanwhile.
+        from k2ktui.replication.events import Note
         from k2ktui.runs import PipelineRun, RunSeries
+
+        def report(event: Report) -> None:
+            if isinstance(event, Note):
+                self._last_note = event.text
+            self._report(event)
 
         def make_run(quiet_s: float | None) -> PipelineRun:
             return PipelineRun(
@@ -126,6 +161,7 @@ class _Start:
                 take_over=self._take_over and quiet_s is None,
                 quiet_s=quiet_s or 0.0,
                 java=self._java if quiet_s is None else None,
+                http=self._http,
             )
 
         if self._is_stopped:
@@ -149,6 +185,8 @@ class _Start:
             self._series.abandon()
 
     def close(self) -> None:
-        """End Java if no run has."""
+        """End Java if no run has, and stop serving."""
+        if self._http is not None:
+            self._http.close()
         if self._java is not None:
             self._java.close()

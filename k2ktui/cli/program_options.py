@@ -9,19 +9,23 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
-from k2ktui.text import safe_message
+from k2ktui.text import safe_message, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.runtime.http_server import Address
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Kubernetes mounts a file there, and reads at most so much of it.
 _DEFAULT = "/dev/termination-log"
 _LONGEST_BYTES = 4096
+_LOOPBACK, _LARGEST_PORT = "127.0.0.1", 65_535
 _SWITCH = click.Choice(["enabled", "disabled"])
 
 
@@ -33,11 +37,13 @@ class ProgramOptions:
         templates: whether ``${…}`` in the files is filled in.
         termination_log: the file for the fatal error; empty for none.
         creates_log: whether that file is created if it does not exist.
+        http: where to serve probes and metrics; None for nowhere.
     """
 
     templates: bool
     termination_log: str
     creates_log: bool
+    http: Address | None = None
 
     @contextlib.contextmanager
     def report_death(self) -> Iterator[None]:
@@ -63,18 +69,33 @@ class ProgramOptions:
                 file.write(text.encode(errors="backslashreplace")[:_LONGEST_BYTES])
 
 
+def _address(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else _LOOPBACK
+    if host and port.isascii() and port.isdigit() and int(port) <= _LARGEST_PORT:
+        return host, int(port)
+    raise click.BadParameter(
+        f"{safe_text(text)} is no address; give a port, or a host and a port: 0.0.0.0:8080"
+    )
+
+
 def program_options(function: F) -> F:
-    """Add ``-g``, ``-l`` and ``-w``; the command gets them as ``options``."""
+    """Add ``-g``, ``-l``, ``-w`` and ``--http``; the command gets them as ``options``."""
 
     def command(
         *given: Any,
         template_engine: str,
         termination_log: str | None,
         termination_log_enabled: str,
+        http: Address | None = None,
         **rest: Any,
     ) -> Any:
         path = (termination_log or _DEFAULT) if termination_log_enabled == "enabled" else ""
-        options = ProgramOptions(template_engine == "enabled", path, termination_log is not None)
+        options = ProgramOptions(
+            template_engine == "enabled", path, termination_log is not None, http
+        )
         with options.report_death():
             return function(*given, options=options, **rest)
 
@@ -102,6 +123,13 @@ def program_options(function: F) -> F:
                 default="enabled",
                 show_default=True,
                 help="Whether that file is written.",
+            ),
+            click.option(
+                "--http",
+                metavar="[HOST:]PORT",
+                callback=_address,
+                help="Serve /livez, /readyz and /metrics over HTTP at this address (default "
+                "host: 127.0.0.1).",
             ),
         )
     ):

@@ -86,6 +86,7 @@ def command(
         telemetry=telemetry,
         take_over=take_over,
         ending=ending_signals(),
+        http=options.http,
     )
 
 

@@ -62,7 +62,7 @@ def command(
     flow = load_flow(files, templates=options.templates)
     require(access_to(flow.config, unlock=unlock), "translating continuously")
     reports = SyncReports(print_note, _make_poll_printer(as_json=log_format == "json"))
-    run, seen = SyncRun(flow, Rewind(rewind), reports, telemetry=telemetry), [0]
+    run, seen = SyncRun(flow, Rewind(rewind), reports, telemetry=telemetry, http=options.http), [0]
 
     def handle(number: int, frame: FrameType | None) -> None:
         if run.is_ending:

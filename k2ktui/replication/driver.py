@@ -107,6 +107,10 @@ class Driver:
         """Request a stop and return at once; called from signal handlers and other threads."""
         self._stopping.set()
 
+    def idle_s(self) -> float:
+        """Return the seconds since its loop began its last turn."""
+        return self._stopping.idle_s()
+
     def run(self, slots: int) -> Finished:
         """Take over the pipeline and copy.
 

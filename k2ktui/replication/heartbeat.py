@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 
 from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
@@ -109,6 +110,7 @@ class Heartbeat(BackgroundRunner):
         self._cleaned_term = -1
         self._written: RunnerState | None = None
         self._open: tuple[Cluster, KeyedWriter] | None = None
+        self._written_at = monotonic()
         # A plain flag, because signal handlers set it: the interrupted code may hold the lock of
         # an Event.
         self._ending = False
@@ -117,6 +119,16 @@ class Heartbeat(BackgroundRunner):
     def runner(self) -> str:
         """The unique id of this process."""
         return self._now.runner
+
+    @property
+    def shown(self) -> Runner:
+        """What heartbeats say of this run."""
+        return replace(self._now, state=self._state())
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last heartbeat was written, or since there is a run."""
+        return monotonic() - self._written_at
 
     def observe(self, event: Event) -> None:
         """Update the heartbeat from an event of the pipeline; called from one thread."""
@@ -219,6 +231,7 @@ class Heartbeat(BackgroundRunner):
             self._partitions = ensure_state_topic(self._config, target)
         runner = self.record(state)
         writer.put([(state_key(self._group, runner.key), state_value(runner))])
+        self._written_at = monotonic()
         self._observe(HeartbeatWritten())
 
     def _forget_the_dead(self) -> None:

@@ -7,11 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.replication.telemetry.metric import Metric, Points
 from k2ktui.replication.telemetry.session import exporters_for, read_exporter_names
 from k2ktui.sync.loop import SyncPoll
+
+if TYPE_CHECKING:
+    from k2ktui.runtime.http_server import HttpServer
 
 _PREFIX = "offset_mapping_app"
 
@@ -104,15 +108,16 @@ def measure_sync(
     *,
     wanted: bool,
     env: Mapping[str, str] = os.environ,
+    http: HttpServer | None = None,
 ) -> Iterator[Callable[[SyncPoll], None]]:
     """Yield the function that records a poll; exports once more on exit (3 seconds at most).
 
     Raises:
         ConfigError: the environment's exporter settings are invalid.
     """
-    names = read_exporter_names(env, wanted=wanted)
+    names = read_exporter_names(env, wanted=wanted, has_http=http is not None)
     figures = SyncMetrics(config.name)
-    exporters = exporters_for(config, figures, names, env, note) if names else None
+    exporters = exporters_for(config, figures, names, env, note, http) if names else None
 
     def report(turn: SyncPoll) -> None:
         figures.feed(turn)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
@@ -15,11 +16,15 @@ from k2ktui.kafka.control import create_mapping_application_topics
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.stopped import RETRY_S
+from k2ktui.runtime.probes import Readiness, serve_probes
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop import SyncLoop, SyncPoll
 from k2ktui.sync.metrics import measure_sync
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.runtime.http_server import Address, HttpServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +48,24 @@ class SyncRun:
         rewind: what to do where a group moved back on the source.
         reports: what is called.
         telemetry: export metrics.
+        http: where to serve probes and metrics.
     """
 
     def __init__(
-        self, flow: Flow, rewind: Rewind, reports: SyncReports, *, telemetry: bool
+        self,
+        flow: Flow,
+        rewind: Rewind,
+        reports: SyncReports,
+        *,
+        telemetry: bool,
+        http: Address | None = None,
     ) -> None:
         self._flow, self._config = flow, flow.config
+        self._address = http
+        self._readiness = Readiness(False, "starting: no poll has ended yet")
         self._rewind, self._reports, self._telemetry = rewind, reports, telemetry
         self._over = StopFlag()
+        self._is_stopped = self._has_polled = False
         self._heartbeat: Heartbeat | None = None
 
     @property
@@ -60,6 +75,7 @@ class SyncRun:
 
     def stop(self) -> None:
         """Stop after the current poll; safe in a signal handler."""
+        self._is_stopped = True
         self._over.set()
         if self._heartbeat is not None:
             self._heartbeat.ending()
@@ -72,6 +88,28 @@ class SyncRun:
         Raises:
             K2kError: the first poll, or the only one, failed, or a configured condition holds.
         """
+        with ExitStack() as stack:
+            return self._run(self._serve(stack), once=once)
+
+    def _serve(self, stack: ExitStack) -> HttpServer | None:
+        if self._address is None:
+            return None
+        from k2ktui.runtime.http_server import HttpServer
+
+        server = HttpServer(self._address, self._reports.note)
+        serve_probes(server, self._idle_s, self._shown_readiness)
+        server.start(announce=True)
+        stack.callback(server.close)
+        return server
+
+    def _idle_s(self) -> float:
+        # The first poll reads the whole mapping, which takes as long as it takes.
+        return self._over.idle_s() if self._has_polled else 0.0
+
+    def _shown_readiness(self) -> Readiness:
+        return Readiness(False, "stopping") if self._is_stopped else self._readiness
+
+    def _run(self, http: HttpServer | None, *, once: bool) -> bool:
         config, note = self._config, self._reports.note
         # Before the heartbeat, whose own attempts would take seconds.
         await_open("target", config.target.bootstrap_servers)
@@ -84,7 +122,9 @@ class SyncRun:
         loop = SyncLoop(self._flow, self._rewind)
         with ExitStack() as stack:
             stack.callback(loop.close)
-            report = stack.enter_context(measure_sync(config, note, wanted=self._telemetry))
+            report = stack.enter_context(
+                measure_sync(config, note, wanted=self._telemetry, http=http)
+            )
             if not once:
                 self._heartbeat = Heartbeat(config, time(), note, kind=RunKind.SYNC)
                 stack.enter_context(self._heartbeat)
@@ -106,12 +146,14 @@ class SyncRun:
                 if isinstance(error, ClusterRefused | LoginFailed):
                     pause_s = max(pause_s, RETRY_S)
                 self._update_heartbeat(error.message)
+                self._readiness = Readiness(False, f"the last poll failed: {error.message}")
                 self._reports.note(f"{error.message}; retrying")
             else:
                 turn = replace(turn, duration_s=monotonic() - began)
                 report(turn)
                 self._update_heartbeat(next(iter(turn.failed), ""))
                 self._reports.polled(turn, first or once)
+                self._readiness, self._has_polled = _describe(turn), True
                 findings = bool(loop.stopped) or (once and bool(turn.failed))
                 first = False
             if once:
@@ -122,3 +164,12 @@ class SyncRun:
     def _update_heartbeat(self, error: str) -> None:
         if self._heartbeat is not None:
             self._heartbeat.observe_poll(error)
+
+
+def _describe(turn: SyncPoll) -> Readiness:
+    """Return a run as ready after a poll that has ended, with what it could not commit."""
+    lines = [f"running: {counted(turn.groups, 'group')}"]
+    lines += [f"problem: not committed: {turn.failed[0]}"] if turn.failed else []
+    if turn.stopped:
+        lines.append(f"problem: {counted(len(turn.stopped), 'group')} left unchanged")
+    return Readiness(True, "\n".join(lines))

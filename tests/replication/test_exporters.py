@@ -22,6 +22,8 @@ from k2ktui.errors import ConfigError
 from k2ktui.replication.events import HeartbeatWritten, Note, Report
 from k2ktui.replication.telemetry import exporters
 from k2ktui.replication.telemetry.session import measure_run, open_telemetry, read_exporter_names
+from k2ktui.runtime import http_server
+from k2ktui.runtime.http_server import HttpServer
 from tests.support.kafka import eventually
 from tests.support.telemetry import (
     EVENTS,
@@ -118,7 +120,7 @@ def test_partitions_that_went_away_are_not_scraped(start: Start) -> None:
 def test_a_taken_port_is_noted_once_and_tried_again(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporters, "_BACKOFF_S", (0.01,))
+    monkeypatch.setattr(http_server, "_PAUSES_S", (0.01,))
     with closing(create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         run = start(
@@ -263,6 +265,30 @@ def test_choice(text: str, wanted: bool, names: tuple[str, ...]) -> None:
     env = {"OTEL_METRICS_EXPORTER": text}
     assert read_exporter_names(env, wanted=wanted) == names
     assert read_exporter_names(env | {"OTEL_SDK_DISABLED": "true"}, wanted=wanted) == ()
+
+
+def test_one_server_for_prometheus_and_probes() -> None:
+    notes: list[str] = []
+    http = HttpServer(("127.0.0.1", 0), notes.append)
+    http.start()
+    with measure_run(pipeline(), lambda _: None, env={}, http=http) as report:
+        for event in EVENTS:
+            report(event)
+        port = eventually(lambda: http.port, "it listens")
+        assert key("k2k_slots") in scrape(port)
+    assert http.pages == {}, "it serves no metrics of a run that has ended"
+    http.close()
+
+
+def test_one_server_has_one_address() -> None:
+    http = HttpServer(("0.0.0.0", 8080), print)
+    env = {"OTEL_EXPORTER_PROMETHEUS_HOST": "0.0.0.0", "OTEL_EXPORTER_PROMETHEUS_PORT": "8080"}
+    assert open_telemetry(pipeline(), print, wanted=False, env=env, http=http) is not None
+    env["OTEL_EXPORTER_PROMETHEUS_PORT"] = "9464"
+    with pytest.raises(ConfigError, match=r"--http is 0\.0\.0\.0:8080, and .* say 0\.0\.0\.0:9464"):
+        open_telemetry(pipeline(), print, wanted=False, env=env, http=http)
+    for off in ({"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}):
+        assert open_telemetry(pipeline(), print, wanted=False, env=off, http=http) is None
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from k2ktui import __version__
 from k2ktui.config.exports import MetricPrefixes
@@ -41,6 +41,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
+from k2ktui.runtime.http_server import METRICS, Address, HttpServer, Page, Request, Response
 from k2ktui.text import safe_message, safe_text
 
 _CLOSE_S = 3.0
@@ -56,7 +57,11 @@ Note = Callable[[str], None]
 
 
 def make_exporters(
-    config: PipelineConfig, names: Iterable[str], env: Mapping[str, str], note: Note
+    config: PipelineConfig,
+    names: Iterable[str],
+    env: Mapping[str, str],
+    note: Note,
+    http: HttpServer | None = None,
 ) -> Exporters:
     """Set up exporters; none connects, listens or writes before ``start``.
 
@@ -65,6 +70,7 @@ def make_exporters(
         names: names from ``session.EXPORTERS`` except ``none``.
         env: the standard variables. The SDK reads further ones from the process's environment.
         note: called once, from another thread, for each exporter that fails.
+        http: the run's server, which serves Prometheus then.
 
     Raises:
         ConfigError: a variable or a client property cannot be used.
@@ -75,7 +81,7 @@ def make_exporters(
     for name in names:
         guard = ExporterGuard(name, note)
         if name == "prometheus":
-            made.endpoint = PrometheusEndpoint(*_address(env), guard)
+            made.endpoint = PrometheusEndpoint(http, HttpServer(prometheus_address(env), note))
         elif name == "otlp":
             made.pushers.append(_otlp(guard, env))
         elif name == "kafka":
@@ -251,42 +257,56 @@ class _Otlp(OTLPMetricExporter):
 
 
 class PrometheusEndpoint:
-    """Serves ``/metrics``; while the port is in use, binding is retried with back-off."""
+    """Serves ``/metrics``, from the run's server or from one of its own."""
 
-    def __init__(self, host: str, port: int, guard: ExporterGuard) -> None:
-        self._host = host
-        self._port = port
-        self._guard = guard
+    def __init__(self, http: HttpServer | None, own: HttpServer) -> None:
+        self._server, self._is_own = http or own, http is None
         self._registry = CollectorRegistry()
-        self._closed = threading.Event()
-        self.port: int | None = None
+
+    @property
+    def port(self) -> int | None:
+        """Where it is served; None until it is."""
+        return self._server.port
 
     def start(self, limits: Mapping[type, int]) -> MetricReader:
-        """Start listening in a thread; return the reader that collects at every scrape."""
+        """Start serving; return the reader that collects at every scrape."""
         options = _known(
             PrometheusMetricReader, scope_info_enabled=False, cardinality_limits=limits
         )
         reader = PrometheusMetricReader(registry=self._registry, **options)
-        threading.Thread(target=self._serve, name="k2ktui-prometheus", daemon=True).start()
+        self._server.pages[METRICS] = _as_page(make_wsgi_app(self._registry))
+        if self._is_own:
+            self._server.start()
         return reader
 
     def close(self) -> None:
-        """Stop listening."""
-        self._closed.set()
+        """Serve no more metrics."""
+        self._server.pages.pop(METRICS, None)
+        if self._is_own:
+            self._server.close()
 
-    def _serve(self) -> None:
-        while not self._closed.is_set():
-            try:
-                server, _ = start_http_server(self._port, self._host, self._registry)
-            except (OSError, UnicodeError) as error:
-                what = getattr(error, "strerror", None) or error
-                why = f"{self._host}:{self._port}: {what}"
-                self._closed.wait(self._guard.count_failure(why))
-                continue
-            self.port = server.server_port
-            self._closed.wait()
-            server.shutdown()
-            server.server_close()
+
+def _as_page(app: Callable[..., Iterable[bytes]]) -> Page:
+    """Return the page of a WSGI application that reads only these variables."""
+
+    def page(request: Request) -> Response:
+        status, headers = "200 OK", {}
+
+        def begin(words: str, pairs: list[tuple[str, str]]) -> None:
+            nonlocal status, headers
+            status, headers = words, dict(pairs)
+
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": METRICS,
+            "QUERY_STRING": request.query,
+            "HTTP_ACCEPT": request.headers.get("accept"),
+            "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding"),
+        }
+        body = b"".join(app(environ, begin))
+        return Response(int(status.split()[0]), body, headers)
+
+    return page
 
 
 class _LastWords(logging.Handler):
@@ -348,7 +368,12 @@ def _interval_ms(env: Mapping[str, str]) -> float:
     return float(text or _INTERVAL_MS)
 
 
-def _address(env: Mapping[str, str]) -> tuple[str, int]:
+def prometheus_address(env: Mapping[str, str]) -> Address:
+    """Return where the standard variables serve Prometheus.
+
+    Raises:
+        ConfigError: the port is not one.
+    """
     host = env.get("OTEL_EXPORTER_PROMETHEUS_HOST", "").strip() or "localhost"
     text = env.get("OTEL_EXPORTER_PROMETHEUS_PORT", "").strip() or "9464"
     if not (text.isascii() and text.isdigit() and int(text) <= 65535):

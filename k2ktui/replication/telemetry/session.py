@@ -21,19 +21,24 @@ from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.replication.telemetry.exporters import Exporters
+    from k2ktui.runtime.http_server import HttpServer
 
 EXPORTERS = ("console", "kafka", "none", "otlp", "prometheus")
 _VARIABLE = "OTEL_METRICS_EXPORTER"
+_ADDRESS = ("OTEL_EXPORTER_PROMETHEUS_HOST", "OTEL_EXPORTER_PROMETHEUS_PORT")
 # OpenTelemetry's syntax of instrument names.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,254}")
 
 
-def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, ...]:
+def read_exporter_names(
+    env: Mapping[str, str], *, wanted: bool, has_http: bool = False
+) -> tuple[str, ...]:
     """Return the exporters selected by the standard variables; none if metrics are off.
 
     Args:
         env: the environment; ``OTEL_METRICS_EXPORTER`` alone enables metrics.
         wanted: ``--telemetry`` was given, so OpenTelemetry's default, ``otlp``, applies.
+        has_http: ``--http`` was given, so that Prometheus is served.
 
     Raises:
         ConfigError: an exporter does not exist, or ``none`` is combined with another.
@@ -57,7 +62,8 @@ def read_exporter_names(env: Mapping[str, str], *, wanted: bool) -> tuple[str, .
                 hint="Remove one of them.",
             )
         return ()
-    return names or (("otlp",) if wanted else ())
+    names = names or (("otlp",) if wanted else ())
+    return tuple(dict.fromkeys((*names, "prometheus"))) if has_http else names
 
 
 @contextmanager
@@ -67,6 +73,7 @@ def measure_run(
     *,
     wanted: bool = False,
     env: Mapping[str, str] = os.environ,
+    http: HttpServer | None = None,
 ) -> Iterator[Callable[[Event], None]]:
     """Measure a run: yield the function that the pipeline reports events to.
 
@@ -77,7 +84,9 @@ def measure_run(
     Raises:
         ConfigError: the exporters cannot be set up from the environment.
     """
-    telemetry = open_telemetry(config, lambda text: report_to(Note(text)), wanted=wanted, env=env)
+    telemetry = open_telemetry(
+        config, lambda text: report_to(Note(text)), wanted=wanted, env=env, http=http
+    )
 
     def report(event: Event) -> None:
         if telemetry is not None:
@@ -98,6 +107,7 @@ def open_telemetry(
     *,
     wanted: bool,
     env: Mapping[str, str] = os.environ,
+    http: HttpServer | None = None,
 ) -> Telemetry | None:
     """Return the metrics of a run, or None if metrics are off.
 
@@ -106,15 +116,16 @@ def open_telemetry(
         note: called, possibly from another thread, when an exporter or the metrics first fail.
         wanted: ``--telemetry`` was given.
         env: the environment.
+        http: the run's server, for ``/metrics``.
 
     Raises:
         ConfigError: the exporters cannot be set up from the environment.
     """
-    names = read_exporter_names(env, wanted=wanted)
+    names = read_exporter_names(env, wanted=wanted, has_http=http is not None)
     if not names:
         return None
     figures = PipelineMetrics(config.name, config.spark.lap_s)
-    return Telemetry(figures, exporters_for(config, figures, names, env, note), note)
+    return Telemetry(figures, exporters_for(config, figures, names, env, note, http), note)
 
 
 def exporters_for(
@@ -123,6 +134,7 @@ def exporters_for(
     names: tuple[str, ...],
     env: Mapping[str, str],
     note: Callable[[str], None],
+    http: HttpServer | None = None,
 ) -> Exporters:
     """Set up exporters for these figures; none does anything before ``start``.
 
@@ -131,9 +143,20 @@ def exporters_for(
             valid.
     """
     _check_names(config.metrics.prefix, figures.catalog)
-    from k2ktui.replication.telemetry.exporters import make_exporters
+    from k2ktui.replication.telemetry.exporters import make_exporters, prometheus_address
 
-    return make_exporters(config, names, env, note)
+    if http is not None and any(env.get(name, "").strip() for name in _ADDRESS):
+        from k2ktui.runtime.http_server import address_text
+
+        where = address_text(prometheus_address(env))
+        if where != http.address:
+            raise ConfigError(
+                f"--http is {safe_text(http.address)}, and {' and '.join(_ADDRESS)} say "
+                f"{safe_text(where)}",
+                unchanged="Nothing was started.",
+                hint="Remove the variables: metrics are served with --http, too.",
+            )
+    return make_exporters(config, names, env, note, http)
 
 
 class Telemetry:
