@@ -12,10 +12,14 @@ from k2ktui.errors import ExitCode, InternalError, Refused
 from k2ktui.faults import fault
 from k2ktui.jobs.job_directory import JobDirectory, jobs_home, list_job_directories
 from k2ktui.private_files import user_path
+from k2ktui.runtime.node import KafkaNode
 from k2ktui.runtime.paths import cache_dir, no_state_note, state_dir
 from tests.jobs.support import write_pipeline
+from tests.support.kafka import create_topic, produce
 from tests.support.nameless import K2KTUI, nameless, require_nameless
+from tests.support.pipeline import Pipeline
 from tests.support.terminal import Terminal
+from tests.support.traffic import mixture
 
 SET = "XDG_STATE_HOME"
 
@@ -107,6 +111,17 @@ def test_commands_that_read(env: dict[str, str], file: Path) -> None:
     assert is_noted(nameless("jobs", "list", env=env))
     done = nameless("jobs", "log", "-f", file, env=env, code=ExitCode.REFUSED)
     assert is_noted(done) and "this host has no job of this pipeline" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_pipeline_runs(
+    env: dict[str, str], source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, mixture(1, 500, 1))
+    pipe = Pipeline(tmp_path, source, target, [topic])
+    nameless("start", "-f", pipe.write(), "--until-caught-up", env=env)
+    assert pipe.prove(500)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import subprocess
 import time
@@ -174,6 +175,18 @@ def java_command(
         *_FIXED_OPTIONS,
         _MAIN,
     )
+
+
+def name_user(gateway: Any) -> None:
+    """Give Hadoop, whose user Spark runs as, a name where this process's user id has none.
+
+    Java's own login fails without one: containers run as any user id.
+    """
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(os.environ.get("SPARK_USER") or f"{os.getuid()}"))
 
 
 def kill_java(gateway: Any) -> None:

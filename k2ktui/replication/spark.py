@@ -131,7 +131,9 @@ class SparkRuntime:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
-        self._context = SparkContext(gateway=java.connect())
+        gateway = java.connect()
+        _pyspark.name_user(gateway)
+        self._context = SparkContext(gateway=gateway)
         _pyspark.silence_lost_java(self._context)
         self._transforms = TransformJobs(self._context, *self._options, self._schemas)
         java.forget_properties()

@@ -142,7 +142,8 @@ def spark_properties(
     allocator = {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR.items()}
     more = _TRANSFORM_DEFAULTS if transforms else {}
     properties = {**_DEFAULTS, **more, **allocator, **settings.config, **_FIXED}
-    java = f"-Dlog4j2.configurationFile=file:{logging_file}"
+    # /tmp may be read-only; and what a killed Java leaves is removed with the directory.
+    java = f"-Dlog4j2.configurationFile=file:{logging_file} -Djava.io.tmpdir={directory}"
     if is_local(settings.master):
         # Files that a killed Java process leaves behind are removed with the session's directory.
         scratch = {"spark.local.dir": str(directory)}
