@@ -169,7 +169,9 @@ class SyncRun:
 def _describe(turn: SyncPoll) -> Readiness:
     """Return a run as ready after a poll that has ended, with what it could not commit."""
     lines = [f"running: {counted(turn.groups, 'group')}"]
-    lines += [f"problem: not committed: {turn.failed[0]}"] if turn.failed else []
+    # Anyone who reaches the port reads this: no names of groups.
+    if turn.failed:
+        lines.append(f"problem: {counted(len(turn.failed), 'offset')} not committed")
     if turn.stopped:
         lines.append(f"problem: {counted(len(turn.stopped), 'group')} left unchanged")
     return Readiness(True, "\n".join(lines))
