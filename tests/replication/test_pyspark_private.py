@@ -17,6 +17,8 @@ from k2ktui.config.model import SparkSettings
 from k2ktui.replication import _pyspark
 from k2ktui.replication.spark_settings import properties_text, spark_properties
 from k2ktui.runtime.java import spark_java_home
+from tests.support.nameless import COMMAND as NAMELESS
+from tests.support.nameless import require_nameless
 
 _SESSION = """
 import os, signal, time
@@ -60,6 +62,21 @@ second = runtime._gateway.proc
 runtime.stop()
 second.wait(30)
 assert SparkContext._gateway is None and SparkContext._jvm is None
+print("as expected", flush=True)
+"""
+
+_NAMELESS = """
+from k2ktui.config.model import SparkSettings
+from k2ktui.replication import _pyspark
+from k2ktui.replication.spark import SparkRuntime
+
+if WITHOUT:
+    _pyspark.name_user = lambda gateway: None
+runtime = SparkRuntime(SparkSettings(master="local[1]"), "test", {}, {})
+try:
+    runtime.run_once(1, 60.0)
+finally:
+    runtime.stop()
 print("as expected", flush=True)
 """
 
@@ -138,3 +155,21 @@ def test_a_session_ends_and_starts_again_by_the_private_names(tmp_path: Path) ->
     )
     assert done.stdout == "as expected\n", done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", [False, True])
+def test_hadoop_gets_a_user_where_the_user_id_has_no_name(tmp_path: Path, without: bool) -> None:
+    """Otherwise no session starts in a container that runs as any user id."""
+    require_nameless()
+    done = subprocess.run(
+        [*NAMELESS, sys.executable, "-c", _NAMELESS.replace("WITHOUT", str(without))],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env={**os.environ, "TMPDIR": str(tmp_path), "HOME": "/proc/self"},
+    )
+    if without:
+        assert "invalid null input: name" in done.stderr, "Hadoop needs no name any more"
+    else:
+        assert done.stdout == "as expected\n", done.stderr
