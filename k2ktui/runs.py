@@ -236,7 +236,8 @@ class PipelineRun:
         else:
             is_ready = False
             text = str(RunnerState.STARTING if now.state is RunnerState.STANDBY else now.state)
-        if is_ready and self._heartbeat.silent_s > _SILENT_S:
+        # A run that works alone copies without heartbeats where it has no right to write them.
+        if is_ready and not self._heartbeat.has_ended and self._heartbeat.silent_s > _SILENT_S:
             is_ready = False
             text += f"; the target has taken no heartbeat for {self._heartbeat.silent_s:.0f} s"
         if now.last_error:

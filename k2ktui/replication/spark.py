@@ -117,7 +117,7 @@ class SparkRuntime:
                 ship_code(self._context, java.directory)
                 await_executors(self._context, self._settings.master, self._pool().submit)
         except Exception as error:
-            reason = java.why_killed()
+            reason = java.why_rejected()
             if reason:
                 raise self._was_rejected(reason) from error
             if isinstance(error, K2kError):

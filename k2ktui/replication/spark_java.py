@@ -26,8 +26,8 @@ from k2ktui.runtime.scratch import Scratch, sweep
 
 _DIRECTORY = "k2ktui-lap-"
 _LOG, _PROPERTIES, _ANSWER = "spark.log", "spark.properties", "gateway"
-# StandaloneSchedulerBackend.dead; until then, a session waits for 60 s for its master.
-_KILLED = re.compile(r"Application has been killed\. Reason: (.+)")
+# StandaloneSchedulerBackend.dead, after a session has waited for its master for a minute.
+_REJECTED = re.compile(r"Application has been killed\. Reason: (All masters are unresponsive.*)")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.console.type = Console
@@ -113,14 +113,12 @@ class SparkJava:
             return []
         return [line for line in text.splitlines() if line.strip()]
 
-    def why_killed(self) -> str:
-        """Return why the cluster's master has ended the application; "" if it has not.
+    def why_rejected(self) -> str:
+        """Return why the cluster's master has not taken the application; "" if it has.
 
         Its log alone says so: calls fail in many ways afterwards.
         """
-        return next(
-            (match[1] for line in reversed(self.said()) if (match := _KILLED.search(line))), ""
-        )
+        return next((match[1] for line in self.said() if (match := _REJECTED.search(line))), "")
 
     def forget_properties(self) -> None:
         """Remove the file with its settings, which may hold secrets; it has read them."""

@@ -38,5 +38,6 @@ class StopFlag:
         end = monotonic() + timeout
         while not self._set and (left := end - monotonic()) > 0:
             sleep(min(left, _SLICE_S))
+            self._asked_at = monotonic()
         self._asked_at = monotonic()
         return self._set
