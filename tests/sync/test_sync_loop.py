@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,7 +19,7 @@ from k2ktui.sync.metrics import CATALOG, SyncMetrics
 from tests.support.cli import k2ktui
 from tests.support.copied import Copied, committed
 from tests.support.group_offsets import commit_offsets
-from tests.support.kafka import create_topic, produce
+from tests.support.kafka import create_topic, eventually, produce
 from tests.sync.test_races import member
 
 slow = pytest.mark.slow
@@ -122,3 +127,37 @@ def read(figures: SyncMetrics) -> dict[str, dict[tuple[object, ...], float]]:
         }
         for metric in CATALOG
     }
+
+
+@slow
+def test_probes_of_the_application(
+    copied: Copied, topic: str, source: KafkaNode, tmp_path: Path
+) -> None:
+    commit_offsets(source, copied.group("probed"), {(topic, 0): 20})
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "k2ktui", "sync", "-f", str(copied.file), "--http", "0"],
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        found = eventually(lambda: re.search(r"at (http://\S+)", log.read_text()), "it listens")
+        url = found[1]
+        eventually(lambda: read_page(f"{url}/readyz") == "running: 1 group\n", "it has polled")
+        assert read_page(f"{url}/livez") == "alive\n"
+        assert "k2k_offsetmapping_polls_total" in read_page(f"{url}/metrics")
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def read_page(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            text: str = answer.read().decode()
+            return text
+    except urllib.error.HTTPError as error:
+        return str(error.code)
