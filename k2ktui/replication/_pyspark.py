@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 import subprocess
 import time
@@ -177,16 +176,10 @@ def java_command(
     )
 
 
-def name_user(gateway: Any) -> None:
-    """Give Hadoop, whose user Spark runs as, a name where this process's user id has none.
-
-    Java's own login fails without one: containers run as any user id.
-    """
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
-        users.setLoginUser(users.createRemoteUser(os.environ.get("SPARK_USER") or f"{os.getuid()}"))
+def name_user(gateway: Any, name: str) -> None:
+    """Give Hadoop, whose user Spark runs as, a name; its login fails if the system knows none."""
+    users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser(name))
 
 
 def kill_java(gateway: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 import warnings
@@ -36,6 +37,7 @@ from k2ktui.replication.spark_archive import make_missing_archive
 from k2ktui.replication.spark_java import SparkJava
 from k2ktui.replication.spark_settings import is_local
 from k2ktui.replication.stages.job import TransformJobs
+from k2ktui.runtime.host import has_user_name
 from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
@@ -132,7 +134,8 @@ class SparkRuntime:
         # py4j also logs to the root logger, which without a handler writes to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         gateway = java.connect()
-        _pyspark.name_user(gateway)
+        if not has_user_name():
+            _pyspark.name_user(gateway, str(os.getuid()))
         self._context = SparkContext(gateway=gateway)
         _pyspark.silence_lost_java(self._context)
         self._transforms = TransformJobs(self._context, *self._options, self._schemas)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from k2ktui.config.model import SparkSettings
+from k2ktui.runtime.host import has_user_name
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _STANDALONE = "spark://"
@@ -144,6 +145,8 @@ def spark_properties(
     properties = {**_DEFAULTS, **more, **allocator, **settings.config, **_FIXED}
     # /tmp may be read-only; and what a killed Java leaves is removed with the directory.
     java = f"-Dlog4j2.configurationFile=file:{logging_file} -Djava.io.tmpdir={directory}"
+    if not has_user_name():
+        java = f"{java} -Duser.home={directory}"  # by default "?", which is no path
     if is_local(settings.master):
         # Files that a killed Java process leaves behind are removed with the session's directory.
         scratch = {"spark.local.dir": str(directory)}

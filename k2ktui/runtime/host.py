@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import pwd
 import resource
 import socket
 import sys
@@ -40,6 +41,18 @@ def pid_space() -> str:
     return hashlib.sha256(f"{boot_id()}/{inode}/{socket.gethostname()}".encode()).hexdigest()[
         :_LENGTH
     ]
+
+
+def has_user_name() -> bool:
+    """Return whether this process's user id has an entry in the password database.
+
+    In containers that run as any user id it has none, and Java knows neither its name nor its home.
+    """
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True
 
 
 def birth_of(pid: int) -> str:

@@ -136,7 +136,8 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         # That of HTTPServer looks this host's name up, which may take long.
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
+        host, self.server_port = self.socket.getsockname()[:2]
+        self.server_name = str(host)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):

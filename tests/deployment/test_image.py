@@ -82,7 +82,7 @@ def test_a_copy_with_probes(
     try:
         assert container.stdout is not None
         url = ""
-        lines = []
+        lines: list[str] = []
         while not url:
             line = container.stdout.readline()
             assert line, "".join(lines)
