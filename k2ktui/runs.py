@@ -50,7 +50,7 @@ from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.drill_watch import RehearsalWatcher
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
-from k2ktui.text import counted
+from k2ktui.text import counted, duration
 
 if TYPE_CHECKING:
     from k2ktui.runtime.http_server import HttpServer
@@ -239,7 +239,7 @@ class PipelineRun:
         # A run that works alone copies without heartbeats where it has no right to write them.
         if is_ready and not self._heartbeat.has_ended and self._heartbeat.silent_s > _SILENT_S:
             is_ready = False
-            text += f"; the target has taken no heartbeat for {self._heartbeat.silent_s:.0f} s"
+            text += f"; the target has taken no heartbeat for {duration(self._heartbeat.silent_s)}"
         if now.last_error:
             text += f"\nproblem: {now.last_error}"
         return Readiness(is_ready, text)

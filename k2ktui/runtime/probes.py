@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from k2ktui.text import duration
+
 if TYPE_CHECKING:
     from k2ktui.runtime.http_server import HttpServer, Request, Response
 
@@ -40,7 +42,7 @@ def serve_probes(
         idle = idle_s()
         if idle <= STUCK_S:
             return Response.text("alive")
-        return Response.text(f"stuck: nothing has moved for {idle:.0f} s", ok=False)
+        return Response.text(f"stuck: nothing has moved for {duration(idle)}", ok=False)
 
     def ready(_: Request) -> Response:
         found = readiness()

@@ -53,7 +53,7 @@ def test_a_run_that_is_not_stuck_is_alive(probed: Probed) -> None:
     probed.idle_s = STUCK_S - 1
     assert probed.get("/livez") == (200, "alive\n")
     probed.idle_s = STUCK_S + 1
-    assert probed.get("/livez") == (503, "stuck: nothing has moved for 901 s\n")
+    assert probed.get("/livez") == (503, "stuck: nothing has moved for 15 m 1 s\n")
 
 
 def test_readiness_says_why(probed: Probed) -> None:
