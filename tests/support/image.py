@@ -72,7 +72,8 @@ def build_image(folder: Path) -> Image:
     if done.returncode == CANNOT:
         pytest.skip(done.stdout.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout[-5000:]
-    return Image(folder / "root", json.loads((folder / "config.json").read_text()))
+    described = json.loads((folder / "image.json").read_text())
+    return Image(folder / "root", described["OCIv1"]["config"])
 
 
 def first_process(container: subprocess.Popen[str]) -> psutil.Process:
