@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from typing import Any
@@ -229,6 +230,21 @@ def test_a_decompression_bomb_is_refused(codec: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "_RATIO", 2)
     with pytest.raises(CorruptBatch, match="hold more than 1048576 bytes: the limit is 2 times"):
         decompress(codec, bomb)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_was_damaged_or_too_large_does_not_reach_the_next_batch(codec: int) -> None:
+    # The contexts of codecs are used again, also after they were left in the middle of a batch.
+    plain = [bytes(range(256)) * 40, b"k2k" * 500_000]
+    packed = [CODECS[codec](each) for each in plain]
+    for whole in packed:
+        for broken in (whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 0xFF]), b"?" * 9):
+            with contextlib.suppress(CorruptBatch):
+                decompress(codec, broken)
+            assert [decompress(codec, each) for each in packed] == plain
+        with pytest.raises(CorruptBatch, match="hold more than"):
+            decompress(codec, packed[1], 1_000)
+        assert [decompress(codec, each) for each in packed] == plain
 
 
 def test_the_bound_follows_the_size_of_the_batch() -> None:
