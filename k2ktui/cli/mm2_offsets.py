@@ -232,7 +232,7 @@ def _read_if_known(positions: Positions) -> Connector:
         if flow.connector is None:
             raise
         print_note(f"the current positions were not read: {error.message}")
-        return Connector(flow.connector.name, flow.source, NOT_READ, flow.reset, {})
+        return Connector(flow.connector.name, flow.source_alias, NOT_READ, flow.reset, {})
 
 
 def _meanings(change: StoredChange) -> list[str]:

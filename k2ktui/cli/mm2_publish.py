@@ -84,7 +84,7 @@ def command(
     names = MirrorNames(
         source_alias or chosen.source_alias,
         target_alias or chosen.target_alias,
-        separator or chosen.separator,
+        chosen.separator if separator is None else separator,
     )
     publisher = Publisher(flow, names, force=force or chosen.force)
     for number in ending_signals():

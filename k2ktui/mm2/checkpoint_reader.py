@@ -124,7 +124,7 @@ class CheckpointReader:
                 {(a.topic, a.partition) for each in kept if (a := each.at).topic in target_ids}
             ),
             target_ids=target_ids,
-            own_topics=self._properties.policy.kind == "default",
+            own_topics=bool(self._properties.policy.prefix),
             source_ends=ends,
             watched_s=watch_s,
         )
@@ -144,7 +144,7 @@ class CheckpointReader:
         sources: dict[str, str] = {}
         kept = []
         for each in found:
-            upstream = self._properties.policy.upstream_topic(each.at.topic)
+            upstream = self._properties.policy.source_topic(each.at.topic)
             if upstream is not None and group(each.at.group) and topic(upstream):
                 sources[each.at.topic] = upstream
                 kept.append(each)

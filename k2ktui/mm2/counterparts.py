@@ -60,6 +60,7 @@ _COUNTERPARTS: tuple[tuple[str, str], ...] = (
     ("config.property.filter.class", "target.kafka.topicPropsExclusionList is its counterpart"),
     ("source.cluster.", CARRIED),
     ("target.cluster.", CARRIED),
+    ("alias", CARRIED),
     ("sync.group.offsets.interval.seconds", CARRIED),
     (
         "sync.group.offsets.enabled",

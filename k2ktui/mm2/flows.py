@@ -12,6 +12,7 @@ from k2ktui.mm2.policy import HEARTBEATS, NameFilter, ReplicationPolicy
 from k2ktui.mm2.resources import ConnectorReference
 
 Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
 ROLES = ("consumer", "producer", "admin")
 
 _CLIENT_NAMES = ("bootstrap.servers", "client.dns.lookup")
@@ -23,13 +24,25 @@ def is_client(key: str) -> bool:
     return key in _CLIENT_NAMES or key.startswith(_CLIENT_PREFIXES)
 
 
+def cluster_names(
+    settings: Mapping[str, str], otherwise: tuple[str, str] = SIDES
+) -> tuple[str, str]:
+    """Return what source and target of a connector are called: their aliases.
+
+    Aliases may be blank or the same, which names no flow: then it is called as ``otherwise`` says.
+    """
+    source, target = (settings.get(f"{side}.cluster.alias", "").strip() for side in SIDES)
+    names = source or otherwise[0], target or otherwise[1]
+    return names if names[0] != names[1] else otherwise
+
+
 @dataclass(frozen=True)
 class FlowProperties:
     """One replication flow of MirrorMaker 2, from a source to a target cluster.
 
     Attributes:
-        source: alias of the source cluster.
-        target: alias of the target cluster.
+        source: name of the source cluster in the file; as a rule its alias.
+        target: name of the target cluster in the file; as a rule its alias.
         settings: properties that include those of its connectors.
         worker: properties of the Connect worker that runs it.
         clients: Java properties by side and role (``common`` for all); may contain secrets.
@@ -59,6 +72,16 @@ class FlowProperties:
         """The names that select it in a file: ``A->B`` and that of its connector."""
         return (str(self), self.connector.name) if self.connector else (str(self),)
 
+    @property
+    def source_alias(self) -> str:
+        """The source's alias in names and records; a file may give another one, or a blank."""
+        return self.settings.get("source.cluster.alias", self.source)
+
+    @property
+    def target_alias(self) -> str:
+        """The target's alias in names and records; a file may give another one, or a blank."""
+        return self.settings.get("target.cluster.alias", self.target)
+
     @cached_property
     def enabled(self) -> bool:
         """Whether the flow copies; a disabled flow may still emit heartbeats."""
@@ -74,18 +97,18 @@ class FlowProperties:
     @cached_property
     def offset_syncs_topic(self) -> str:
         """The topic that maps offsets of source records to offsets of their copies."""
-        other = self.target if self.offset_syncs_side == "source" else self.source
+        other = self.target_alias if self.offset_syncs_side == "source" else self.source_alias
         return self.policy.offset_syncs_topic(other)
 
     @cached_property
     def checkpoints_topic(self) -> str:
         """The topic on the target with the translated offsets of groups."""
-        return self.policy.checkpoints_topic(self.source)
+        return self.policy.checkpoints_topic(self.source_alias)
 
     @cached_property
     def heartbeats_topic(self) -> str:
         """The name of the copy of the source's heartbeats topic on the target."""
-        return self.policy.remote_topic(self.source, HEARTBEATS)
+        return self.policy.remote_topic(self.source_alias, HEARTBEATS)
 
     @cached_property
     def connect_offsets_topic(self) -> str:
@@ -134,9 +157,9 @@ class FlowProperties:
 
         A topic that was itself copied from the target maps back to its original name.
         """
-        if self.policy.kind == "default" and self.policy.topic_source(topic) == self.target:
+        if self.policy.kind == "default" and self.policy.topic_source(topic) == self.target_alias:
             return self.policy.original_topic(topic)
-        return self.policy.remote_topic(self.source, topic)
+        return self.policy.remote_topic(self.source_alias, topic)
 
     def cluster(self, side: Side) -> ClusterConfig:
         """Return the connection properties of one side, without MirrorMaker 2's client tuning."""
@@ -152,7 +175,7 @@ class FlowProperties:
     def _returns(self, topic: str) -> bool:
         """Return whether a topic came from the target, directly or through other clusters."""
         source = self.policy.topic_source(topic)
-        if source is None or source == self.target:
+        if source is None or source == self.target_alias:
             return source is not None
         upstream = self.policy.upstream_topic(topic)
         return upstream is not None and upstream != topic and self._returns(upstream)

@@ -210,10 +210,13 @@ def topic_pattern(flow: FlowProperties) -> str:
         rf"mm2.*{dot}internal",
         rf".*{dot}checkpoints{dot}internal",
     ]
-    if policy.kind == "default":
-        # Topics that came from the target, even indirectly, would be replicated in a cycle.
-        dot = re.escape(policy.separator)
-        never.append(rf"(?:.*{dot})?{re.escape(flow.target)}{dot}.+")
+    # Topics that came from the target, even indirectly, would be replicated in a cycle. Which ones
+    # did is told by the parts of a name: at a blank separator, its single characters.
+    alias, between = flow.target_alias, policy.separator
+    is_part = between not in alias if between else len(alias) == 1
+    if policy.kind == "default" and is_part:
+        dot = re.escape(between)
+        never.append(rf"(?:.*{dot})?{re.escape(alias)}{dot}.+")
     return _both(flow.topics.include, never)
 
 
@@ -240,9 +243,7 @@ def _scope_flags(pattern: str) -> str:
 
 
 def _sink(flow: FlowProperties) -> str | dict[str, str]:
-    if flow.policy.kind == "identity":
-        return "source"
-    return {"prefix": f"{flow.source}{flow.policy.separator}"}
+    return {"prefix": flow.policy.prefix} if flow.policy.prefix else "source"
 
 
 def _clients(flow: FlowProperties, side: Side, value: Value) -> dict[str, Any]:

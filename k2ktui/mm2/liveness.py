@@ -192,7 +192,7 @@ def _beats(flow: FlowProperties, key: bytes | None) -> bool:
         aliases, _ = read_heartbeat(key, None)
     except ForeignRecord:
         return False
-    return aliases == (flow.source, flow.target)
+    return aliases == (flow.source_alias, flow.target_alias)
 
 
 def _stores(flow: FlowProperties, key: bytes | None, value: bytes | None) -> bool:
@@ -200,4 +200,4 @@ def _stores(flow: FlowProperties, key: bytes | None, value: bytes | None) -> boo
         found = read_connect_offset(key, value)
     except ForeignRecord:
         return False
-    return found is not None and found[0].cluster == flow.source
+    return found is not None and found[0].cluster == flow.source_alias

@@ -9,8 +9,10 @@ translation is a bound; comparing records on both clusters makes it exact
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
+
+from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
@@ -25,12 +27,13 @@ from k2ktui.mm2.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.log_comparison import PositionProver
 from k2ktui.mm2.topics import MirrorTopics, TimedOffsetSync
 from k2ktui.sync.mapping_sort import MappingReport
-from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
+from k2ktui.sync.mapping_source import Commits, CopierState, CopiesMissing, NothingCopied
 from k2ktui.text import counted, duration, safe_text
 
 _SLOT = -1
 # Back-off in seconds after the source did not answer, since every attempt costs a timeout.
 _DOWN_S = 30.0
+_SHOWN = 5
 
 
 class MirrorMappings:
@@ -39,13 +42,14 @@ class MirrorMappings:
     def __init__(
         self, flow: FlowProperties, config: PipelineConfig, source: Cluster, target: Cluster
     ) -> None:
-        self._flow, self._topics, self._source = flow, config.topics, source
+        self._flow, self._topics = flow, config.topics
+        self._source, self._target = source, target
         self.topics = MirrorTopics(flow, source, target)
         self.history = SyncHistory(config, target)
         self._prover = PositionProver(source, target)
         self._anchors: dict[SourcePartition, OffsetAnchors] = {}
         self._newest: dict[SourcePartition, int] = {}
-        self._loaded = False
+        self._loaded = self._has_copies = False
         # Syncs read but not taken yet: their topic's reader does not return them again.
         self._untaken: list[TimedOffsetSync] = []
         self._down, self._again_at = "", 0.0
@@ -63,6 +67,7 @@ class MirrorMappings:
         chosen = {at: end for at, end in ends.items() if self._topics.matches(at.topic)}
         if not chosen:
             raise self._nothing()
+        self._require_copies(chosen)
         return {at: self._position(at, end) for at, end in sorted(chosen.items())}
 
     def clusters(self) -> ClusterPair:
@@ -167,6 +172,24 @@ class MirrorMappings:
                 self.anchors(sync.source).add_record(sync.upstream, sync.downstream)
                 self._newest[sync.source] = sync.upstream
 
+    def _require_copies(self, sources: Iterable[SourcePartition]) -> None:
+        """Raise a finding if none of the copies exists; asked until one does.
+
+        Every position would be unmapped then, for a reason that no row can know: MirrorMaker 2
+        gives its copies other names than the file says.
+        """
+        names = sorted({self._flow.target_topic(at.topic) for at in sources})
+        if self._has_copies:
+            return
+        missing = [
+            name
+            for name, answer in self._target.describe(names).items()
+            if isinstance(answer, KafkaError) and answer.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        ]
+        if len(missing) == len(names):
+            raise no_copies(self._flow, names)
+        self._has_copies = True
+
     def _position(self, at: SourcePartition, end: int) -> Position:
         topic = self._flow.target_topic(at.topic)
         return Position(end, 0, -1, "", 0, _SLOT, topic, at.partition)
@@ -195,6 +218,20 @@ class MirrorMappings:
             f"MirrorMaker 2 has not copied anything on {safe_text(self._flow)}: {why}",
             hint="Check the aliases, and offset-syncs.topic.location and offset.storage.topic.",
         )
+
+
+def no_copies(flow: FlowProperties, names: Sequence[str], unchanged: str = "") -> CopiesMissing:
+    """Return the finding that no topic of a flow exists on the target; ``names`` are looked for."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(safe_text(name) for name in names[:_SHOWN])
+    return CopiesMissing(
+        f"MirrorMaker 2 copies {counted(len(names), 'topic')} on {safe_text(flow)}, and none is on "
+        f"the target under the name that its file gives it: {shown}{more}",
+        unchanged=unchanged,
+        hint="Compare source.cluster.alias, replication.policy.class and "
+        "replication.policy.separator with those of the running MirrorMaker 2; without Describe on "
+        "a topic, it counts as missing.",
+    )
 
 
 def _heartbeat(last: float | None, now: float) -> str:

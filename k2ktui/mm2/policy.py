@@ -79,12 +79,23 @@ class ReplicationPolicy:
         separator: separator between alias and name.
         internal_separator: separator in names of internal topics.
         own_alias: the source's alias; ``identity`` reports it as the origin of every topic.
+
+    Alias and separator may be blank: copies then have a shorter prefix, or none.
     """
 
     kind: Literal["default", "identity"] = "default"
     separator: str = "."
     internal_separator: str = "."
     own_alias: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What the flow's copies have before the names of their sources; "" if they keep them."""
+        return "" if self.kind == "identity" else f"{self.own_alias}{self.separator}"
+
+    def source_topic(self, copy: str) -> str | None:
+        """Return the source topic of one of the flow's copies; None if it is none of them."""
+        return copy.removeprefix(self.prefix) if copy.startswith(self.prefix) else None
 
     def remote_topic(self, alias: str, topic: str) -> str:
         """Return the name of the copy of ``topic`` from the cluster ``alias``."""
@@ -96,8 +107,8 @@ class ReplicationPolicy:
         """Return the alias of the cluster that a topic was copied from, or None if not copied."""
         if self._keeps(topic):
             return self.own_alias
-        parts = topic.split(self.separator)
-        # Java's String.split drops trailing empty parts.
+        # Java splits at a blank separator into single characters, and drops empty parts at the end.
+        parts = topic.split(self.separator) if self.separator else list(topic)
         while parts and not parts[-1]:
             parts.pop()
         return parts[0] if len(parts) > 1 else None

@@ -75,7 +75,7 @@ class TopicPositions:
         else:
             running = find_signs_of_life(flow, self._target)
             name, state = str(flow), "RUNNING" if running else STOPPED
-        return Connector(name, flow.source, state, flow.reset, self.positions())
+        return Connector(name, flow.source_alias, state, flow.reset, self.positions())
 
     def bounds(self, sources: Collection[SourcePartition]) -> dict[SourcePartition, Bounds]:
         """Return the bounds of the flow's source partitions.
@@ -131,7 +131,7 @@ class TopicPositions:
         return found
 
     def _is_ours(self, at: ConnectorPartition) -> bool:
-        return at.connector == self._connector and at.cluster == self._flow.source
+        return at.connector == self._connector and at.cluster == self._flow.source_alias
 
     def apply(self, change: StoredChange, on_step: Callable[[str], None]) -> AppliedChange:
         """Apply a confirmed change while MirrorMaker 2 is stopped.
@@ -176,7 +176,7 @@ class TopicPositions:
             )
 
     def _entry(self, source: SourcePartition, position: int | None) -> Entry:
-        at = ConnectorPartition(self._connector, self._flow.source, source)
+        at = ConnectorPartition(self._connector, self._flow.source_alias, source)
         value = None if position is None else connect_offset_value(position - 1)
         return connect_offset_key(at), value
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from k2ktui.config.javaprops import Property
 from k2ktui.config.problems import Problem, format_path
 from k2ktui.config.tree import Node, parse_documents
-from k2ktui.mm2.flows import is_client
+from k2ktui.mm2.flows import SIDES, cluster_names, is_client
 from k2ktui.mm2.resources import (
     CONNECTOR,
     MIRROR_MAKER,
@@ -38,6 +38,14 @@ _SECTIONS = {
 # Settings that the checkpoint connector reads; of the others, those of the source connector count.
 _OF_CHECKPOINTS = ("groups", "emit.checkpoints", "checkpoints.", "sync.group.", "refresh.groups")
 _OF_HEARTBEATS = ("emit.heartbeats", "heartbeats.topic")
+# Settings that decide on the names of topics.
+_OF_NAMES = (
+    "source.cluster.alias",
+    "target.cluster.alias",
+    "replication.policy.class",
+    "replication.policy.separator",
+    "replication.policy.internal.topic.separator.enabled",
+)
 _PATTERNS = {
     "topicsPattern": "topics",
     "topicsExcludePattern": "topics.exclude",
@@ -82,13 +90,19 @@ class ResourceProperties:
 
 @dataclass(frozen=True)
 class _Connector:
-    """One connector of MirrorMaker 2: ``role`` is :data:`SOURCE` or one of the others."""
+    """One connector of MirrorMaker 2.
+
+    Attributes:
+        role: :data:`SOURCE` or one of the others.
+        clusters: what source and target are called where the settings do not say.
+    """
 
     role: str
     settings: Settings
     reference: ConnectorReference
     node: Node
     workers: Settings | None
+    clusters: tuple[str, str] = SIDES
 
 
 def read_resources(raw: bytes, file: str, problems: list[Problem]) -> ResourceProperties:
@@ -160,6 +174,7 @@ class _ResourceReader:
         for connector in self._connectors:
             self._add_flow(connector)
         found = self._found
+        found.notes += self._different_names()
         for flow, name in self._checkpoints.items():
             if flow in found.connectors:
                 found.connectors[flow] = replace(found.connectors[flow], checkpoints=name)
@@ -170,6 +185,26 @@ class _ResourceReader:
             wanted = "no connector of MirrorMaker 2 (MirrorSourceConnector)"
             self._problems.append(Problem(None, safe_text(self._file), wanted))
         return found
+
+    def _different_names(self) -> Iterator[str]:
+        """Yield notes on what names topics and is given to one of a flow's connectors alone.
+
+        Each connector of MirrorMaker 2 reads its own settings: checkpoints are then looked for, and
+        written, under other names than the copies have.
+        """
+        copiers = {_names_of(each): each for each in self._connectors if each.role == SOURCE}
+        for connector in self._connectors:
+            copier = copiers.get(_names_of(connector))
+            if connector.role != CHECKPOINT or copier is None:
+                continue
+            for key in _OF_NAMES:
+                if (key in copier.settings) != (key in connector.settings):
+                    has, lacks = sorted((copier, connector), key=lambda c: key not in c.settings)
+                    name, other = safe_text(has.reference.name), safe_text(lacks.reference.name)
+                    yield (
+                        f"{has.settings[key].mark}: {key} is set for {name} and not for {other}, "
+                        "which uses its default; here it counts for both"
+                    )
 
     def _add_kafka_connector(self, resource: Node) -> None:
         spec = resource.nearest(("spec",))
@@ -256,7 +291,7 @@ class _ResourceReader:
         }
         if mirror.at(("checkpointConnector",)) is None:
             patterns["emit.checkpoints.enabled"] = Property("false", mirror.mark)
-        aliases = [scalar(side.at(("alias",))) for side in (source, target)]
+        aliases = scalar(source.at(("alias",))), scalar(target.at(("alias",)))
         for section, role in _SECTIONS.items():
             node = mirror.at((section,))
             if node is None:
@@ -267,7 +302,7 @@ class _ResourceReader:
             left_out = tuple(f"{node.written}.{key}" for key in node.table if key != "config")
             reference = ConnectorReference(name, place, (*spec_keys, *left_out))
             worker = _worker_settings(target, target, "KafkaMirrorMaker2")
-            self._connectors.append(_Connector(role, settings, reference, mirror, worker))
+            self._connectors.append(_Connector(role, settings, reference, mirror, worker, aliases))
 
     def _name(self, resource: Node) -> str:
         for path in (("metadata", "name"), ("metadata", "namespace"), _CLUSTER_LABEL):
@@ -303,10 +338,7 @@ class _ResourceReader:
 
     def _add_flow(self, connector: _Connector) -> None:
         settings = connector.settings
-        source, target = (
-            settings[key].value if (key := f"{side}.cluster.alias") in settings else side
-            for side in ("source", "target")
-        )
+        source, target = _names_of(connector)
         flow, properties = f"{source}->{target}", self._found.properties
         self._aliases |= {source: None, target: None}
         mark = connector.node.mark
@@ -353,6 +385,11 @@ class _ResourceReader:
         for key, value in given.items():
             if not is_client(key):
                 self._found.properties.setdefault(f"{target}.{key}", value)
+
+
+def _names_of(connector: _Connector) -> tuple[str, str]:
+    given = {key: found.value for key, found in connector.settings.items()}
+    return cluster_names(given, connector.clusters)
 
 
 def _reader_of(key: str) -> str:

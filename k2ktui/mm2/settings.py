@@ -20,7 +20,7 @@ from k2ktui.config.problems import FilePosition, Problem, refuse
 from k2ktui.config.unused import TYPED_QUOTES
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.properties import unused_security
-from k2ktui.mm2.flows import ROLES, FlowProperties, Side, is_client
+from k2ktui.mm2.flows import ROLES, FlowProperties, Side, cluster_names, is_client
 from k2ktui.mm2.policy import (
     GROUPS_DEFAULT,
     GROUPS_EXCLUDE_DEFAULT,
@@ -151,8 +151,7 @@ def connector_flow(config: Mapping[str, str], offsets_topic: str) -> FlowPropert
         ConfigError: a setting is missing or invalid.
     """
     name = config.get("name", "connector")
-    source = config.get("source.cluster.alias", "source")
-    target = config.get("target.cluster.alias", "target")
+    source, target = cluster_names(config)
     lines = {
         "clusters": f"{source}, {target}",
         "offset.storage.topic": offsets_topic,
@@ -213,7 +212,14 @@ class _Reading:
     def _flow(self, source: str, target: str) -> FlowProperties:
         own = self._properties_below(f"{source}->{target}.")
         common = {k: p.value for k, p in self.properties.items() if "->" not in k}
-        settings = {k: v for k, v in (common | own).items() if not is_client(k)}
+        # MirrorMaker passes all that is below a cluster's name on as source.cluster.* and
+        # target.cluster.*, also an alias.
+        aliases = {
+            f"{side}.cluster.alias": alias.value
+            for side, cluster in (("source", source), ("target", target))
+            if (alias := self.properties.get(f"{cluster}.alias"))
+        }
+        settings = {k: v for k, v in (common | aliases | own).items() if not is_client(k)}
         clients: dict[Side, Mapping[str, Mapping[str, str]]] = {
             "source": self._clients(source, own, "source"),
             "target": self._clients(target, own, "target"),
@@ -224,7 +230,7 @@ class _Reading:
             settings=settings,
             worker={**self._worker(), **self._properties_below(f"{target}.")},
             clients=clients,
-            policy=self._policy(source, settings),
+            policy=self._policy(settings.get("source.cluster.alias", source), settings),
             topics=_filter(settings, "topics", TOPICS_DEFAULT, TOPICS_EXCLUDE_DEFAULT),
             groups=_filter(settings, "groups", GROUPS_DEFAULT, GROUPS_EXCLUDE_DEFAULT),
             file=self.file,
@@ -253,7 +259,7 @@ class _Reading:
             found[role] = plain | overrides if (side, role) in _OVERRIDDEN else plain
         return found
 
-    def _policy(self, source: str, settings: Mapping[str, str]) -> ReplicationPolicy:
+    def _policy(self, alias: str, settings: Mapping[str, str]) -> ReplicationPolicy:
         key = "replication.policy.class"
         name = settings.get(key, "DefaultReplicationPolicy").strip().rpartition(".")[2]
         if name not in _POLICIES:
@@ -270,8 +276,8 @@ class _Reading:
         return ReplicationPolicy(
             kind=_POLICIES.get(name, "default"),
             separator=separator,
-            internal_separator=separator if inner.strip().lower() == "true" else ".",
-            own_alias=source,
+            internal_separator=separator if inner.lower() == "true" else ".",
+            own_alias=alias,
         )
 
     def _problems(self, flow: FlowProperties) -> list[Problem]:

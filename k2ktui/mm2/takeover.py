@@ -24,6 +24,8 @@ from k2ktui.log.content import ContentReader, RecordPart, content_digest
 from k2ktui.mm2.connect import NOTHING
 from k2ktui.mm2.flows import FlowProperties
 from k2ktui.mm2.matching import Fingerprint, MatchResult, match_records
+from k2ktui.mm2.mirror_mappings import no_copies
+from k2ktui.mm2.policy import HEARTBEATS
 from k2ktui.mm2.takeover_changes import change_notes
 from k2ktui.mm2.topics import Syncs, read_syncs
 from k2ktui.replication.naming import target_names
@@ -152,9 +154,14 @@ class TakeoverPlanner:
         stored = self._mirror.positions()
         syncs = read_syncs(self._flow, self._source, self._target)
         found = []
+        copied = {at.topic: names[at.topic] for at in stored if at.topic in names}
+        if copied and not any(isinstance(targets[n], TopicDescription) for n in copied.values()):
+            raise no_copies(self._flow, sorted(copied.values()), NOTHING)
         for name, copy in sorted(names.items()):
             source, target = sources[name], targets[copy]
             if not isinstance(source, TopicDescription) or not isinstance(target, TopicDescription):
+                if name in copied:
+                    notes.append(_begins_again(name, copy))
                 continue  # nothing was copied: the pipeline starts it like any new topic
             for number in range(min(source.partitions, target.partitions)):
                 at = SourcePartition(name, number)
@@ -171,7 +178,8 @@ class TakeoverPlanner:
         """Return the target topic of each source topic that both copy, and notes on the others."""
         names, unselected, conflicts = {}, [], []
         for name in sorted(self._source.topic_names()):
-            if not self._flow.replicates(name) or self._flow.policy.is_heartbeats(name):
+            heartbeats = name == HEARTBEATS or self._flow.policy.is_heartbeats(name)
+            if heartbeats or not self._flow.replicates(name):
                 continue
             if not self._config.topics.matches(name):
                 unselected.append(name)
@@ -239,6 +247,13 @@ class TakeoverPlanner:
             for name, settings in found.items()
             if (entry := settings.get(_TIMESTAMP_TYPE)) and entry.value == "LogAppendTime"
         }
+
+
+def _begins_again(name: str, copy: str) -> str:
+    return (
+        f"MirrorMaker 2 has a position in {safe_text(name)}, but there is no {safe_text(copy)} on "
+        "the target: the pipeline will copy it from its beginning"
+    )
 
 
 def _add_transaction_doubt(row: TakeoverRow) -> TakeoverRow:

@@ -136,6 +136,7 @@ class MirrorTopics:
         self._checkpoints = _Topic(target, flow.checkpoints_topic)
         self._copied = _Topic(target, flow.heartbeats_topic, back=_BEATS)
         self._emitted = _Topic(target, HEARTBEATS, back=_BEATS)
+        self._copied_apart = flow.heartbeats_topic != HEARTBEATS
         self.positions: dict[SourcePartition, int] = {}
         self.checkpoints: dict[GroupPartition, WrittenCheckpoint] = {}
         self.beats = HeartbeatTimes()
@@ -177,7 +178,7 @@ class MirrorTopics:
     def read_positions(self) -> None:
         """Update ``positions``."""
         for _, found in self._positions.new(read_connect_offset, self.positions.clear):
-            if found is None or found[0].cluster != self._flow.source:
+            if found is None or found[0].cluster != self._flow.source_alias:
                 continue
             at, last = found
             if last is None:
@@ -197,10 +198,11 @@ class MirrorTopics:
     def read_beats(self) -> None:
         """Update ``beats``."""
         flow = self._flow
-        for record, _ in self._copied.new(read_heartbeat):
+        # Under one name, the heartbeats of others that come here would count as this flow's.
+        for record, _ in self._copied.new(read_heartbeat) if self._copied_apart else ():
             self.beats.copied = record.timestamp_ms
         for record, (aliases, _) in self._emitted.new(read_heartbeat):
-            if aliases == (flow.source, flow.target):
+            if aliases == (flow.source_alias, flow.target_alias):
                 self.beats.emitted = record.timestamp_ms
 
     def _all(self) -> tuple[_Topic, ...]:

@@ -24,6 +24,10 @@ class NothingCopied(Refused):
     """Nothing of the flow has been replicated yet."""
 
 
+class CopiesMissing(K2kError):
+    """None of the topics that another program copies is on the target by the names of its file."""
+
+
 class NoPipelineFound(K2kError):
     """No pipeline is known to copy from the source cluster to the target cluster."""
 

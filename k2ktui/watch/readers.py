@@ -24,7 +24,7 @@ from k2ktui.kafka.clients import (
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.record_times import RecordTimeReader
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.mapping_source import MappingSource, NoPipelineFound, NothingCopied
+from k2ktui.sync.mapping_source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.pair_drills import OppositeDrills
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.clusters import ClusterInfoReader, Clusters
@@ -159,7 +159,7 @@ class TargetReader:
             positions = dict(self._mappings.positions())
         except NothingCopied:
             return TargetFacts(time.time(), about, started=False)
-        except NoPipelineFound:
+        except (NoPipelineFound, CopiesMissing):
             # The cluster answers; reading the groups reports the error.
             return TargetFacts(time.time(), about)
         wanted = {

@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from k2ktui.config.load import load
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.errors import ConfigError
 from k2ktui.mm2.flows import FlowProperties
-from k2ktui.mm2.importing import import_flow
+from k2ktui.mm2.importing import import_flow, topic_pattern
 from k2ktui.mm2.mirror_flow import MirrorFlow, load_mirror
-from k2ktui.mm2.settings import load_settings
+from k2ktui.mm2.settings import load_settings, parse_settings
 from tests.support.cli import k2ktui, k2ktui_json
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
@@ -43,6 +46,7 @@ A.bootstrap.servers = a:9092
 B.bootstrap.servers = b:9092
 A->B.enabled = true
 """
+_CLASS = "replication.policy.class"
 TOPICS = ("orders", "orders.eu", "orders.tmp1", "pay", "pays", "B.pay", "C.B.pay", "__x", ".pay")
 GROUPS = ("g", "test-1", "connect-x")
 
@@ -84,6 +88,24 @@ def load_mirror_with(file: Path, **env: str) -> MirrorFlow:
         for name, value in env.items():
             patch.setenv(name, value)
         return load_mirror(str(file))[0]
+
+
+@given(
+    name=st.text("abx.-", min_size=1, max_size=6).filter(lambda name: name[-1] not in ".-"),
+    alias=st.sampled_from(["", "a", "ab", "a.b"]),
+    separator=st.sampled_from([None, "", ".", "-"]),
+    policy=st.sampled_from(["Default", "Identity"]),
+)
+def test_cycles_are_left_out_as_mirror_maker_does(
+    name: str, alias: str, separator: str | None, policy: str
+) -> None:
+    """Whatever the target's alias and the separator are, also blank ones."""
+    lines = [FLAGS, f"target.cluster.alias = {alias}", f"{_CLASS} = {policy}ReplicationPolicy"]
+    if separator is not None:
+        lines.append(f"replication.policy.separator = {separator}")
+    flow = parse_settings("\n".join(lines).encode(), "mm2.properties", {}).flow()
+    taken = compile_pattern(topic_pattern(flow)).fullmatch(name) is not None
+    assert taken is flow.replicates(name)
 
 
 def test_json_and_several_flows(file: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
+from confluent_kafka import KafkaError
 
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError
-from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.record import KafkaRecord
 from k2ktui.mm2.formats import OffsetSync
 from k2ktui.mm2.history import encode_history
@@ -32,11 +35,17 @@ class Clusters:
         self.syncs: list[TimedOffsetSync] = []
         self.history: list[KafkaRecord] = []
         self.source_is_up = self.history_is_up = True
+        self.copies: set[str] = {"A.t"}
         patch.setattr(mappings.topics, "read_positions", lambda: None)
         patch.setattr(mappings.topics, "new_syncs", self.new_syncs)
         patch.setattr(Cluster, "cluster_id", lambda _: self.cluster_id())
+        patch.setattr(Cluster, "describe", lambda _, names: self.describe(names))
         patch.setattr(TopicTail, "read", lambda _: self.new_history())
         patch.setattr("k2ktui.mm2.mirror_mappings._DOWN_S", 0.0)
+
+    def describe(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return {n: TopicDescription(n, "", 1, 1) if n in self.copies else missing for n in names}
 
     def cluster_id(self) -> str:
         if not self.source_is_up:
@@ -105,3 +114,20 @@ def test_then_the_source_is_down_for_some_time(
     assert mappings.positions()[AT].offset == 21
     assert taken(mappings) == [10, 20]
     assert [known.at_ms for known in mappings.history.unwritten] == [10, 20]
+
+
+def test_no_copy_has_the_name_that_the_file_gives(
+    mappings: MirrorMappings, clusters: Clusters
+) -> None:
+    """A finding, until one is there; later, a deleted topic is told by its rows."""
+    clusters.syncs, clusters.copies = [sync(10)], set()
+    for _ in range(2):
+        with pytest.raises(
+            K2kError, match=r"none is on the target under the name .*: A\.t\n"
+        ) as found:
+            mappings.positions()
+        assert found.value.exit_code == 1
+    clusters.copies = {"A.t"}
+    assert list(mappings.positions()) == [AT]
+    clusters.copies = set()
+    assert list(mappings.positions()) == [AT]

@@ -309,6 +309,26 @@ def test_commands_that_need_a_pipeline_say_what_to_do(tmp_path: Path) -> None:
         assert "k2ktui mm2 import FILE" in k2ktui(*command, "-f", path, code=2).stderr
 
 
+def test_blank_names_within_a_resource() -> None:
+    """Strimzi lays a connector's own settings over the alias of its cluster."""
+    blank = """replication.factor: 3
+        source.cluster.alias: ""
+        replication.policy.separator: ''"""
+    found = read(MIRROR_MAKER.replace("replication.factor: 3", blank))
+    flow = found.flow("east->west")
+    assert flow.connector and flow.connector.name == "east->west.MirrorSourceConnector"
+    assert (flow.target_topic("orders"), flow.policy.prefix) == ("orders", "")
+    missing = [note for note in found.notes if "which uses its default" in note]
+    assert [note.split(": ")[1].split(" is set for")[0] for note in missing] == [
+        "replication.policy.separator"
+    ]
+    assert "and not for east->west.MirrorCheckpointConnector" in missing[0]
+    joined = MIRROR_MAKER.replace(
+        "sync.group.offsets.enabled: true", blank.partition("\n")[2].strip()
+    )
+    assert not read(joined.replace("replication.factor: 3", blank)).notes
+
+
 def test_a_start_at_the_end_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 003: it violates at-least-once; and the prefix source.consumer. is required."""
     reset = "source.consumer.auto.offset.reset"

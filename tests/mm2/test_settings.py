@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,80 @@ def test_identity_policy_and_separators() -> None:
         "replication.policy.internal.topic.separator.enabled = false\n"
     )
     assert old.checkpoints_topic == "A.checkpoints.internal"
+
+
+POLICIES = "org.apache.kafka.connect.mirror"
+BLANK = "A->B.source.cluster.alias =\nA->B.replication.policy.separator =\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "copy", "syncs", "checkpoints", "sink"),
+    [
+        ("source.cluster.alias = dc1\n", "dc1.t", "B.internal", "dc1.checkpoints.internal", "dc1."),
+        ("A.alias = dc1\n", "dc1.t", "B.internal", "dc1.checkpoints.internal", "dc1."),
+        ("B.alias = dc2\n", "A.t", "dc2.internal", "A.checkpoints.internal", "A."),
+        (
+            "source.cluster.alias = x\nA.alias = y\nA->B.source.cluster.alias = z\n",
+            *("z.t", "B.internal", "z.checkpoints.internal", "z."),
+        ),
+        (
+            "source.cluster.alias = x\nA.alias = y\n",
+            "y.t",
+            "B.internal",
+            "y.checkpoints.internal",
+            "y.",
+        ),
+        (BLANK, "t", "Binternal", "checkpointsinternal", ""),
+        (f"{BLANK}A->B.target.cluster.alias =\n", "t", "internal", "checkpointsinternal", ""),
+        ("replication.policy.separator =\n", "At", "Binternal", "Acheckpointsinternal", "A"),
+        ("source.cluster.alias =\n", ".t", "B.internal", ".checkpoints.internal", "."),
+        (
+            f"{BLANK}replication.policy.internal.topic.separator.enabled = false\n",
+            *("t", "B.internal", ".checkpoints.internal", ""),
+        ),
+        (
+            f"replication.policy.separator =\nreplication.policy.class = "
+            f"{POLICIES}.IdentityReplicationPolicy\n",
+            *("t", "Binternal", "Acheckpointsinternal", ""),
+        ),
+    ],
+)
+def test_alias_and_separator(text: str, copy: str, syncs: str, checkpoints: str, sink: str) -> None:
+    """The flow's before the cluster's before the common; a blank is a value."""
+    found = flow(text)
+    assert str(found) == "A->B" and found.worker_group == "A-mm2"
+    assert found.target_topic("t") == copy and found.policy.source_topic(copy) == "t"
+    dot = "." if syncs.endswith(".internal") else ""
+    assert found.offset_syncs_topic == f"mm2-offset-syncs{dot}{syncs}"
+    assert found.checkpoints_topic == checkpoints
+    assert found.policy.prefix == sink
+    assert found.replicates("orders") and found.connect_offsets_topic == "mm2-offsets.A.internal"
+
+
+def test_a_blank_separator_splits_names_into_characters() -> None:
+    """As Java does: only an alias of one character can be the origin of a topic."""
+    assert not flow("replication.policy.separator =\n").replicates("aBc")
+    assert flow("replication.policy.separator =\n").replicates("acB")
+    other = "replication.policy.separator =\ntarget.cluster.alias = Bc\n"
+    assert flow(other).replicates("aBcd")
+
+
+@pytest.mark.parametrize("alias", ["", "dc1"])
+def test_connectors_whose_aliases_are_blank_or_the_same(alias: str) -> None:
+    config = {
+        "name": "mirror",
+        "connector.class": f"{POLICIES}.MirrorSourceConnector",
+        "source.cluster.alias": alias,
+        "target.cluster.alias": alias,
+        "source.cluster.bootstrap.servers": "a:9092",
+        "target.cluster.bootstrap.servers": "b:9092",
+        "replication.policy.separator": "",
+    }
+    file = parse_settings(json.dumps(config).encode(), "mirror.json", {}).flow()
+    for found in (file, connector_flow(config, "offsets")):
+        assert str(found) == "source->target"
+        assert (found.source_alias, found.target_alias) == (alias, alias)
+        assert found.target_topic("orders") == f"{alias}orders"
 
 
 def test_offset_syncs_on_the_target() -> None:
