@@ -1,4 +1,4 @@
-"""``k2ktui offsets show|set|clear``: the pipeline's replicated positions on the target."""
+"""``k2ktui offsets show|set|clear|acknowledge``: replicated positions on the target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from k2ktui.cli.options import (
     unlock_option,
 )
 from k2ktui.cli.pair_line import note_pair
-from k2ktui.cli.positions import MOVES, ROWS, change_object, row_object, runner_object
+from k2ktui.cli.positions import (
+    MOVES,
+    ROWS,
+    acknowledged_object,
+    change_object,
+    row_object,
+    runner_object,
+)
 from k2ktui.cli.tables import output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
@@ -158,6 +165,74 @@ def clear(
     as_json: bool,
 ) -> int:
     """Plan the removal, show it, ask for confirmation and apply it."""
+    is_chosen = _chooser(partitions, topic)
+    chosen = parse_partitions(partitions)
+
+    def plan(known: PositionPlanner) -> PositionPlan:
+        change = known.plan_clear(is_chosen)
+        _require_all_found(chosen, change)
+        return change
+
+    return _run(files, plan, ChangeFlags(dry_run, yes, unlock, as_json))
+
+
+@command.command(
+    name="acknowledge",
+    help="Acknowledge topics that were deleted on the source before all records were copied. "
+    "The pipeline may run.",
+)
+@_change_options
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
+def acknowledge(
+    files: tuple[str, ...],
+    partitions: tuple[str, ...],
+    topic: str | None,
+    dry_run: bool,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    """Show what was not copied, ask for confirmation and record the acknowledgment."""
+    from k2ktui.sync.acknowledge import Acknowledgment, find_unacknowledged
+    from k2ktui.sync.acknowledge import acknowledge as record
+    from k2ktui.sync.positions import PositionPlanner
+
+    is_chosen = _chooser(partitions, topic)
+    flags = ChangeFlags(dry_run, yes, unlock, as_json)
+    config = load_pipeline(files)
+    known = PositionPlanner(config)
+    done = Acknowledgment()
+    try:
+        logs = find_unacknowledged(known, is_chosen)
+        for log in logs if not as_json or not (yes or dry_run) else ():
+            click.echo(
+                f"{safe_text(log.topic)}-{log.partition}: copied up to offset {log.offset:,}, "
+                f"ended at offset {log.end:,}: {counted(log.lost, 'offset')} not copied",
+                err=as_json,
+            )
+        if logs and not dry_run:
+            may = access_to(config, unlock=flags.unlock)
+            require(may, "acknowledging a deleted topic")
+            what = f"acknowledge {counted(len(logs), 'partition')} of deleted topics"
+            confirm(config.name, what, yes=yes)
+            done = record(config, known, logs, may)
+    finally:
+        known.close()
+    if as_json:
+        click.echo(json.dumps(acknowledged_object(config.name, logs, done)))
+    elif not logs:
+        click.echo("Nothing to acknowledge.", err=True)
+    elif dry_run:
+        click.echo("Nothing was changed (--dry-run).", err=True)
+    else:
+        entry = f", journal entry {done.entry}" if done.entry else ""
+        click.echo(f"{counted(len(done.logs), 'partition')} acknowledged{entry}")
+    print_notes(done.notes)
+    return ExitCode.OK
+
+
+def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[SourcePartition], bool]:
+    """Return which partitions the arguments or ``--topic`` choose; at least one must be given."""
     if not partitions and topic is None:
         raise ConfigError(
             "give topics, partitions, or --topic",
@@ -170,12 +245,7 @@ def clear(
         named = (source.topic, None) in chosen or (source.topic, source.partition) in chosen
         return named or matches(source.topic)
 
-    def plan(known: PositionPlanner) -> PositionPlan:
-        change = known.plan_clear(is_chosen)
-        _require_all_found(chosen, change)
-        return change
-
-    return _run(files, plan, ChangeFlags(dry_run, yes, unlock, as_json))
+    return is_chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.journal import Runner
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, number
@@ -11,6 +13,7 @@ from k2ktui.present.positions import move_columns
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.sync.acknowledge import Acknowledgment
     from k2ktui.sync.position_writer import PositionWriteResult
     from k2ktui.sync.positions import PositionPlan, PositionRow
 
@@ -70,6 +73,29 @@ def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> di
                 "why": move.why,
             }
             for move in change.moves
+        ],
+    }
+
+
+def acknowledged_object(
+    pipeline: str, logs: Sequence[DeletedLog], done: Acknowledgment
+) -> dict[str, Any]:
+    """Return deleted logs and what was acknowledged of them as ``--json`` prints it."""
+    return {
+        "pipeline": pipeline,
+        "what": "offsets acknowledge",
+        "applied": bool(done.logs),
+        "journal": done.entry or None,
+        "notes": list(done.notes),
+        "partitions": [
+            {
+                "topic": log.topic,
+                "partition": log.partition,
+                "position": log.offset,
+                "last_known_end": log.end,
+                "lost": log.lost,
+            }
+            for log in logs
         ],
     }
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from k2ktui.engine.deleted_logs import DELETED, DeletedLog, parse_deleted_log
 from k2ktui.engine.pickled import pickled_by_fields
 from k2ktui.engine.producer_registration import PRODUCER, ProducerRegistration, parse_registration
 from k2ktui.engine.run_record import ASSIGNMENT_KINDS, LARGEST_TERM, SLOT_RUN, parse_run
@@ -330,9 +331,13 @@ def _covers(value: object) -> Covers:
     return Covers(first, end, part, parts)
 
 
+CommitValue = Position | Run | ProducerRegistration | DeletedLog
+"""What a record of the commit topic says."""
+
+
 def read_commit_record(
     key: bytes | None, value: bytes | None, only: str | None = None
-) -> tuple[str, SourcePartition | None, Position | Run | ProducerRegistration | None]:
+) -> tuple[str, SourcePartition | None, CommitValue | None]:
     """Decode a record of the commit topic.
 
     Args:
@@ -343,8 +348,9 @@ def read_commit_record(
 
     Returns:
         ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run,
-        ``(group, None, registration)`` for a producer id; the last element is None for a tombstone,
-        a value that was not decoded, and a record of the assignment topic (it may be the same).
+        ``(group, None, registration)`` for a producer id, ``(group, None, log)`` for a deleted
+        source log; the last element is None for a tombstone, a value that was not decoded, and a
+        record of the assignment topic (it may be the same).
 
     Raises:
         MalformedRecord: the record is not k2ktui's, or of a newer version.
@@ -355,7 +361,9 @@ def read_commit_record(
         return group, None, None
     producer, shared_slot = head.get(PRODUCER), head.get(SLOT_RUN)
     is_run = head.get("run") is True or shared_slot is not None
-    source = None if producer is not None or is_run else _source(head)
+    is_deleted = head.get("kind") == DELETED
+    is_position = producer is None and not is_run and not is_deleted
+    source = _source(head) if is_position else None
     if value is None or only not in (None, group):
         return group, source, None
     body = parse_object(value, "the value")
@@ -364,6 +372,9 @@ def read_commit_record(
     _check_version(body)
     if producer is not None:
         return group, None, parse_registration(producer, body)
+    if is_deleted:
+        at = _source(head)
+        return group, None, parse_deleted_log(at.topic, at.partition, body)
     return group, source, _position(body)
 
 

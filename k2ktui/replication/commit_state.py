@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
+from types import MappingProxyType
 from zlib import crc32
 
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.producer_registration import ProducerRegistration
 from k2ktui.engine.run_record import may_be_run
 from k2ktui.engine.state import (
@@ -83,7 +85,8 @@ class CommitState:
     """A pipeline's committed state: the latest run and the newest position of each partition.
 
     ``malformed`` counts the records that could not be decoded, ``damaged`` the keys of this
-    pipeline whose newest record is one of them. ``registrations`` are by producer id.
+    pipeline whose newest record is one of them. ``registrations`` are by producer id. ``deleted``
+    are the source logs that were deleted before all of their records were copied.
     """
 
     run: Run
@@ -91,6 +94,7 @@ class CommitState:
     malformed: int = 0
     damaged: int = 0
     registrations: Mapping[int, ProducerRegistration] = field(default_factory=dict)
+    deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
 
 
 class CommitStateFold:
@@ -109,6 +113,7 @@ class CommitStateFold:
         # A tombstone applies only to its own commit partition; others have no order relative to it.
         self._found: dict[tuple[SourcePartition, int], Position] = {}
         self._producers: dict[int, ProducerRegistration] = {}
+        self._deleted: dict[SourcePartition, DeletedLog] = {}
 
     def take(self, entry: ControlRecord) -> None:
         """Apply a record; records of one commit partition must arrive in order."""
@@ -132,6 +137,9 @@ class CommitStateFold:
             )
         elif isinstance(value, ProducerRegistration):
             self._producers[value.producer_id] = value
+        elif isinstance(value, DeletedLog):
+            at = SourcePartition(value.topic, value.partition)
+            self._deleted[at] = value.follow(self._deleted.get(at))
         elif source is not None and value is None:
             self._found.pop((source, entry.partition), None)
         elif source is not None and isinstance(value, Position):
@@ -149,8 +157,14 @@ class CommitStateFold:
         # than that of another slot, which may have had the same partitions in another layout.
         terms = [run.term for run in self._runs.values()] + [p.term for p in positions.values()]
         run = replace(self._runs[self._shared_slot], term=max(terms))
-        producers = dict(self._producers)
-        return CommitState(run, positions, self._malformed, len(self._damaged), producers)
+        return CommitState(
+            run,
+            positions,
+            self._malformed,
+            len(self._damaged),
+            dict(self._producers),
+            dict(self._deleted),
+        )
 
     def _is_own(self, key: bytes | None) -> bool:
         with suppress(MalformedRecord):
@@ -222,11 +236,16 @@ class CommittedPositions:
     Args:
         target: the target cluster.
         topic: the commit topic and the pipeline.
+
+    Attributes:
+        deleted: the records of deleted source logs that were written since the first call.
     """
+
+    deleted: Mapping[SourcePartition, DeletedLog] = MappingProxyType({})
 
     def __init__(self, target: Cluster, topic: CommitTopic) -> None:
         self._target, self._topic = target, topic
-        self._reading = SharedReading[Mapping[SourcePartition, Position]]()
+        self._reading = SharedReading[CommitState]()
         self._fold = CommitStateFold(topic.group)
         self._next: dict[int, int] = {}
 
@@ -250,13 +269,14 @@ class CommittedPositions:
         """
         since = monotonic() if since is None else since
         committed = self._reading.get(lambda: self._read_on(timeout), since)
+        self.deleted = committed.deleted
         found = dict(known)
-        for source, position in committed.items():
+        for source, position in committed.positions.items():
             if source in found and position.newer_than(found[source]):
                 found[source] = position
         return found
 
-    def _read_on(self, timeout: float) -> Mapping[SourcePartition, Position]:
+    def _read_on(self, timeout: float) -> CommitState:
         name, partitions = self._topic.name, self._topic.partitions
         ends = stable_ends(self._target, name, partitions)
         if self._next:
@@ -266,4 +286,4 @@ class CommittedPositions:
             ):
                 self._fold.take(entry)
         self._next = dict(ends)
-        return self._fold.state().positions
+        return self._fold.state()

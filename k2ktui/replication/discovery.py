@@ -11,6 +11,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack, count_lag, sum_lags
 from k2ktui.errors import K2kError, TimedOut
@@ -64,6 +65,8 @@ class TopicSnapshot:
         notes: notes for the operator on how target topics were created.
         lag_records: source offsets between the positions committed when ``ends`` were read and
             ``ends``; None if unknown.
+        deleted: partitions with a position whose topic does not exist any longer, where a pattern
+            selects it; and what was recorded of them since the run began.
     """
 
     routes: Mapping[SourcePartition, Route] = field(default_factory=dict)
@@ -76,6 +79,7 @@ class TopicSnapshot:
     sizes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lag_records: int | None = None
+    deleted: Mapping[SourcePartition, DeletedLog | None] = field(default_factory=dict)
 
     def sizes_of(self, source: SourcePartition) -> tuple[tuple[int, str] | None, ...]:
         """Return the size settings of the targets of a partition, in the order of its route."""
@@ -262,7 +266,14 @@ class TopicDiscovery:
         topics, faults, refused, targets = pair.topics, [*pair.faults], pair.refused, pair.targets
         by_name = {topic.name: topic for topic in topics}
         for name, error in refused.items():
-            faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
+            if name in by_name:
+                faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
+            else:  # it may not be described: of its partitions, those with a position are known
+                faults += [
+                    Fault(s, FaultKind.UNAUTHORIZED, error.message, error.hint, p.offset)
+                    for s, p in positions.items()
+                    if s.topic == name
+                ]
         routes, ids = self._routes(pair)
         for topic in topics:
             found = () if topic.name in refused else targets[topic.name]
@@ -302,6 +313,11 @@ class TopicDiscovery:
             sizes=sizes,
             notes=notes,
             lag_records=_sum_lags(committed, ends),
+            deleted={
+                s: self._committed.deleted.get(s)
+                for s in (positions if pair.deleted else ())
+                if s.topic in pair.deleted and self._is_wanted(s)
+            },
         )
 
     def _routes(self, pair: PairTopics) -> tuple[dict[SourcePartition, Route], _Topics]:

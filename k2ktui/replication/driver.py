@@ -6,7 +6,7 @@ continue, and the slots do not pause between laps at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +20,7 @@ from k2ktui.kafka.control_reader import ReadInterrupted
 from k2ktui.replication.commit_state import CommitState, adopt_positions
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.deleted_topics import DeletedTopics
 from k2ktui.replication.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.epochs import Contested
 from k2ktui.replication.events import Event, Finished, Note, Started
@@ -97,6 +98,7 @@ class Driver:
         )
         self._notifier = ThrottledNotifier(report)
         self._loss = LossRecorder(fencer, report, self._notifier)
+        self._deleted = DeletedTopics(config, fencer, self._stopped, report, self._notifier)
         self._laps = LapPlanner(config, fencer, mapping_partitions)
         self._held_back = HeldBackWatch(report)
         self._skipped = SkippedReporter(report)
@@ -123,11 +125,14 @@ class Driver:
         if state is None:
             return self._finish()
         self._positions = dict(state.positions)
+        self._deleted.begin(state.deleted)
         if state.malformed:
             self._report(Note(describe_malformed(self._config, state)))
         self._slots = make_slots(slots, self._fencer.topic.shared_slot or 0)
         self._unfinished.begin(self._slots)
-        self._apply_snapshot(self._discovery.discover(self._positions))
+        first = self._discovery.discover(self._positions)
+        self._deleted.look(first.deleted, first.routes.keys(), {})
+        self._apply_snapshot(first)
         if self._until_caught_up:
             self._until = self._topics.every_end()
         self._report(
@@ -162,6 +167,7 @@ class Driver:
             if self._fencer.must_take_over:
                 self._take_over_again()
             self._loss.record(len(self._slots), self._positions)
+            self._forget(self._deleted.settle(self._slots, self._positions))
             self._unfinished.resume(self._positions)
             for slot in self._slots:
                 self._start_lap(slot)
@@ -180,7 +186,8 @@ class Driver:
                 elif monotonic() >= slot.deadline:
                     self._abandon_lap(slot, slot.running)
             if pending is None and monotonic() >= next_discovery:
-                known, is_well = dict(self._positions), not (self._stopped or self._until)
+                known = dict(self._positions)
+                is_well = not (self._stopped or self._until or self._deleted.pending)
                 pending = pool.submit(self._discovery.discover, known, is_well)
             if pending is not None and pending.done():
                 next_discovery = monotonic() + self._finish_discovery(pending)
@@ -189,7 +196,10 @@ class Driver:
     def _finish_discovery(self, pending: Future[TopicSnapshot]) -> float:
         """Apply what was discovered; return the seconds until the next discovery."""
         try:
-            if (found := pending.result()) is not self._topics:
+            found, before = pending.result(), self._topics
+            # Partitions that a lap has set aside wait for it, also if nothing else has changed.
+            self._deleted.look(found.deleted, found.routes.keys(), before.ends)
+            if found is not before:
                 self._apply_snapshot(found)
         except Superseded:
             raise
@@ -199,6 +209,15 @@ class Driver:
             return RETRY_S if is_refusal else _DISCOVERY_INTERVAL_S
         self._notifier.over(_DISCOVERY)
         return _DISCOVERY_INTERVAL_S
+
+    def _forget(self, deleted: Sequence[SourcePartition]) -> None:
+        """Copy partitions of deleted topics no longer."""
+        for source in deleted:
+            self._until.pop(source, None)
+            self._refused.pop(source, None)
+            for slot in self._slots:
+                if source in slot.sources:
+                    slot.sources.remove(source)
 
     def _apply_snapshot(self, snapshot: TopicSnapshot) -> None:
         """Apply a snapshot: start new partitions, stop changed ones, assign them to slots."""
@@ -272,7 +291,7 @@ class Driver:
 
     def _assignment(self, source: SourcePartition) -> Assignment | None:
         position, route = self._positions.get(source), self._topics.routes.get(source)
-        if position is None or route is None or source in self._loss:
+        if position is None or route is None or source in self._loss or source in self._deleted:
             return None
         # What is before a record that is too large is copied, although its partition has stopped.
         refused = self._refused.get(source) if self._refused else None
@@ -306,7 +325,9 @@ class Driver:
             self._recover(slot, reason, lost=error is not None)
         is_over = result is not None and result.outcome is LapOutcome.DONE
         for fault in result.faults if result else ():
-            self._handle_fault(fault, is_over=is_over)
+            bounds = result.log_bounds if result else {}
+            if not self._deleted.suspect(fault, bounds.get(fault.source)):
+                self._handle_fault(fault, is_over=is_over)
         if result is not None and is_over:
             copied = [source for source in slot.copied if source not in self._stopped]
             ends = self._topics.ends
@@ -436,6 +457,7 @@ class Driver:
         return (
             bool(self._slots)
             and not self._loss.pending
+            and not self._deleted.pending
             and all(self._assignment(source) is None for source in self._refused)
             and all(
                 source in self._stopped

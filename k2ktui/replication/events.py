@@ -182,7 +182,10 @@ class SlotsAssigned:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsReleased:
-    """The run has released a shared slot, with these partitions; another run copies them."""
+    """The run copies these partitions no longer.
+
+    It has released their shared slot to another run, or their source topic was deleted.
+    """
 
     partitions: Collection[SourcePartition]
 

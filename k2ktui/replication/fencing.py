@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import random
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
 from k2ktui.engine.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
 from k2ktui.errors import K2kError, LoginFailed, TimedOut
@@ -353,6 +354,11 @@ class TransactionFencer:
         """
         group = self.topic.group
         self._write([(position_key(group, s), position_value(p)) for s, p in changed.items()])
+
+    def write_deleted(self, logs: Iterable[DeletedLog]) -> None:
+        """Record source logs that were deleted too early; raises as write_positions."""
+        group = self.topic.group
+        self._write([(deleted_log_key(group, log), deleted_log_value(log)) for log in logs])
 
     def accept_pair(self, pair: ClusterPair, changed: Mapping[SourcePartition, Position]) -> None:
         """Record that clusters were restored, and write positions of the next term.

@@ -24,7 +24,9 @@ class PairTopics:
         topics: the source topics.
         faults: topics that are selected by name and cannot be described.
         targets: the target topics of each source topic.
-        refused: source topics that cannot be copied, and why.
+        refused: source topics that cannot be copied, and why; those that may not be described are
+            not among the ``topics``.
+        deleted: replicated topics that a pattern selects, and that do not exist any longer.
         began: monotonic seconds when they were read.
         cpu_s: CPU time of reading them.
     """
@@ -35,6 +37,7 @@ class PairTopics:
     refused: Mapping[str, K2kError]
     began: float
     cpu_s: float
+    deleted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,16 @@ class PairTopicsReader:
         self._source.require_expected()
         self._target.require_expected()
         self._replicated |= set(replicated)
-        topics, faults = self._selected.describe(self._replicated)
+        found = self._selected.describe(self._replicated)
         targets, refused = ensure_targets(
-            self._config, self._source, self._target, topics, self._replicated, self._settings
+            self._config, self._source, self._target, found.topics, self._replicated, self._settings
         )
-        return PairTopics(topics, faults, targets, refused, began, thread_time() - cpu)
+        return PairTopics(
+            found.topics,
+            found.faults,
+            targets,
+            {**refused, **found.refused},
+            began,
+            thread_time() - cpu,
+            found.deleted,
+        )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.gaps import find_returned_end
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
@@ -41,11 +42,13 @@ class CopierState:
         notes: messages for the operator.
         fenced_by: id of the drill that keeps it from starting, if it is a pipeline whose run record
             names one.
+        deleted: source logs that were deleted before all of their records were copied.
     """
 
     heartbeat_at: float | None = None
     notes: tuple[str, ...] = ()
     fenced_by: str = ""
+    deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
 
 
 class MappingSource(Protocol):

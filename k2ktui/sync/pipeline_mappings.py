@@ -8,6 +8,7 @@ from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.replica import TargetPartition
 from k2ktui.engine.state import Position, Run, SourcePartition
@@ -44,6 +45,7 @@ class PipelineMappings:
         self._pair = UNKNOWN_PAIR
         self._needed: dict[SourcePartition, int] = {}
         self._fenced_by = ""
+        self._deleted: Mapping[SourcePartition, DeletedLog] = {}
         # Source partitions of pipelines that leave out what came from the target.
         self._two_way: Collection[SourcePartition] = ()
         self._next_repeat = 0.0
@@ -71,6 +73,7 @@ class PipelineMappings:
         others = {name for name, state in states.items() if _differ(state.run.pair, own.run.pair)}
         self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
         self._fenced_by = own.run.fenced_by
+        self._deleted = own.deleted
         self._two_way = own.positions if own.run.bidirectional else ()
         self._pair = own.run.pair
         return own.positions
@@ -105,8 +108,8 @@ class PipelineMappings:
         return ()
 
     def read_copier(self) -> CopierState:
-        """Return what the run record said last: heartbeats of k2ktui are in the state topic."""
-        return CopierState(fenced_by=self._fenced_by)
+        """Return what the commit topic said last: heartbeats of k2ktui are in the state topic."""
+        return CopierState(fenced_by=self._fenced_by, deleted=self._deleted)
 
     def keep(self) -> None:
         """Republish mappings that groups still need, before retention deletes them."""

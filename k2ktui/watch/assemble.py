@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from k2ktui.engine.audit import Audit
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.gaps import lost_gaps
 from k2ktui.engine.groups import Finding, after_failover, outcome
@@ -25,7 +26,7 @@ from k2ktui.engine.status import (
 )
 from k2ktui.engine.translate import Basis
 from k2ktui.sync.pair_drills import choose_opposite
-from k2ktui.text import counted
+from k2ktui.text import counted, list_names
 from k2ktui.watch.facts import (
     ComparisonFacts,
     GroupFacts,
@@ -57,6 +58,7 @@ TargetOf = tuple[str, int | None]
 
 _SPANS = 32
 _RANGES = 8
+_NAMES = 5
 _SIDES = (PartName.SOURCE, PartName.TARGET)
 _EXACT = frozenset({Basis.EXACT, Basis.END})
 _NOTHING: Ends = MappingProxyType({})
@@ -141,7 +143,7 @@ class Assembler:
             totals=totals,
             points=self.history.points,
             audit=audit,
-            notes=_notes(target, groups, state),
+            notes=_notes(source, target, groups, state),
         )
 
     def _rows(
@@ -162,12 +164,13 @@ class Assembler:
             newest,
             self._past,
             None if groups is None else groups.mapped,
-            None if target is None else (target.positions, target.ends),
+            None if target is None else (target.positions, target.ends, target.deleted),
             None
             if source is None
             else (
                 (source.starts, source.ends, source.high, source.topic_ids, source.partitions),
                 (source.ages, source.truncated, source.held_back, source.positions),
+                source.deleted,
             ),
         )
         make = partial(self._make_rows, source, target, groups, newest=newest)
@@ -186,14 +189,19 @@ class Assembler:
             positions = {at: source.positions.get(at, p) for at, p in positions.items()}
         mapped = groups.mapped if groups else {}
         names = set(positions) | set(source.partitions if source else ())
+        deleted = _deleted(source, target)
+        names.difference_update(at for at, log in deleted.items() if log is None)
         if names != self._cached_rows.keys():
             self._cached_rows = {at: self._cached_rows.get(at) for at in sorted(names)}
         for at, cached in self._cached_rows.items():
             own = (positions.get(at), mapped.get(at), groups is not None)
+            log = deleted.get(at)
             facts = (self._past, *own, *_source_facts(at, source), *_target_facts(target, own[0]))
+            facts = (*facts, log)
             # Most of thousands of partitions are unchanged: reuse their rows.
             if cached is None or cached[0] != facts:
-                self._cached_rows[at] = (facts, self._row(at, source, target, *own))
+                row = self._row(at, source, target, *own)
+                self._cached_rows[at] = (facts, row if log is None else _with_lost(row, log))
         return tuple(cached[1] for cached in self._cached_rows.values() if cached)
 
     def _summarize(
@@ -260,6 +268,38 @@ class Assembler:
             gaps=gaps,
             ranges=ranges_below(mapped.ranges, status.position)[-_RANGES:] if mapped else (),
         )
+
+
+def _deleted(
+    source: SourceFacts | None, target: TargetFacts | None
+) -> dict[SourcePartition, DeletedLog | None]:
+    """Return the replicated partitions of deleted topics, with records that were not copied.
+
+    A log that nobody has acknowledged is a finding; without one, nothing is left to do. Another
+    cluster than the one on record says nothing about what was deleted.
+    """
+    if source is None or target is None or not source.deleted:
+        return {}
+    recorded = target.recorded.source
+    if recorded and recorded != source.cluster.cluster_id:
+        return {}
+    found: dict[SourcePartition, DeletedLog | None] = {}
+    for at, position in target.positions.items():
+        if at.topic in source.deleted:
+            log = target.deleted.get(at)
+            is_finding = log is not None and not log.acknowledged
+            is_own = log is not None and log.is_of(position.offset, position.topic_id)
+            found[at] = log if is_finding and is_own else None
+    return found
+
+
+def _with_lost(row: PartitionRow, log: DeletedLog) -> PartitionRow:
+    """Return the row of a deleted topic with the number of records that were not copied."""
+    why = (
+        f"the topic was deleted on the source, {counted(log.lost, 'offset')} not copied; "
+        f"acknowledge it with k2ktui offsets acknowledge -f FILE {log.topic}"
+    )
+    return replace(row, why=why)
 
 
 def _source_facts(at: SourcePartition, source: SourceFacts | None) -> tuple[object, ...]:
@@ -458,9 +498,17 @@ def _total_coverage(rows: Sequence[PartitionRow]) -> float | None:
 
 
 def _notes(
-    target: TargetFacts | None, groups: GroupFacts | None, state: StateFacts | None
+    source: SourceFacts | None,
+    target: TargetFacts | None,
+    groups: GroupFacts | None,
+    state: StateFacts | None,
 ) -> tuple[str, ...]:
     notes = [*(target.notes if target else ()), *(groups.notes if groups else ())]
+    if deleted := sorted({at.topic for at, log in _deleted(source, target).items() if not log}):
+        names = list_names(deleted, _NAMES)
+        notes.append(
+            f"{counted(len(deleted), 'topic')} deleted on the source, no longer copied: {names}"
+        )
     if target is not None and not target.started:
         notes.append("the pipeline has not been started yet")
     if state is not None and state.malformed:

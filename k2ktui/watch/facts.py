@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from k2ktui.engine.audit import Audit
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.groups import GroupRow, GroupView
 from k2ktui.engine.journal import JournalHeader, Runner
@@ -25,6 +26,7 @@ class SourceFacts:
     read. ``ends`` are last stable offsets, ``high`` high watermarks, ``held_back`` the records
     between them. ``ages`` are seconds. ``positions`` were read just before the ends, for the lag.
     ``drills`` are those that lead to this cluster; ``no_drills`` says why they could not be read.
+    ``deleted`` are replicated topics that do not exist, where a pattern selects them.
     """
 
     taken_at: float
@@ -40,6 +42,7 @@ class SourceFacts:
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     drills: tuple[Drill, ...] = ()
     no_drills: str = ""
+    deleted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ class TargetFacts:
     """The target: positions, the last stable offsets of their target partitions, and notes.
 
     ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying. ``fenced_by``
-    is the drill that the pipeline's run record names, ``recorded`` its clusters.
+    is the drill that the pipeline's run record names, ``recorded`` its clusters. ``deleted`` are
+    source logs that were deleted before all of their records were copied.
     """
 
     taken_at: float
@@ -59,6 +63,7 @@ class TargetFacts:
     heartbeat_at: float | None = None
     fenced_by: str = ""
     recorded: ClusterPair = UNKNOWN_PAIR
+    deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from k2ktui.kafka.clients import (
 )
 from k2ktui.replication.held_back import HeldBackReader
 from k2ktui.replication.record_times import RecordTimeReader
+from k2ktui.replication.selected_topics import find_deleted
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.mapping_source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.pair_drills import OppositeDrills
@@ -114,6 +115,7 @@ class SourceReader:
             positions=positions,
             drills=drills,
             no_drills=unread,
+            deleted=find_deleted(self._config.topics, found),
         )
 
     def _ages(
@@ -180,6 +182,7 @@ class TargetReader:
             heartbeat_at=copier.heartbeat_at,
             fenced_by=copier.fenced_by,
             recorded=self._mappings.clusters(),
+            deleted=copier.deleted,
         )
 
     def close(self) -> None:

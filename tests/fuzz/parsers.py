@@ -19,6 +19,7 @@ from k2ktui.engine.assignment_records import (
     read_member,
     read_owners,
 )
+from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
 from k2ktui.engine.drill import (
     Change,
     ChangeKind,
@@ -204,6 +205,7 @@ HISTORY = (
     b'{"flow":"p","partition":0,"topic":"t"}',
     b'{"syncs":[[1,2,3]],"cuts":[[4,5,6]],"v":1}',
 )
+DELETED_LOG = DeletedLog("orders", 3, 120, 140, "9f21", 1795252312786, "ops@bastion")
 OFFSETS = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"0":120,"1":7}}\n'
 PAYLOAD = (
     b'{"offsets": [{"partition": {"cluster": "a", "partition": 0, "topic": "t"}, '
@@ -223,6 +225,10 @@ def _commit(key: bytes | None, value: bytes | None) -> None:
         position_key(group, source), position_value(found)
         assert found.newer_than(found)
         assert max(found.term, found.since) <= LARGEST_TERM
+    elif isinstance(found, DeletedLog):
+        assert source is None and found.lost > 0
+        again = deleted_log_key(group, found), deleted_log_value(found)
+        assert read_commit_record(*again) == (group, None, found)
     elif isinstance(found, Run):
         assert 0 <= found.slots <= LARGEST_SLOTS and found.term <= LARGEST_TERM
         assert found.most_shared <= LARGEST_SHARED_SLOTS
@@ -340,6 +346,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
         (run_key("g", 3), run_value(RUN)),
         (run_key("g"), None),
         (registration_key("g", 4711), registration_value(REGISTRATION)),
+        (deleted_log_key("g", DELETED_LOG), deleted_log_value(DELETED_LOG)),
     ]
     mappings = [(mapping_key(each), mapping_value(each)) for each in (RANGES, RUNS)]
     changes = {

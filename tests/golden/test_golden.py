@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from k2ktui.engine.deleted_logs import deleted_log_key, deleted_log_value
 from k2ktui.engine.journal import StateRecord, record_key
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
 from k2ktui.engine.plan import Plan, dump_plan, load_plan
@@ -27,7 +28,7 @@ from k2ktui.engine.state import (
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase
 from k2ktui.watch.codec import dumps, loads
 from tests.engine.test_plan import PLAN
-from tests.fuzz.parsers import AT, POSITION, RANGES, REGISTRATION, RUN, RUNS, STATE
+from tests.fuzz.parsers import AT, DELETED_LOG, POSITION, RANGES, REGISTRATION, RUN, RUNS, STATE
 
 GOLDEN: dict[str, list[str]] = json.loads((Path(__file__).parent / "written.json").read_text())
 HOSTILE = 'g"\\\u2028\x1bü'
@@ -63,6 +64,7 @@ def written() -> dict[str, list[str]]:
         "position": [position_key("g", AT), position_value(POSITION)],
         "run": [run_key("g"), run_value(RUN)],
         "producer": [registration_key("g", 4711), registration_value(REGISTRATION)],
+        "deleted log": [deleted_log_key("g", DELETED_LOG), deleted_log_value(DELETED_LOG)],
         **{name: [mapping_key(each), mapping_value(each)] for name, each in MAPPINGS.items()},
         **{
             name: [state_key("g", record_key(each)), state_value(each)]
@@ -92,6 +94,7 @@ def test_positions_and_runs_are_read() -> None:
         ("position", ("g", AT, POSITION)),
         ("run", ("g", None, RUN)),
         ("producer", ("g", None, REGISTRATION)),
+        ("deleted log", ("g", None, DELETED_LOG)),
     ):
         key, value = (text.encode() for text in GOLDEN[name])
         assert read_commit_record(key, value) == expected

@@ -13,7 +13,7 @@ from k2ktui.engine.status import count_lag, sum_lags
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.discovery import TopicSnapshot
-from k2ktui.replication.selected_topics import SelectedTopics
+from k2ktui.replication.selected_topics import SelectedNow, SelectedTopics
 from k2ktui.replication.slot_task import CopyPath, Route
 from k2ktui.replication.targets import plan_targets
 
@@ -47,8 +47,8 @@ class Starting:
     def __init__(self, *answers: TopicDescription | KafkaError) -> None:
         self._answers = list(answers)
 
-    def topic_names(self) -> list[str]:
-        return ["t"]
+    def topic_names(self) -> frozenset[str]:
+        return frozenset("t")
 
     def describe(self, names: Any) -> dict[str, TopicDescription | KafkaError]:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -66,10 +66,10 @@ def config() -> PipelineConfig:
 def test_a_source_broker_that_has_just_started_takes_no_topic_away() -> None:
     cluster: Any = Starting(THERE, UNKNOWN, UNKNOWN, THERE, UNKNOWN)
     selected = SelectedTopics(config(), cluster)
-    assert selected.describe() == ([THERE], [])
-    assert selected.describe() == ([THERE], [])
-    topics, (fault,) = selected.describe()
-    assert (topics, fault.kind) == ([], "gone")
+    assert selected.describe() == SelectedNow([THERE])
+    assert selected.describe() == SelectedNow([THERE])
+    found = selected.describe()
+    assert (found.topics, [fault.kind for fault in found.faults]) == ([], ["gone"])
 
 
 def test_a_target_broker_that_has_just_started_takes_no_topic_away() -> None:

@@ -12,6 +12,7 @@ from tests.replication.conftest import MakePipeline
 from tests.support.drill_checks import alter_topic
 from tests.support.kafka import (
     TIMEOUT,
+    Out,
     admin,
     create_topic,
     end_offsets,
@@ -24,6 +25,7 @@ from tests.support.kinds import delete_before
 from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Run
 from tests.support.traffic import mixture
+from tests.support.verbs import k2ktui
 
 pytestmark = pytest.mark.proof
 FINDINGS = 1
@@ -86,6 +88,7 @@ def reported(event: dict[str, Any], topic: str, partition: int, *kinds: str) -> 
 def test_a_source_topic_is_deleted(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
+    """It is selected by name, so it is missed."""
     gone, other = filled(source, 1), filled(source, 2)
     pipeline = make_pipeline([gone, other])
     run = pipeline.start()
@@ -95,6 +98,61 @@ def test_a_source_topic_is_deleted(
     produce(source, other, mixture(4, 100, 1))
     eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
     assert run.stop() == 0
+    prove(source, target, pipeline.name, other)
+
+
+def test_a_topic_that_a_pattern_selects_is_deleted(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """All of it was copied: a note, no fault, nothing to see for watch."""
+    gone, other = filled(source, 1), filled(source, 2)
+    pipeline = make_pipeline(f"{gone}|{other}")
+    run = pipeline.start()
+    eventually(lambda: len(read_all(target, gone)) == 200, "copied", 120)
+    delete_topic(source, gone)
+    run.expect("note", lambda e: "1 topic deleted on the source" in e["text"] and gone in e["text"])
+    said = k2ktui("watch", "-f", pipeline.write(), "--once")
+    assert said.code == 0, said.out
+    assert f"1 topic deleted on the source, no longer copied: {gone}" in said.out
+    produce(source, other, mixture(4, 100, 1))
+    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
+    assert run.stop() == 0
+    assert not run.events("stopped")
+    assert not pipeline.catch_up().events("stopped")
+    prove(source, target, pipeline.name, other)
+
+
+def test_a_topic_is_deleted_before_all_of_it_was_copied(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """A finding, also for later runs, until somebody acknowledges it; the run goes on."""
+    gone, other = filled(source, 1), filled(source, 2)
+    create_topic(target, gone, 1, {"max.message.bytes": "20000"})
+    produce(source, gone, [Out(random.Random(1).randbytes(100_000))])
+    pipeline = make_pipeline(f"{gone}|{other}")
+    file = pipeline.write()
+    run = pipeline.start()
+    run.expect("stopped", lambda e: reported(e, gone, 0, "too-large"))
+    eventually(lambda: len(read_all(target, gone)) == 200, "what is before it was copied", 60)
+    delete_topic(source, gone)
+    run.expect("stopped", lambda e: reported(e, gone, 0, "gone"))
+    said = k2ktui("watch", "-f", file, "--once")
+    assert said.code == FINDINGS and f"offsets acknowledge -f FILE {gone}" in said.out
+    assert run.stop() == 0
+    run = pipeline.start()
+    run.expect("stopped", lambda e: reported(e, gone, 0, "gone"))
+
+    said = k2ktui("offsets", "acknowledge", "-f", file, gone, "--yes", "--json")
+    assert said.code == 0, said.err
+    assert [each["topic"] for each in said.json["partitions"]] == [gone]
+    run.expect("note", lambda e: "not copied, acknowledged by" in e["text"])
+    assert k2ktui("watch", "-f", file, "--once").code == 0
+    [entry] = k2ktui("journal", "-f", file, "--json").json["journal"]
+    assert entry["operation"] == "offsets acknowledge"
+    produce(source, other, mixture(4, 100, 1))
+    eventually(lambda: len(read_all(target, other)) == 300, "the other continues")
+    assert run.stop() == 0
+    assert not pipeline.catch_up().events("stopped")
     prove(source, target, pipeline.name, other)
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.groups import Finding
 from k2ktui.engine.journal import RunKind, RunnerState
 from k2ktui.engine.state import Gap, SourcePartition
@@ -152,6 +154,33 @@ def test_a_topic_that_is_gone_or_another() -> None:
         view = Assembler(PipelinePair("x")).view(NOON, known, {})
         assert row(view).status.state == state
         assert find_problems(view, NOON)[0].severity is Severity.BAD
+
+
+def test_a_topic_that_was_deleted_is_a_note() -> None:
+    """A pattern selects it, and the source says that it does not exist: no row, no problem."""
+    made = one()
+    facts = made.facts()
+    source, target = facts[PartName.SOURCE], facts[PartName.TARGET]
+    assert isinstance(source, SourceFacts) and isinstance(target, TargetFacts)
+    source = replace(source, topic_ids={}, partitions=(), deleted=frozenset({"orders"}))
+    log = DeletedLog("orders", 0, 1000, 1020, target.positions[AT].topic_id)
+
+    def seen(source: SourceFacts, target: TargetFacts) -> View:
+        known = {**facts, PartName.SOURCE: source, PartName.TARGET: target}
+        return Assembler(PipelinePair("x")).view(NOON, known, {})
+
+    for logs in ({}, {AT: replace(log, acknowledged="ops")}, {AT: replace(log, offset=7)}):
+        view = seen(source, replace(target, deleted=logs))
+        assert not view.partitions
+        assert not [problem for problem in find_problems(view, NOON) if problem.kind == "partition"]
+        assert "1 topic deleted on the source, no longer copied: orders" in view.notes
+    finding = seen(source, replace(target, deleted={AT: log}))
+    assert row(finding).status.state is PartitionState.GONE
+    assert "20 offsets not copied" in row(finding).why and not finding.notes
+    assert find_problems(finding, NOON)[0].severity is Severity.BAD
+    # Of another cluster than the one on record, it says nothing.
+    other = seen(source, replace(target, recorded=ClusterPair("another", "target")))
+    assert row(other).status.state is PartitionState.GONE
 
 
 def test_coverage_leaves_out_gaps_and_holes() -> None:

@@ -205,7 +205,9 @@ def check_topic_ids(context: CheckContext) -> CheckFinding:
     if missing:
         return fails(
             f"{counted(len(missing), 'topic')} no longer on the source: {first_names(missing)}",
-            "If it was deleted on purpose, clear its positions: k2ktui offsets clear.",
+            "If it was deleted on purpose, acknowledge it: k2ktui offsets acknowledge -f FILE "
+            "TOPIC. If the pipeline's file lists it by name, remove it there, and clear its "
+            "positions: k2ktui offsets clear.",
         )
     if without := sorted(_topics_without_id(snapshot)):
         return could_not_check(

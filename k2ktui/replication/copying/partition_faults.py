@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError, LoginFailed, Refused
@@ -159,9 +160,23 @@ def stop_deleted(reader: PartitionReader) -> None:
     reader.stop(
         FaultKind.GONE,
         f"topic {reader.source.topic} no longer exists on the source",
-        "No records are left to copy. If the topic is not created again, remove it from "
-        "replication.source.topic.",
+        "No records are left to copy. If the topic is not created again, remove it from the list "
+        "of names in replication.source.topic.",
         reader.fetched,
+    )
+
+
+def deleted_fault(source: SourcePartition, log: DeletedLog) -> Fault:
+    """Return the fault of a partition whose topic was deleted before it was copied completely."""
+    return Fault(
+        source,
+        FaultKind.GONE,
+        f"topic {source.topic} was deleted on the source: {source} was copied up to offset "
+        f"{log.offset}, and ended at offset {log.end} when it was last read; "
+        f"{counted(log.lost, 'offset')} not copied",
+        "If it was deleted on purpose, acknowledge it: k2ktui offsets acknowledge -f FILE "
+        f"{source.topic}",
+        log.offset,
     )
 
 
