@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from k2ktui.engine.groups import (
     after_failover,
     make_group_rows,
     outcome,
+    reading_notes,
     snapshot_notes,
 )
 from k2ktui.engine.pair_state import PairState
@@ -58,7 +60,8 @@ def as_object(snapshot: Snapshot, found: list[GroupRow], pair: PairState) -> dic
         "commits_at": snapshot.commits_at,
         "pair_state": pair.as_json(),
         "source_down": snapshot.source_down,
-        "notes": list(snapshot.notes),
+        # The source is in a field of its own.
+        "notes": reading_notes(replace(snapshot, source_down="")),
         "groups": [row.as_json() for row in found],
     }
 

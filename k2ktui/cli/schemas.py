@@ -33,13 +33,12 @@ from k2ktui.present.schemas import (
 )
 from k2ktui.registry.mapper import read_mapper_settings
 from k2ktui.registry.operations import (
-    AppliedSchema,
     SchemaAgreement,
-    SchemaOutcome,
     apply_schema_plan,
     read_schema_plan,
     verify_schemas,
 )
+from k2ktui.registry.registering import AppliedSchema, SchemaOutcome
 from k2ktui.text import counted, safe_message, safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])

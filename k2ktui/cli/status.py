@@ -22,7 +22,7 @@ from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.watch.model import PartitionRow
+    from k2ktui.watch.model import PartitionRow, View
     from k2ktui.watch.once import Reading
 
 
@@ -41,7 +41,7 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
         click.echo(json.dumps(status_object(reading, with_groups=with_groups)))
     else:
         print_pair(flow.config, view.pair_state)
-        print_notes(view.notes)
+        print_notes([*view.notes, *unread_groups(view)])
         title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
         print_table(title, columns(reading), view.partitions)
         for row in view.partitions:
@@ -65,6 +65,7 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
         "taken_at": view.taken_at,
         "pair_state": view.pair_state.as_json(),
         "source_down": error.message if error else "",
+        "notes": [*view.notes, *unread_groups(view)],
         "partitions": [asdict(row.status) for row in view.partitions],
         **(
             {
@@ -75,6 +76,16 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
             else {}
         ),
     }
+
+
+def unread_groups(view: View) -> list[str]:
+    """Return why groups could not be read, on either cluster."""
+    return [
+        f"group {safe_text(each.group)} on the {side}: {half.error}"
+        for each in view.summaries
+        for side, half in (("source", each.source), ("target", each.target))
+        if half.error
+    ]
 
 
 def columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:

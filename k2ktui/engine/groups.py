@@ -126,13 +126,21 @@ def reading_notes(snapshot: Snapshot) -> list[str]:
     notes = [snapshot.source_down] if snapshot.source_down else []
     notes += snapshot.notes
     for side, views in (("source", snapshot.source), ("target", snapshot.target)):
+        notes += unread_notes(views, side)
         for name, view in views.items():
-            if view.error:
-                notes.append(f"group {safe_text(name)} on the {side}: {view.error}")
             for (topic, partition), why in list(view.unsettled.items())[:_NAMED]:
                 place = f"{safe_text(topic)}-{partition}"
                 notes.append(f"group {safe_text(name)} on the {side}: {place}: {why}")
     return notes
+
+
+def unread_notes(views: Mapping[str, GroupView], side: str) -> list[str]:
+    """Return why groups of a cluster could not be read: they have no rows, and are not moved."""
+    return [
+        f"group {safe_text(name)} on the {side}: {view.error}"
+        for name, view in views.items()
+        if view.error
+    ]
 
 
 class Finding(StrEnum):

@@ -66,12 +66,15 @@ class PlannedCompatibility:
     """A compatibility level to set on a subject of the target that holds only copies.
 
     ``first`` sets it before the subject's versions are registered: only ``NONE``, which allows all
-    of them. Other levels are set afterwards, since a history may break today's level.
+    of them. Other levels are set afterwards, since a history may break today's level; before only
+    if the target's default refuses a version. ``last`` is false while the subject has versions on
+    the source that are not registered yet: then it is set only for such a version.
     """
 
     subject: str
     level: str
     first: bool
+    last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,23 @@ class SchemaPlan:
     def conflicts(self) -> tuple[PlannedSchema, ...]:
         """Schemas that cannot be registered."""
         return tuple(each for each in self.schemas if each.action is SchemaAction.CONFLICT)
+
+    def up_to(self, source: RegistryContent, version: SchemaVersion) -> SchemaPlan:
+        """Return the part of the plan that a version needs, in the same order.
+
+        That is the version, the earlier ones of its subject, and the same of all that these refer
+        to.
+        """
+        needed: set[tuple[str, int]] = set()
+        waiting = [version]
+        while waiting:
+            current = waiting.pop()
+            needed.add((current.subject, current.version))
+            waiting += _needed(source, current, needed)
+        schemas = tuple(e for e in self.schemas if (e.source.subject, e.source.version) in needed)
+        growing = {each.target_subject for each in self.changes if each not in schemas}
+        levels = tuple(replace(e, last=e.subject not in growing) for e in self.compatibility)
+        return replace(self, schemas=schemas, compatibility=levels)
 
     def with_conflicts(self, reasons: Mapping[tuple[str, int], str]) -> SchemaPlan:
         """Return the plan with conflicts that only the target's registry can find.
@@ -184,15 +204,27 @@ def plan_schemas(
         types: the schema types that are mapped.
     """
     mapped, unmapped = find_mapped_subjects(source, rules, types)
+    plan = plan_mapped(source, target, mapped)
+    remarks = tuple(_remarks(source, target, mapped))
+    return replace(plan, unmapped=unmapped, remarks=remarks)
+
+
+def plan_mapped(
+    source: RegistryContent,
+    target: RegistryContent,
+    mapped: Mapping[str, tuple[str, SubjectNaming]],
+) -> SchemaPlan:
+    """Plan what to register of subjects whose names on the target are known.
+
+    Args:
+        source: the versions to register, of the source's registry, references included.
+        target: the target's registry, as for :func:`plan_schemas`.
+        mapped: target name and naming of every subject of ``source``.
+    """
     planner = _Planner(source, target, mapped)
     for version in _in_order(source, mapped):
         planner.add(version)
-    return SchemaPlan(
-        tuple(planner.schemas),
-        tuple(_compatibility(source, target, planner)),
-        unmapped,
-        tuple(_remarks(source, target, mapped)),
-    )
+    return SchemaPlan(tuple(planner.schemas), tuple(_compatibility(source, target, planner)))
 
 
 @dataclass

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 
 def fetch(
     request: urllib.request.Request, context: ssl.SSLContext, timeout_s: float, largest: int
 ) -> bytes:
-    """Send a request and return the response body. Uses the proxies set in the environment.
+    """Send a request and return the response body; proxies as :func:`find_proxy` says.
 
     Args:
         request: an http or https request.
@@ -50,12 +51,32 @@ def fetch(
     return body
 
 
+def find_proxy(url: str) -> str:
+    """Return the URL of the proxy that the environment names for an address; "" for none.
+
+    The rule is that of requests for tokens and to schema registries (docs/security.md#proxies).
+    """
+    parts = urlsplit(url)
+    proxy = _environment_proxies().get(parts.scheme, "")
+    if not proxy or urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _environment_proxies() -> dict[str, str]:
+    """Return the proxies of the environment by scheme; ALL_PROXY stands for both."""
+    found = urllib.request.getproxies()
+    every = found.get("all", "")
+    named = {scheme: found.get(scheme) or every for scheme in ("http", "https")}
+    return {scheme: proxy for scheme, proxy in named.items() if proxy}
+
+
 def _opener(*handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
     """Return an opener without those for redirects, files and FTP that ``build_opener`` adds."""
     opener = urllib.request.OpenerDirector()
     for each in (
         *handlers,
-        urllib.request.ProxyHandler(),
+        urllib.request.ProxyHandler(_environment_proxies()),
         urllib.request.UnknownHandler(),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),

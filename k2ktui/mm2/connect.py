@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from k2ktui import __version__
 from k2ktui.engine.strict_json import MalformedRecord, field, parse, parse_object, text
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.bounded_http import find_proxy
 from k2ktui.mm2.connect_settings import ConnectSettings
 from k2ktui.text import safe_message, safe_text
 
@@ -34,6 +35,14 @@ _LARGEST_BYTES = 64 << 20
 _POLL_S = 0.2
 _SHOWN = 200
 _UNKNOWN_STATE = "It is unknown whether the change was made; check with k2ktui mm2 offsets show."
+# In Connect's messages with status 500 while workers leave and join: RestServer's time-out, a
+# request that a worker could not forward to the leader, and a leader that is not known yet.
+_REBALANCING = ("rebalanc", "request timed out", "forward rest request", "no known leader")
+_PROXY_PORT = 80
+_PROXY_HINT = (
+    " The proxy is that of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY in the environment; NO_PROXY lists "
+    "the hosts that need none."
+)
 _SINCE = {"stop": (3, 5), "show": (3, 5), "alter": (3, 6)}
 
 
@@ -231,7 +240,7 @@ class Connect:
         until = monotonic() + self._settings.timeout_s
         while True:
             answer = self._exchange(method, path, body, unchanged)
-            if answer.status != http.client.CONFLICT:
+            if not _is_rebalancing(answer, method):
                 break
             if monotonic() > until:
                 raise TimedOut(
@@ -295,17 +304,22 @@ class Connect:
         others = [url for url in self._settings.urls if url != self._worker]
         failures: list[str] = []
         for url in (self._worker, *others):
-            connection = self._connection(url)
+            proxy = find_proxy(url)
+            through = f" through the proxy {_address(proxy)}" if proxy else ""
             try:
+                connection = self._connection(url, proxy)
                 connection.connect()
             except (OSError, ValueError, http.client.HTTPException) as error:
-                failures.append(f"{safe_text(url)}: {_why(error)}")
+                failures.append(f"{safe_text(url)}{through}: {_why(error)}")
                 continue
             self._worker = url
             # The connection's own limit is for each read: an answer can take forever, byte by byte.
             limit = _TimeLimit(connection, self._settings.timeout_s)
             try:
-                answer = self._answer(connection, urlsplit(url).path + path, method, body)
+                forwarded = proxy and url.startswith("http:")  # https goes through a tunnel
+                start = url if forwarded else urlsplit(url).path
+                login = _proxy_login(proxy) if forwarded else {}
+                answer = self._answer(connection, start + path, method, body, login)
                 if not limit.is_over:  # what was read until then may look complete
                     return answer
             except (OSError, ValueError, http.client.HTTPException) as error:
@@ -325,22 +339,43 @@ class Connect:
         raise ConnectionFailed(
             "Kafka Connect cannot be reached: " + "; ".join(failures),
             unchanged=unchanged,
-            hint="Check the URL, that a worker is up, and tls in the --connect-file.",
+            hint="Check the URL, that a worker is up, and tls in the --connect-file."
+            + (_PROXY_HINT if any(map(find_proxy, self._settings.urls)) else ""),
         )
 
-    def _connection(self, url: str) -> http.client.HTTPConnection:
-        parts = urlsplit(url)
-        host, timeout = parts.hostname or "", self._settings.timeout_s
+    def _connection(self, url: str, proxy: str) -> http.client.HTTPConnection:
+        """Return a connection to a worker, or to the proxy before it; raises ValueError."""
+        parts, through = urlsplit(url), urlsplit(proxy)
+        host, port = parts.hostname or "", parts.port
+        if proxy and through.scheme != "http":
+            raise ValueError(f"proxies of type {safe_text(through.scheme)} are not supported")
+        timeout = self._settings.timeout_s
+        if proxy:
+            address, at = through.hostname or "", through.port or _PROXY_PORT
+        else:
+            address, at = host, port or 0
         if parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, parts.port, timeout=timeout, context=self._context
+            connection = http.client.HTTPSConnection(
+                address, at or None, timeout=timeout, context=self._context
             )
-        return http.client.HTTPConnection(host, parts.port, timeout=timeout)
+            if proxy:
+                connection.set_tunnel(host, port, _proxy_login(proxy))
+            return connection
+        return http.client.HTTPConnection(address, at or None, timeout=timeout)
 
     def _answer(
-        self, connection: http.client.HTTPConnection, path: str, method: str, body: object
+        self,
+        connection: http.client.HTTPConnection,
+        path: str,
+        method: str,
+        body: object,
+        more: Mapping[str, str],
     ) -> _Answer:
-        headers = {"Accept": "application/json", "User-Agent": f"k2ktui/{__version__}"}
+        headers = {
+            "Accept": "application/json",
+            "User-Agent": f"k2ktui/{__version__}",
+            **more,
+        }
         if self._settings.user:
             login = f"{self._settings.user}:{self._settings.password}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
@@ -353,6 +388,35 @@ class Connect:
         if len(content) > _LARGEST_BYTES:
             raise http.client.HTTPException("its response is too long")
         return _Answer(response.status, content, response.headers.get("Location", ""))
+
+
+def _is_rebalancing(answer: _Answer, method: str) -> bool:
+    """Whether Connect refuses a request only while its workers are rebalancing.
+
+    With 409 it has done nothing. With 500 a worker waited too long for the others, or could not
+    reach the leader: a change of offsets may have been made nevertheless, and is not sent again.
+    """
+    if answer.status == http.client.CONFLICT:
+        return True
+    if answer.status != http.client.INTERNAL_SERVER_ERROR or method == "PATCH":
+        return False
+    said = _message(answer).lower()
+    return any(words in said for words in _REBALANCING)
+
+
+def _address(url: str) -> str:
+    """Return host and port of a URL, without a login."""
+    parts = urlsplit(url)
+    return safe_text(parts.hostname or "") + (f":{parts.port}" if parts.port else "")
+
+
+def _proxy_login(proxy: str) -> dict[str, str]:
+    """Return the header with the login in a proxy's URL; none if it has none."""
+    parts = urlsplit(proxy)
+    if not parts.username:
+        return {}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(login).decode()}"}
 
 
 class _TimeLimit:

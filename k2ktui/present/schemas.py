@@ -7,7 +7,8 @@ from typing import Any
 from k2ktui.engine.schema_plan import PlannedSchema, SchemaPlan
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE
-from k2ktui.registry.operations import AppliedSchema, SchemaOutcome, VerifiedSchema
+from k2ktui.registry.operations import VerifiedSchema
+from k2ktui.registry.registering import AppliedSchema, SchemaOutcome
 from k2ktui.text import counted, safe_message, safe_text
 
 _LONGEST = 80

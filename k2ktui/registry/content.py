@@ -52,6 +52,17 @@ def read_versions(client: RegistryClient, pairs: Iterable[tuple[str, int]]) -> R
     return _read(client, set(), set(pairs), deleted=False, modes=False)
 
 
+def read_history(client: RegistryClient, subject: str, number: int) -> RegistryContent:
+    """Read all versions of a subject, and all subjects that their schemas refer to.
+
+    Args:
+        client: the registry.
+        subject: the subject.
+        number: a version that is read even if it was deleted.
+    """
+    return _read(client, {subject}, {(subject, number)}, deleted=False, modes=False)
+
+
 def with_ids(
     client: RegistryClient, content: RegistryContent, ids: Iterable[int]
 ) -> RegistryContent:

@@ -20,7 +20,7 @@ from k2ktui.engine.schema_topics import SchemaTopics
 from k2ktui.engine.schemas import record_names
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import find_versions, id_of_version, name_same_schema
-from k2ktui.registry.registrar import SchemaRegistrar
+from k2ktui.registry.registering import require_schema
 from k2ktui.registry.settings import RegistrySettings, read_registry_settings
 
 if TYPE_CHECKING:  # executors have no packages for configuration files
@@ -157,13 +157,14 @@ class SchemaMapper:
         version = first if pair == pairs[0] else self._source.version(*pair)
         if version is None or version.schema.type not in self.settings.types:
             return None
-        registrar = SchemaRegistrar(
+        there = require_schema(
             self._source,
             self._target,
+            version,
+            subject,
             lambda each: self._rename(topic, each.subject, record_names(each.schema)),
             registers=self.settings.auto_register,
         )
-        there = registrar.require(version, subject)
         return id_of_version(self._target, schema_id.form, there)
 
     def _choose(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.schema_plan import (
-    IMPORT_MODE,
     PlannedSchema,
     SchemaAction,
     SchemaPlan,
@@ -20,38 +19,12 @@ from k2ktui.engine.schemas import (
     Schema,
     SchemaReference,
     SchemaVersion,
-    Subject,
     is_same_schema,
 )
-from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.registry.client import RegistryClient
-from k2ktui.registry.content import read_content, read_modes, with_ids
+from k2ktui.registry.content import read_content
 from k2ktui.registry.mapper import SchemaMapperSettings
-from k2ktui.registry.registrar import SchemaRegistrar
-
-
-class SchemaOutcome(StrEnum):
-    """What became of a planned schema."""
-
-    REGISTERED = "registered"
-    PRESENT = "present"
-    FAILED = "failed"
-    UNTRIED = "not tried"
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedSchema:
-    """A planned schema after ``apply``.
-
-    ``target_id`` and ``target_version`` are what the target's registry has; None if it has none.
-    ``reason`` says why it failed, or what differs from the plan; may be empty.
-    """
-
-    planned: PlannedSchema
-    outcome: SchemaOutcome
-    target_id: int | None = None
-    target_version: int | None = None
-    reason: str = ""
+from k2ktui.registry.registering import AppliedSchema, read_target, register_planned
 
 
 class SchemaAgreement(StrEnum):
@@ -104,23 +77,8 @@ def apply_schema_plan(settings: SchemaMapperSettings, plan: SchemaPlan) -> list[
     Returns:
         Every schema of the plan, in its order.
     """
-    names = {each.source.subject: each.target_subject for each in plan.schemas}
     with open_registries(settings) as (source, target):
-        registrar = SchemaRegistrar(
-            source,
-            target,
-            lambda version: names.get(version.subject, version.subject),
-            registers=True,
-        )
-        first = [each for each in plan.compatibility if each.first]
-        for each in first:
-            target.set_compatibility(each.subject, each.level)
-        rows = list(_register_all(registrar, plan))
-        if all(row.outcome is not SchemaOutcome.UNTRIED for row in rows):
-            for each in plan.compatibility:
-                if each not in first:
-                    target.set_compatibility(each.subject, each.level)
-    return rows
+        return register_planned(source, target, plan)
 
 
 def verify_schemas(
@@ -155,18 +113,7 @@ def _plan(
     ours = read_content(source, deleted=deleted, modes=False)
     mapped, _ = find_mapped_subjects(ours, settings.topics.rule, settings.types)
     names = {name for name, _ in mapped.values()}
-    theirs = read_content(target, names)
-    new = read_modes(target, names - theirs.subjects.keys())
-    # A mode can be set before a subject has a version.
-    empty = {
-        name: Subject(name, mode=mode)
-        for name, mode in new.items()
-        if mode not in ("", theirs.mode)
-    }
-    theirs = replace(theirs, subjects={**theirs.subjects, **empty})
-    modes = {theirs.mode, *(each.mode for each in theirs.subjects.values())}
-    if IMPORT_MODE in modes:
-        theirs = with_ids(target, theirs, ours.ids)
+    theirs = read_target(target, names, ours)
     plan = plan_schemas(ours, theirs, settings.topics.rule, settings.types)
     return plan.with_conflicts(_find_incompatible(plan, target, theirs)), ours, theirs
 
@@ -179,7 +126,8 @@ def _find_incompatible(
     Only the first new version of a subject can be asked for: the next ones depend on it.
     """
     reasons: dict[tuple[str, int], str] = {}
-    asked: set[str] = set()
+    # Its level is part of the plan: today's says nothing.
+    asked = {each.subject for each in plan.compatibility}
     for each in plan.changes:
         there = theirs.subjects.get(each.target_subject)
         if each.target_subject in asked or there is None or not there.versions:
@@ -212,39 +160,6 @@ def _with_references(planned: PlannedSchema, plan: SchemaPlan) -> Schema | None:
             return None
         references.append(SchemaReference(each.name, there.target_subject, there.target_version))
     return replace(planned.source.schema, references=tuple(references))
-
-
-def _register_all(registrar: SchemaRegistrar, plan: SchemaPlan) -> Iterator[AppliedSchema]:
-    stopped = ""
-    for each in plan.schemas:
-        if each.action is SchemaAction.PRESENT:
-            yield AppliedSchema(each, SchemaOutcome.PRESENT, each.target_id, each.target_version)
-        elif each.action is SchemaAction.CONFLICT:
-            yield AppliedSchema(each, SchemaOutcome.FAILED, reason=each.reason)
-        elif stopped:
-            yield AppliedSchema(each, SchemaOutcome.UNTRIED, reason=stopped)
-        else:
-            try:
-                there = registrar.require(each.source, each.target_subject)
-            except ConnectionFailed as error:
-                stopped = error.message
-                yield AppliedSchema(each, SchemaOutcome.UNTRIED, reason=stopped)
-            except K2kError as error:
-                yield AppliedSchema(each, SchemaOutcome.FAILED, reason=error.message)
-            else:
-                yield AppliedSchema(
-                    each,
-                    SchemaOutcome.REGISTERED,
-                    there.id,
-                    there.version,
-                    _import_remark(each, there),
-                )
-
-
-def _import_remark(planned: PlannedSchema, there: SchemaVersion) -> str:
-    if planned.action is SchemaAction.IMPORT and there.id != planned.source.id:
-        return f"the registry chose id {there.id}, although the subject's mode is {IMPORT_MODE}"
-    return ""
 
 
 def _verify(

@@ -19,7 +19,12 @@ from k2ktui.engine.applying import (
     find_taken,
     make_writes,
 )
-from k2ktui.engine.groups import EMPTY_STATES, Snapshot, describe_conflicting_pipelines
+from k2ktui.engine.groups import (
+    EMPTY_STATES,
+    Snapshot,
+    describe_conflicting_pipelines,
+    unread_notes,
+)
 from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import make_plan
@@ -51,6 +56,8 @@ class SyncPoll:
         rereads: for each group whose position is not exact, the maximum number of records it
             reads again.
         duration_s: duration of the poll in seconds.
+        unread: groups that could not be read on a cluster, with the reason: none of their offsets
+            is translated.
     """
 
     taken_at: float
@@ -64,6 +71,7 @@ class SyncPoll:
     bases: dict[str, int] = field(default_factory=dict)
     rereads: dict[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
+    unread: tuple[str, ...] = ()
 
 
 class SyncStopped(K2kError):
@@ -100,7 +108,11 @@ class SyncLoop:
             SyncStopped: an ``errorHandling`` setting is ``fail``, and its condition holds.
         """
         snapshot = self._snapshots.take()
-        notes = [*snapshot.notes, *self._keep(snapshot)]
+        unread = [
+            *unread_notes(snapshot.source, "source"),
+            *unread_notes(snapshot.target, "target"),
+        ]
+        notes = [*snapshot.notes, *unread, *self._keep(snapshot)]
         options = plan_options(self._config, rewind=self._rewind, own_only=True)
         plan = make_plan(snapshot, options)
         self._stop_if_configured(plan, snapshot)
@@ -119,6 +131,7 @@ class SyncLoop:
             notes=tuple(self._new(notes)),
             bases=dict(Counter(str(row.basis) for row in plan.rows)),
             rereads=_rereads(plan),
+            unread=tuple(unread),
         )
 
     def _keep(self, snapshot: Snapshot) -> list[str]:

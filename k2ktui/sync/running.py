@@ -83,7 +83,8 @@ class SyncRun:
     def run(self, *, once: bool = False) -> bool:
         """Poll until it is stopped; return whether there are findings.
 
-        Findings are groups that were left alone, or, with ``once``, uncommitted offsets.
+        Findings are groups that were left alone, or, with ``once``, uncommitted offsets and groups
+        that could not be read.
 
         Raises:
             K2kError: the first poll, or the only one, failed, or a configured condition holds.
@@ -154,7 +155,7 @@ class SyncRun:
                 self._update_heartbeat(next(iter(turn.failed), ""))
                 self._reports.polled(turn, first or once)
                 self._readiness, self._has_polled = _describe(turn), True
-                findings = bool(loop.stopped) or (once and bool(turn.failed))
+                findings = bool(loop.stopped) or (once and bool(turn.failed or turn.unread))
                 first = False
             if once:
                 break

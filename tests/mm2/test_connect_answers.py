@@ -42,6 +42,29 @@ def test_a_rebalance_is_waited_for(server: Server) -> None:
     assert len(server.asked) == 3
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Request timed out. The worker is currently performing multi-worker rebalance",
+        "IO Error trying to forward REST request: java.net.ConnectException: Connection refused",
+        "Cannot complete request momentarily due to no known leader URL, likely because a "
+        "rebalance was underway.",
+    ],
+)
+def test_a_500_of_a_rebalance_is_waited_for(server: Server, message: str) -> None:
+    """Workers that leave, join or lead since a moment ago."""
+    busy = 500, json.dumps({"error_code": 500, "message": message}).encode()
+    server.answers[OFFSETS] = [busy, (200, FOUND)]
+    assert client(server).offsets("c") == [SourceOffset(PLACE, {"offset": 7})]
+    stop = "PUT /connectors/c/stop"
+    server.answers[stop] = [busy, (204, b"")]
+    client(server).stop("c")
+    assert [name for name, _ in server.asked] == [OFFSETS, OFFSETS, stop, stop]
+    server.answers[OFFSETS] = [(500, b'{"error_code":500,"message":"NullPointerException"}')]
+    with pytest.raises(K2kError, match="NullPointerException"):
+        client(server).offsets("c")
+
+
 def test_a_rebalance_that_does_not_end_is_reported(server: Server) -> None:
     server.answers[PATCH] = [BUSY]
     with pytest.raises(TimedOut, match="rebalancing for more than") as reported:

@@ -1,8 +1,9 @@
 """A stand-in for Confluent's schema registry where Apicurio Registry cannot take its place.
 
 Apicurio Registry has no GUIDs, and chooses ids in mode ``IMPORT``, too. This is no registry: it
-keeps texts in memory, does not parse them, and takes every schema for compatible. It answers what
-Confluent's client and serializers ask, over HTTP. Everything else is tried on Apicurio Registry.
+keeps texts in memory, and takes every schema for compatible unless a level is set, for which it
+looks at the fields of records. It answers what Confluent's client and serializers ask, over HTTP.
+Everything else is tried on Apicurio Registry.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class RegistryStandIn:
         schemas: text and type by id.
         subjects: ids by subject and version.
         modes: modes of subjects.
+        level: the compatibility level of subjects without their own.
+        levels: compatibility levels of subjects.
         global_ids: subjects and versions by global id, as Apicurio Registry has them; below
             ``apicurio_url``.
     """
@@ -45,6 +48,8 @@ class RegistryStandIn:
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, dict[int, int]] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
+    level: str = "NONE"
+    levels: dict[str, str] = field(default_factory=dict)
     global_ids: dict[int, tuple[str, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -99,11 +104,13 @@ class RegistryStandIn:
                 mode = self.modes.get(rest[0]) if rest else "READWRITE"
                 return (200, {"mode": mode}) if mode else _NO_MODE
             case ("GET", "config", *rest):
-                return _NO_LEVEL if rest else (200, {"compatibilityLevel": "NONE"})
-            case ("PUT", "config", _):
+                level = self.levels.get(rest[0]) if rest else self.level
+                return (200, {"compatibilityLevel": level}) if level else _NO_LEVEL
+            case ("PUT", "config", subject):
+                self.levels[subject] = body["compatibility"]
                 return 200, body
-            case ("POST", "compatibility", *_):
-                return 200, {"is_compatible": True}
+            case ("POST", "compatibility", "subjects", subject, *_):
+                return 200, {"is_compatible": self._is_compatible(subject, body)}
             case _:
                 return 404, {"error_code": 404, "message": f"{method} {'/'.join(path)}"}
 
@@ -135,7 +142,23 @@ class RegistryStandIn:
                 return 200, self._version(subject, version)
         return _NO_SCHEMA
 
+    def _is_compatible(self, subject: str, body: dict[str, Any]) -> bool:
+        """Whether the level of a subject allows a schema after the latest version, or it is known.
+
+        A reader needs each of its fields, unless that has a default.
+        """
+        level, versions = self.levels.get(subject, self.level), self.subjects.get(subject)
+        wanted = _schema(body)
+        if level == "NONE" or not versions or wanted in map(self.schemas.get, versions.values()):
+            return True
+        latest = self.schemas[versions[max(versions)]]
+        new, old = (json.loads(each["schema"])["fields"] for each in (wanted, latest))
+        backward = _can_read(new, old) or level == "FORWARD"
+        return backward and (_can_read(old, new) or level == "BACKWARD")
+
     def _register(self, subject: str, body: dict[str, Any]) -> Answer:
+        if not self._is_compatible(subject, body):
+            return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
         wanted, versions = _schema(body), self.subjects.setdefault(subject, {})
         if self.modes.get(subject) == "IMPORT":
             number, version = int(body["id"]), int(body["version"])
@@ -164,6 +187,11 @@ def two_stand_ins() -> Iterator[StandIns]:
     """Run two stand-ins, whose ids begin with 1 and 50."""
     with registry_stand_in() as source, registry_stand_in(50) as target:
         yield StandIns(source, target)
+
+
+def _can_read(reader: list[dict[str, Any]], writer: list[dict[str, Any]]) -> bool:
+    written = {each["name"] for each in writer}
+    return all(each["name"] in written or "default" in each for each in reader)
 
 
 def _schema(body: dict[str, Any]) -> dict[str, Any]:

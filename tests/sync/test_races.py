@@ -314,6 +314,33 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     started.node.close()
 
 
+def expect_said_by_all(copied: Copied, said: str) -> None:
+    """What reads groups says which ones it could not read; ``sync --once`` has findings."""
+    assert said in " ".join(k2ktui_json("groups", "-f", copied.file)["notes"])
+    assert said in " ".join(k2ktui_json("status", "--groups", "-f", copied.file)["notes"])
+    assert said in k2ktui("status", "--groups", "-f", copied.file).stderr
+    assert said in k2ktui("sync", "-f", copied.file, "--once", code=1).stderr
+
+
+def test_groups_of_the_source_that_the_principal_may_not_describe(
+    target: KafkaNode, secure: SecureNode, tmp_path: Path
+) -> None:
+    """With Describe on the cluster, brokers list them, and do not describe them."""
+    secure.allow("ann", [AclOperation.ALL], "*")
+    everything = "kafka-cluster", ResourceType.BROKER, ResourcePatternType.LITERAL
+    secure.allow("ann", [AclOperation.DESCRIBE], *everything)
+    copied = Copied(tmp_path, secure.node, target)
+    copied.settings = {"source": {"kafka": {"common": secure.java("ann")}}}
+    seen, hidden = copied.group("seen"), copied.group("hidden")
+    secure.allow("ann", [AclOperation.READ], seen, ResourceType.GROUP, ResourcePatternType.LITERAL)
+    topic = create_topic(secure.node)
+    produce(secure.node, topic, [Out(b"%d" % n) for n in range(50)])
+    copied.copy(topic)
+    for group in (seen, hidden):
+        commit_offsets(secure.node, group, {(topic, 0): 20})
+    expect_said_by_all(copied, f"group {hidden} on the source: the source principal lacks")
+
+
 def test_groups_that_the_principal_may_not_describe(
     source: KafkaNode, secure: SecureNode, tmp_path: Path
 ) -> None:
@@ -332,6 +359,7 @@ def test_groups_that_the_principal_may_not_describe(
 
     reported = k2ktui("groups", "-f", copied.file)
     assert "lacks Describe on the group" in reported.stderr
+    expect_said_by_all(copied, f"group {hidden} on the target: the target principal lacks")
     path = plan_file(copied)
     found = {row["group"]: row for row in json.loads(path.read_text())["rows"]}
     assert found[seen]["action"] == "create"

@@ -15,7 +15,8 @@ from k2ktui.engine.transforms import WITH_SCHEMA, Format, SchemaSource, Transfor
 from k2ktui.errors import ConfigError, NotInstalled, Refused
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import id_of_version
-from k2ktui.registry.registrar import SchemaNotRegistered, SchemaRegistrar
+from k2ktui.registry.registering import require_schema
+from k2ktui.registry.registrar import SchemaNotRegistered
 from k2ktui.registry.settings import RegistrySettings, Side, read_registry_settings
 from k2ktui.replication.stages.avro_codec import AvroDecoder, AvroEncoder, read_avro_schema
 from k2ktui.replication.stages.avro_schema import AvroSchema
@@ -205,11 +206,16 @@ class TransformSchemas:
         registers = self._config.schema_mapping.auto_register
         if own is None:
             assert found.version is not None
-            registrar = SchemaRegistrar(
-                self._client("source"), self._client("target"), self._rename, registers=registers
-            )
+            version = found.version
             try:
-                return registrar.require(found.version, self._rename(found.version))
+                return require_schema(
+                    self._client("source"),
+                    self._client("target"),
+                    version,
+                    self._rename(version),
+                    self._rename,
+                    registers=registers,
+                )
             except SchemaNotRegistered as missing:
                 # ``schemas apply`` leaves out the parts of topics that a transform decodes.
                 raise SchemaNotRegistered(
