@@ -73,6 +73,12 @@ class NotInstalled(K2kError):
     exit_code = ExitCode.USAGE
 
 
+class OutputFailed(K2kError):
+    """Standard output or standard error cannot be written."""
+
+    exit_code = ExitCode.USAGE
+
+
 class ConnectionFailed(K2kError):
     """A cluster did not respond, or rejected the credentials."""
 

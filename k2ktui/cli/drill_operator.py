@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from k2ktui.cli.notes import print_progress
 from k2ktui.cli.options import access_to
 from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import print_table
@@ -82,9 +83,9 @@ class TerminalOperator:
                 continue
             self._shown.add(text)
             self._line.show("")
-            click.echo(text, err=True)
+            print_progress(text)
             for finding in record.findings:
-                click.echo(f"    {safe_message(finding)}", err=True)
+                print_progress(f"    {safe_message(finding)}")
         running = [each for each in drill.phases if each.status is PhaseStatus.RUNNING]
         if running:
             number = drill.phases.index(running[0]) + 1

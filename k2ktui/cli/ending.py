@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from time import monotonic
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 _JOIN_S = 0.2
 _FEED = "watch-"
@@ -33,6 +33,8 @@ def leave(code: int) -> NoReturn:
     Python would wait for them, and for the clients that they use, for as long as a request takes.
     """
     until = monotonic() + _JOIN_S
+    for stream in (sys.stdout, sys.stderr):
+        drop_unwritten(stream)
     for thread in _blocking():
         thread.join(max(0.0, until - monotonic()))
     if not _blocking():
@@ -42,6 +44,17 @@ def leave(code: int) -> NoReturn:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code)
+
+
+def drop_unwritten(stream: TextIO | None) -> None:
+    """Drop what a stream could not write: Python would try again at exit, and change the code."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _blocking() -> list[threading.Thread]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -16,6 +17,7 @@ from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
 from k2ktui.cli.ending import leave
 from k2ktui.cli.lazy import LazyGroup
+from k2ktui.cli.output import find_output_failure, watch_output
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import fault
 from k2ktui.text import safe_message
@@ -87,24 +89,32 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     # On a shared host, files written here, by Spark or by Kafka must be private.
     os.umask(os.umask(_PRIVATE) | _PRIVATE)
+    watch_output()
     try:
         code = cli(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        sys.exit(ExitCode.USAGE)
+        with suppress(OSError):
+            error.show()
+        _exit(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         _exit(ExitCode.INTERRUPTED)
     except K2kError as error:
-        click.echo(_error_text(error), err=True)
+        _print_error(error)
         _exit(error.exit_code)
     except BrokenPipeError:
         # The reader of stdout is gone; without this, Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _exit(ExitCode.OK)
     except Exception as error:
-        click.echo(_error_text(fault(error)), err=True)
-        _exit(ExitCode.INTERNAL)
+        found = find_output_failure(error) or fault(error)
+        _print_error(found)
+        _exit(found.exit_code)
     _exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _print_error(error: K2kError) -> None:
+    with suppress(OSError):  # the exit code says that there is one
+        click.echo(_error_text(error), err=True)
 
 
 def _exit(code: int) -> NoReturn:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from k2ktui.cli.accept import accept_clusters, accept_options
 from k2ktui.cli.ending import ending_signals
+from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
 from k2ktui.cli.program_options import ProgramOptions, program_options
 from k2ktui.engine.access import require
+from k2ktui.runtime.log_lines import RunLog
 from k2ktui.starting import run_pipeline
 
 if TYPE_CHECKING:
     from k2ktui.replication.events import Report
     from k2ktui.replication.preflight.checks import Check
-
-
-def _print_check(check: Check) -> None:
-    # Deferred imports, here and below: the run loads them, while Java starts.
-    from k2ktui.cli.check import check_text
-
-    click.echo(check_text(check), err=True)
 
 
 @click.command(help="Run a pipeline until SIGTERM or SIGINT, or until it has caught up.")
@@ -73,32 +68,49 @@ def command(
     require(allowed, "starting the pipeline")
     accept_clusters(config, accepted, allowed, yes=yes)
     if take_over and config.coordination.mode == "exclusive":
-        click.echo(
-            "note: --take-over changes nothing: with coordination.mode: exclusive, every start "
-            "fences the run that copies",
-            err=True,
+        print_note(
+            "--take-over changes nothing: with coordination.mode: exclusive, every start "
+            "fences the run that copies"
         )
-    return run_pipeline(
-        config,
-        _print_json if log_format == "json" else _print_text,
-        _print_check,
-        until_caught_up=until_caught_up,
-        telemetry=telemetry,
-        take_over=take_over,
-        ending=ending_signals(),
-        http=options.http,
-    )
+    describe = _json_line if log_format == "json" else _text_line
+    with RunLog(_describe_lost(describe)) as log:
+        return run_pipeline(
+            config,
+            lambda report: log.print(describe(report)),
+            lambda check: log.print_error(_check_lines(check)),
+            until_caught_up=until_caught_up,
+            telemetry=telemetry,
+            take_over=take_over,
+            ending=ending_signals(),
+            http=options.http,
+        )
 
 
-def _print_json(report: Report) -> None:
+def _describe_lost(describe: Callable[[Report], str]) -> Callable[[str], str]:
+    """Return what makes a line of the log of a sentence."""
+
+    def describe_note(text: str) -> str:
+        from k2ktui.replication.events import Note
+
+        return describe(Note(text))
+
+    return describe_note
+
+
+def _check_lines(check: Check) -> str:
+    # Deferred imports, here and below: the run loads them, while Java starts.
+    from k2ktui.cli.check import check_text
+
+    return check_text(check)
+
+
+def _json_line(report: Report) -> str:
     from k2ktui.replication.event_text import report_event
 
-    click.echo(json.dumps(report_event(report)))
-    sys.stdout.flush()
+    return json.dumps(report_event(report))
 
 
-def _print_text(report: Report) -> None:
+def _text_line(report: Report) -> str:
     from k2ktui.replication.event_text import report_text
 
-    click.echo(report_text(report))
-    sys.stdout.flush()
+    return report_text(report)

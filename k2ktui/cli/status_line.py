@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -36,5 +37,6 @@ class StatusLine:
 
     def _write(self, text: str) -> None:
         if self._shown:
-            sys.stderr.write(_CLEAR + text)
-            sys.stderr.flush()
+            with suppress(OSError):  # what is going on goes on without it
+                sys.stderr.write(_CLEAR + text)
+                sys.stderr.flush()

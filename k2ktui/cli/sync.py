@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.notes import print_note
+from k2ktui.cli.notes import note_text
 from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
 from k2ktui.cli.program_options import ProgramOptions, program_options
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Rewind
 from k2ktui.errors import ExitCode
+from k2ktui.runtime.log_lines import RunLog
 
 if TYPE_CHECKING:
     from k2ktui.sync.loop import SyncPoll
@@ -61,7 +62,12 @@ def command(
 
     flow = load_flow(files, templates=options.templates)
     require(access_to(flow.config, unlock=unlock), "translating continuously")
-    reports = SyncReports(print_note, _make_poll_printer(as_json=log_format == "json"))
+    log = RunLog()
+
+    def report_note(note: str) -> None:
+        log.print_error(note_text(note))
+
+    reports = SyncReports(report_note, _make_poll_printer(log, as_json=log_format == "json"))
     run, seen = SyncRun(flow, Rewind(rewind), reports, telemetry=telemetry, http=options.http), [0]
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -72,25 +78,26 @@ def command(
 
     for number in ending_signals():
         signal.signal(number, handle)
-    if run.run(once=once):
+    with log:
+        has_findings = run.run(once=once)
+    if has_findings:
         return ExitCode.FINDINGS
     return ExitCode.INTERRUPTED if seen[0] == signal.SIGINT else ExitCode.OK
 
 
-def _make_poll_printer(*, as_json: bool) -> Callable[[SyncPoll, bool], None]:
+def _make_poll_printer(log: RunLog, *, as_json: bool) -> Callable[[SyncPoll, bool], None]:
     from k2ktui.sync.poll_text import is_worth_reporting, poll_event, poll_lines
 
     def print_poll(turn: SyncPoll, always: bool) -> None:
         event = poll_event(turn)
         if as_json:
-            click.echo(json.dumps(event))
-        else:
-            for note in turn.notes:
-                print_note(note)
-            for failure in turn.failed:
-                click.echo(f"NOT COMMITTED {failure}", err=True)
-            if always or is_worth_reporting(turn):
-                click.echo("\n".join(poll_lines(event)))
-        sys.stdout.flush()
+            log.print(json.dumps(event))
+            return
+        for note in turn.notes:
+            log.print_error(note_text(note))
+        for failure in turn.failed:
+            log.print_error(f"NOT COMMITTED {failure}")
+        if always or is_worth_reporting(turn):
+            log.print("\n".join(poll_lines(event)))
 
     return print_poll

@@ -24,6 +24,7 @@ from k2ktui.jobs.job_directory import JobDirectory
 from k2ktui.replication.event_text import read_report, report_event, report_text
 from k2ktui.replication.events import Note
 from k2ktui.runtime.background import BackgroundRunner
+from k2ktui.runtime.log_lines import LogStream
 from k2ktui.sync.poll_text import poll_lines
 from k2ktui.text import safe_message, safe_text
 
@@ -96,10 +97,13 @@ def write_event(kind: str, at: float, **values: object) -> None:
 def write_object(value: Mapping[str, Any]) -> None:
     """Write a line of JSON to the log; only inside the job, safe in a signal handler.
 
-    A line that cannot be written is dropped: a full disk must not end replication.
+    A line that cannot be written is dropped: a full disk must not end replication. Once lines can
+    be written again, one says how many were not.
     """
-    with contextlib.suppress(OSError):
-        os.write(1, json.dumps(value).encode() + b"\n")
+    _LOG.write(json.dumps(value))
+
+
+_LOG = LogStream(1, lambda text: json.dumps(report_event(Note(text))))
 
 
 @dataclass(frozen=True, slots=True)
