@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -101,16 +102,28 @@ def test_a_source_topic_is_deleted(
     prove(source, target, pipeline.name, other)
 
 
+def measured_topics(run: Run) -> set[str]:
+    """Return the topics that have a position in the last collection of metrics."""
+    found = set()
+    for line in run.err.read_text().splitlines():
+        if '"k2k.consumer.source.position"' in line:
+            found = {point["topic"] for point in json.loads(line)["points"]}
+    return found
+
+
 def test_a_topic_that_a_pattern_selects_is_deleted(
     make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
 ) -> None:
-    """All of it was copied: a note, no fault, nothing to see for watch."""
+    """All of it was copied: a note, no fault, no metrics, nothing to see for watch."""
     gone, other = filled(source, 1), filled(source, 2)
     pipeline = make_pipeline(f"{gone}|{other}")
-    run = pipeline.start()
+    often = {"OTEL_METRICS_EXPORTER": "console", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
+    run = pipeline.start(env=often)
     eventually(lambda: len(read_all(target, gone)) == 200, "copied", 120)
+    eventually(lambda: measured_topics(run) == {gone, other}, "measured", 60)
     delete_topic(source, gone)
     run.expect("note", lambda e: "1 topic deleted on the source" in e["text"] and gone in e["text"])
+    eventually(lambda: measured_topics(run) == {other}, "it has no series", 60)
     said = k2ktui("watch", "-f", pipeline.write(), "--once")
     assert said.code == 0, said.out
     assert f"1 topic deleted on the source, no longer copied: {gone}" in said.out
