@@ -359,7 +359,6 @@ def test_groups_that_the_principal_may_not_describe(
 
     reported = k2ktui("groups", "-f", copied.file)
     assert "lacks Describe on the group" in reported.stderr
-    expect_said_by_all(copied, f"group {hidden} on the target: the target principal lacks")
     path = plan_file(copied)
     found = {row["group"]: row for row in json.loads(path.read_text())["rows"]}
     assert found[seen]["action"] == "create"
@@ -368,3 +367,4 @@ def test_groups_that_the_principal_may_not_describe(
     assert k2ktui_json("apply", path, "--yes")["counts"] == {"applied": 1}
     assert committed(secure.node, seen, [(topic, 0)]) == {(topic, 0): 27}
     assert committed(secure.node, hidden, [(topic, 0)]) == {(topic, 0): 3}
+    expect_said_by_all(copied, f"group {hidden} on the target: the target principal lacks")
