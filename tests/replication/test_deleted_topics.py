@@ -177,6 +177,6 @@ def test_a_refused_right_is_a_fault() -> None:
 
     cluster = Source(KafkaError.UNKNOWN_TOPIC_OR_PART)
     found = SelectedTopics(config(), cluster).describe(["orders", "else"])
-    assert (found.deleted, found.refused, found.faults) == ({"orders"}, {}, [])
+    assert found.deleted == {"orders"} and not (found.refused or found.faults)
     found = SelectedTopics(config(["orders"]), cluster).describe(["orders"])
     assert not found.deleted and [fault.kind for fault in found.faults] == ["gone"]

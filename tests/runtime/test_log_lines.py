@@ -55,7 +55,7 @@ def test_a_line_that_was_cut_off_does_not_run_into_the_next_one(
         return written
 
     stream = LogStream(fd, "said: {}".format)
-    monkeypatch.setattr(log_lines.os, "write", short)
+    monkeypatch.setattr("k2ktui.runtime.log_lines.os.write", short)
     stream.write("abcdef")
     room[0] = 1000
     stream.write("next")
