@@ -24,10 +24,10 @@ while the old one runs. A job creates and closes its own clients. ``self.session
 ``CHANGES``: in a read-only session its key is grayed out and explains why. Show what will happen,
 then::
 
-    if await self.app.push_screen_wait(Confirm(title, lines, pipeline, "Apply")):
+    if await self.ask(Confirm(title, lines, pipeline, "Apply")):
         self.background("apply", job, self._show_applied)
 
-in a method with ``@work`` (``push_screen_wait`` needs a worker). The job must first call
+in a method with ``@work(group=ASK)`` (``ask`` needs a worker). The job must first call
 ``k2ktui.engine.access.require(self.session.access, "applying a plan")``. What is applied is exactly
 what was shown, without planning again in between.
 """

@@ -24,6 +24,7 @@ from k2ktui.console.export import Table
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.banner_lines import BannerLines
+from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.footer import KeyFooter
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.header_bar import HeaderBar
@@ -213,6 +214,16 @@ class ConsoleScreen(Screen[None]):
             run, group=group, thread=True, exit_on_error=False
         )
         return True
+
+    async def ask(self, dialog: Dialog[T]) -> T | None:
+        """Open a dialog and return its result; call it in a worker of the group ``ask``.
+
+        A second click in the same tick begins a second worker before the dialog of the first is
+        open: it gets None, and opens nothing above that dialog.
+        """
+        if isinstance(self.app.screen, Dialog):
+            return None
+        return cast("T | None", await self.app.push_screen_wait(dialog))
 
     def inform(self, text: str, how: Literal["information", "warning", "error"]) -> None:
         """Show a notification; untrusted names in it are sanitized."""

@@ -117,7 +117,7 @@ class DrillsScreen(DrillBaseScreen):
     @work(group=ASK)
     async def action_start_drill(self) -> None:
         """Choose a drill, confirm it, and run it."""
-        choice = await self.app.push_screen_wait(DrillDialog())
+        choice = await self.ask(DrillDialog())
         if choice is None:
             return
         kind, options = choice
@@ -134,5 +134,5 @@ class DrillsScreen(DrillBaseScreen):
         where = f"of the groups that match {options.groups}" if options.groups else "of all groups"
         name = self.session.pair.pipeline
         title = f"Start a {kind.noun} {safe_text(where, 60)}"
-        if await self.app.push_screen_wait(Confirm(title, lines, name, "Start")):
+        if await self.ask(Confirm(title, lines, name, "Start")):
             self.app.push_screen(DrillScreen(None, (kind, options)))

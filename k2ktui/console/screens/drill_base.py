@@ -56,7 +56,7 @@ class DrillBaseScreen(OperationScreen):
             return
         choices = [Choice(s.id, s.title, s.effect) for s in steps.values() if s.id != _SHOW]
         dialog = ChoiceDialog("The demo's applications and source", "action", choices, state)
-        chosen = await self.app.push_screen_wait(dialog)
+        chosen = await self.ask(dialog)
         if chosen is None:
             return
         step = steps[chosen]
@@ -64,7 +64,7 @@ class DrillBaseScreen(OperationScreen):
             name = self.session.pair.pipeline
             lines = [step.effect, "", f"k2ktui demo --do {step.id}"]
             title = f"{step.title[0].upper()}{step.title[1:]}"
-            if not await self.app.push_screen_wait(Confirm(title, lines, name, "Kill")):
+            if not await self.ask(Confirm(title, lines, name, "Kill")):
                 return
         self._do_step(step)
 

@@ -315,7 +315,7 @@ class DrillScreen(DrillChecklist):
     async def action_tail(self) -> None:
         """Choose what happens to the records that were never copied, confirm, and continue."""
         title = "Records of the old source that were never copied"
-        chosen = await self.app.push_screen_wait(ChoiceDialog(title, "choice", TAIL_CHOICES))
+        chosen = await self.ask(ChoiceDialog(title, "choice", TAIL_CHOICES))
         if chosen is None:
             return
         text = "The drill shows once more what it does with the records before it does it."
@@ -389,7 +389,7 @@ class DrillScreen(DrillChecklist):
     async def _agree(self, title: str, lines: list[str | Line], label: str) -> bool:
         name = self.session.pair.pipeline
         dialog = Confirm(safe_message(title, 80), lines, name, label)
-        agreed = await self.app.push_screen_wait(dialog)
+        agreed = await self.ask(dialog)
         return bool(agreed)
 
     def action_hold(self) -> None:

@@ -282,7 +282,7 @@ class JobsScreen(ListScreen):
         lines = ["It keeps running without this console. X stops it; k2ktui jobs list shows it."]
         if kind is RunKind.SYNC:
             lines.insert(0, "It commits offsets of groups that have no members on the target.")
-        if not await self.app.push_screen_wait(StartDialog(config, "Start", lines, kind=kind)):
+        if not await self.ask(StartDialog(config, "Start", lines, kind=kind)):
             return
         rewind = Rewind.NEVER if kind is RunKind.SYNC else None
 
@@ -305,7 +305,7 @@ class JobsScreen(ListScreen):
             return
         lines = [f"Stops pid {job.record.pid} and starts it again; no record is lost or repeated."]
         dialog = StartDialog(config, "Restart", lines, restart=True, kind=kind)
-        if not await self.app.push_screen_wait(dialog):
+        if not await self.ask(dialog):
             return
         files = job.record.files
         self._work(
@@ -333,7 +333,7 @@ class JobsScreen(ListScreen):
             if again
             else "No record is lost or repeated.",
         ]
-        if not await self.app.push_screen_wait(Confirm(f"Stop {name}", lines, name, "Stop")):
+        if not await self.ask(Confirm(f"Stop {name}", lines, name, "Stop")):
             return
         self._stop_requests.add(job.record.start)
         how = StopMode.NOW if again else StopMode.GRACEFULLY

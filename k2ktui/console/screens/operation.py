@@ -290,7 +290,7 @@ class OperationScreen(ListScreen):
             cli_equivalent.undo(self.session.files, entry.header.id),
         ]
         name = self.session.pair.pipeline
-        if await self.app.push_screen_wait(Confirm("Undo", lines, name, "Undo")):
+        if await self.ask(Confirm("Undo", lines, name, "Undo")):
             self._undo(entry, skip_moved=False)
 
     def _undo(self, entry: operations.JournalEntry, *, skip_moved: bool) -> None:
@@ -323,7 +323,7 @@ class OperationScreen(ListScreen):
             cli_equivalent.undo(self.session.files, entry.header.id, skip_moved=True),
         ]
         name = self.session.pair.pipeline
-        if await self.app.push_screen_wait(Confirm("Undo the others", lines, name, "Undo others")):
+        if await self.ask(Confirm("Undo the others", lines, name, "Undo others")):
             self._undo(entry, skip_moved=True)
 
 

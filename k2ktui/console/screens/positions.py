@@ -116,7 +116,7 @@ class PositionsScreen(ListScreen):
         chosen = {_source(row): row.status.position for row in self.choice().chosen}
         if not self._may_plan() or not chosen:
             return
-        text = await self.app.push_screen_wait(TextPrompt(_QUESTION))
+        text = await self.ask(TextPrompt(_QUESTION))
         if not text:
             return
         try:

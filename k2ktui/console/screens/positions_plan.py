@@ -197,7 +197,7 @@ class MovesScreen(OperationScreen):
             self.text_to_copy(),
         ]
         name = self.session.pair.pipeline
-        agreed = await self.app.push_screen_wait(Confirm("Move positions", lines, name, "Move"))
+        agreed = await self.ask(Confirm("Move positions", lines, name, "Move"))
         if agreed and self.change is change:
             self._apply(change)
         elif agreed:

@@ -282,7 +282,7 @@ class PlanScreen(OperationScreen):
         if shown is None:
             return
         lines = plan_table.confirmation_lines(shown.plan, shown.notes, self._command(shown.plan))
-        agreed = await self.app.push_screen_wait(
+        agreed = await self.ask(
             Confirm(f"Apply plan {self._plan_id}", lines, self.session.pair.pipeline, "Apply")
         )
         # The operator confirmed the plan that was shown at that time.

@@ -24,6 +24,9 @@ class KeepsTyped(Protocol):
     def forget_typed(self) -> None:
         """Drop the keys that wait."""
 
+    def forget_repeats(self) -> None:
+        """Drop the Enters that wait in front of all other keys."""
+
 
 class Dialog(ModalScreen[T]):
     """A modal screen that closes once.
@@ -61,14 +64,16 @@ class Dialog(ModalScreen[T]):
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Close the dialog with its result, unless it has one, or another one covers it."""
-        if self.is_over or not self.is_current:
+        if self.is_over or not self.is_active:
             return _nothing()
         self.is_over = True
+        # A second Enter of the same packet was pressed for this dialog, not for a row below it.
+        cast("KeepsTyped", self.app).forget_repeats()
         return super().dismiss(result)
 
     def cancel(self, result: T | None = None) -> None:
         """Close the dialog without an answer, and say what that means."""
-        if not self.is_over and self.is_current and (said := self.what_canceling_means()):
+        if not self.is_over and self.is_active and (said := self.what_canceling_means()):
             self.app.notify(said, markup=False)
         self.dismiss(result)
 

@@ -68,7 +68,9 @@ class KeyFooter(TextLines):
         )
 
     async def on_click(self, event: events.Click) -> None:
-        """Run the action of the clicked key."""
+        """Run the action of the clicked key, unless an earlier click has covered the screen."""
+        if not self.screen.is_active:
+            return
         for low, high, active in self._places:
             if low <= event.x < high and active.enabled:
                 await self.app.run_action(active.binding.action, active.node)

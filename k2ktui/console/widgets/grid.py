@@ -74,6 +74,10 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
             """The table that sent the message."""
             return self.grid
 
+        def can_replace(self, message: Message) -> bool:
+            """Return whether ``message`` is another one that waits: a row is opened once."""
+            return isinstance(message, Grid.Opened) and message.grid is self.grid
+
     @dataclass
     class Changed(Message):
         """The shown rows or the cursor changed: filter_rows, sorted, moved, or a new view."""

@@ -44,7 +44,7 @@ class TooSmall(Dialog[None]):
             self.call_after_refresh(self._make_way)
 
     def _make_way(self) -> None:
-        if self.is_current:
+        if self.is_active:
             self.dismiss()
 
 

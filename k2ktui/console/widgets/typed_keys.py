@@ -143,6 +143,11 @@ class TypedKeysApp(QuietApp):
         """Drop the keys that wait: what they were typed for has changed."""
         self._typed.clear()
 
+    def forget_repeats(self) -> None:
+        """Drop the Enters that wait in front of all other keys: a dialog was closed meanwhile."""
+        while self._typed and self._typed[0].key == "enter":
+            self._typed.popleft()
+
     def _cancels(self) -> bool:
         """Give up what keys wait for, if one of them is Esc; return whether the next can pass."""
         keys = [key.key for key in self._typed]
