@@ -48,8 +48,8 @@ _SETTLE_S = 15.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]")
 # The lines of the first screen, with all figures of the clusters.
 _FIGURES = {
-    "lag": r"Lag\s+0 records",
-    "groups": rf"Groups\s+{GROUPS}:",
+    "lag": r"[^\d,]0 records\s",
+    "groups": rf"[^\d,]{GROUPS} groups\s",
 }
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from k2ktui.console import export
-from k2ktui.console.plots import WINDOWS_MIN
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.theming import ThemedApp
+from k2ktui.console.visuals.chart import WINDOWS_MIN
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.errors import ConfigError, K2kError

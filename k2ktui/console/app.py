@@ -56,6 +56,10 @@ class ConsoleApp(ActionApp):
         (80, "-normal"),
         (120, "-wide"),
     ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
+        (0, "-low"),
+        (32, "-high"),
+    ]
     BINDINGS: ClassVar[list[BindingType]] = [*GLOBAL]
 
     def __init__(self, session: Session) -> None:

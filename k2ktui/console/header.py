@@ -1,4 +1,4 @@
-"""The frame of every screen: the pipeline pair and data age on top, then tabs and the path."""
+"""The frame of every screen: the pair as a drawing and the data's age, then tabs and the path."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from k2ktui.console.pair_drawing import draw_pair
 from k2ktui.console.session import Session, who
 from k2ktui.console.widgets.styled_text import fit
 from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name, utc_time
@@ -16,6 +17,8 @@ from k2ktui.watch.player import Player
 
 _WIDE = 100
 _LONGEST_CLUSTER = 40
+# Two short names with their signs and an arrow.
+_LEAST_DRAWING = 20
 
 
 def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> Line:
@@ -33,23 +36,29 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
             for cell in _age(session.feed, view, glyphs, wide=width >= _WIDE)
         ),
     ]
-    space = width - sum(cell_len(cell.text) for cell in right) - 2
+    space = width - sum(cell_len(cell.text) for cell in right) - 4
     environment = f" {name(session.pair.environment)}" if session.pair.environment else ""
     pair = glyphs.text(f"{name(session.pair.pipeline, 40)}{environment}")
-    source, target = cluster_names(session, view)
-    clusters = glyphs.text(f"  {source} {glyphs.arrow} {target}")
     word = pair_word(view.pair_state) if view is not None else ""
     if view is not None and word and view.part(PartName.STATE).stale:
         word = f"{glyphs.stale}{word}"
     state = Cell(f"  {word}" if word else "", pair_tone(view.pair_state) if view else Tone.MUTED)
-    ellipsis = glyphs.text("…")
-    pair = fit(pair, min(cell_len(pair), max(4, space)), ellipsis=ellipsis)
-    room = space - cell_len(pair)
-    if room < cell_len(state.text):
+    pair = fit(pair, min(cell_len(pair), max(4, space - 2)), ellipsis=glyphs.text("…"))
+    room = space - cell_len(pair) - 2
+    if room < cell_len(state.text) + _LEAST_DRAWING:
         state = Cell("")  # the banner says it, too
     room -= cell_len(state.text)
-    clusters = fit(clusters, max(0, room), ellipsis=ellipsis)
-    return (Cell(pair, Tone.HEADING), Cell(clusters), state, Cell("  "), *right)
+    names = cluster_names(session, view)
+    drawn = draw_pair(view, names, session.feed.now(), max(0, room), glyphs)
+    blank = max(0, room - sum(cell_len(cell.text) for cell in drawn))
+    return (
+        Cell(f" {pair} ", Tone.CHIP),
+        Cell("  "),
+        *drawn,
+        state,
+        Cell(" " * (blank + 2)),
+        *right,
+    )
 
 
 def cluster_names(session: Session, view: View | None) -> tuple[str, str]:
@@ -103,9 +112,12 @@ def tabs(entries: Sequence[Tab], width: int) -> Line:
     for letters in (20, 5, 0):
         cells: list[Cell] = []
         for key, title, active in entries:
-            text = f" {key} {title if active else title[:letters]}".rstrip()
-            text += " " if active else ""
-            cells.append(Cell(text, Tone.HEADING if active else Tone.MUTED))
+            label = f"{title if active else title[:letters]} ".lstrip()
+            if active:
+                cells.append(Cell(f" {key} {label}", Tone.ACTIVE))
+                continue
+            parts = (Cell(f" {key} ", Tone.ACCENT), Cell(label, Tone.MUTED))
+            cells.append(Cell(f" {key} {label}", Tone.MUTED, parts))
         if sum(cell_len(cell.text) for cell in cells) <= width:
             break
     return tuple(cells)
@@ -117,7 +129,10 @@ def breadcrumbs(titles: Sequence[str], width: int, glyphs: Glyphs) -> Line:
     text = glyphs.text(_SEPARATOR.join(shown))
     if cell_len(text) > width and len(shown) > 2:
         text = glyphs.text(_SEPARATOR.join([shown[0], NOT_YET, *shown[-1:]]))
-    return (Cell(fit(text, min(cell_len(text), width), ellipsis=glyphs.text("…")), Tone.INFO),)
+    return (
+        Cell(" "),
+        Cell(fit(text, min(cell_len(text), width), ellipsis=glyphs.text("…")), Tone.INFO),
+    )
 
 
 _SEPARATOR = " \u203a "

@@ -39,7 +39,7 @@ GLOBAL: tuple[Binding, ...] = (
     Binding("ctrl+q,ctrl+c", "quit", "Quit at once", id="quit-now", show=False, priority=True),
 )
 # For the screens with charts.
-CHART_WINDOW = Binding("w", "app.chart_window", "5/15/60 min", id="charts.window")
+CHART_WINDOW = Binding("w", "app.chart_window", "Charts", id="charts.window")
 REPLAY: tuple[Binding, ...] = (
     Binding("left_square_bracket", "step(-1)", "Step back", id="step-back", key_display="["),
     Binding("right_square_bracket", "step(1)", "Step", id="step", key_display="]"),

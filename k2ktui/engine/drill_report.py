@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -170,6 +170,16 @@ def producers_stopped_ms(drill: Drill) -> int | None:
     if fence.status is not PhaseStatus.DONE or fence.ended_ms is None:
         return None
     return max(drill.started_ms, fence.ended_ms - int(drill.options.frozen_s * 1000))
+
+
+def find_last_rehearsal(drills: Iterable[Drill]) -> Drill | None:
+    """Return the rehearsal that has ended last; None if there is none."""
+    done = [
+        drill
+        for drill in drills
+        if drill.kind is DrillKind.REHEARSE and drill.status is DrillStatus.DONE and drill.ended_ms
+    ]
+    return max(done, key=lambda drill: drill.ended_ms or 0, default=None)
 
 
 def tool_ms(drill: Drill) -> int:

@@ -28,6 +28,7 @@ class Column(Generic[T]):
         width: minimum width in cells.
         rank: on a narrow terminal, columns of the highest rank are left out first; 0 never is.
         widest: maximum width in cells.
+        picture: whether it draws what another column says; exports and copies leave it out.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Column(Generic[T]):
     width: int = 4
     rank: int = 0
     widest: int = 24
+    picture: bool = False
 
     def of(self, part: Callable[[Row], T]) -> Column[Row]:
         """Return this column for rows of which ``part`` returns what it shows."""
@@ -51,6 +53,7 @@ class Column(Generic[T]):
             self.width,
             self.rank,
             self.widest,
+            self.picture,
         )
 
 

@@ -33,6 +33,9 @@ class Tone(StrEnum):
     BAD = "bad"
     MUTED = "muted"
     HEADING = "heading"
+    ACCENT = "accent"
+    CHIP = "chip"
+    ACTIVE = "active"
 
 
 _TONES = {
@@ -46,10 +49,11 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A short text and its tone."""
+    """A short text and its tone; one of several tones has ``parts``, whose texts are its text."""
 
     text: str
     tone: Tone = Tone.PLAIN
+    parts: tuple[Cell, ...] = ()
 
 
 Line = tuple[Cell, ...]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.drill import Drill, DrillStatus
-from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.engine.drill_report import tool_ms
+from k2ktui.engine.drill import Drill
+from k2ktui.engine.drill_report import find_last_rehearsal, tool_ms
 from k2ktui.engine.pair_state import find_pair_state
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.events import PairSeen, Rehearsed
@@ -19,14 +18,9 @@ _INTERVAL_S = 60.0
 
 def last_rehearsal(drills: Iterable[Drill]) -> Rehearsed | None:
     """Return the last rehearsal that has ended; None if there is none."""
-    done = [
-        drill
-        for drill in drills
-        if drill.kind is DrillKind.REHEARSE and drill.status is DrillStatus.DONE and drill.ended_ms
-    ]
-    if not done:
+    last = find_last_rehearsal(drills)
+    if last is None:
         return None
-    last = max(done, key=lambda drill: drill.ended_ms or 0)
     return Rehearsed(
         at=(last.ended_ms or 0) / 1000,
         findings=len(last.blockers),

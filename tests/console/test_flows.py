@@ -26,9 +26,13 @@ from tests.support.views import StubFeed, usual
 
 def test_overview_says_how_the_pair_stands() -> None:
     async def flow(console: ConsoleDriver) -> None:
-        assert "1,200 records, oldest 3.0 s" in console.line("Lag")
-        assert "7:  1 ○ behind  6 ● caught-up" in console.line("Partitions")
-        assert "✗ 2 diverge (107 records skipped, 40 records re-read)" in console.line("Groups  ")
+        assert "1,200 records  3.0 s behind" in console.panel("Lag")
+        assert "□ 1 behind   ■ 6 caught-up" in console.panel("Partitions")
+        divergence = console.panel("Group divergence")
+        assert "4 groups  ✗ 2 diverge" in divergence
+        assert "107 skipped" in divergence and "40 re-read" in divergence
+        assert "✗ 1 cannot move" in console.panel("Failover now")
+        assert "99.7 % offsets" in console.panel("Coverage")
         assert "● running  ops@bastion1  lap 12, 4 slots" in console.line("Job  ")
         assert "lQmMYe12RG21HTTP1Fo2zw" in console.line("Source")
         assert "READ-WRITE" in console.text

@@ -15,7 +15,7 @@ from tests.support.views import Made, usual
 
 REPOSITORY = Path(__file__).parents[2]
 
-SIZES = [(60, 20), (80, 24), (120, 40)]
+SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 SCREENS = {
     "overview": (),
     "replication": ("2",),
@@ -23,7 +23,8 @@ SCREENS = {
     "groups": ("3",),
 }
 DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
-DRAWN += [("overview", theme, size) for theme in ("k2k-light", "k2k-mono") for size in SIZES]
+THEMES = ("k2k-light", "k2k-contrast", "k2k-mono")
+DRAWN += [("overview", theme, size) for theme in THEMES for size in SIZES]
 
 
 def lived() -> Made:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 
 import pytest
 
-from k2ktui.console.plots import STILL_S, clock_ticks, continues, over_time, whole_ticks
+from k2ktui.console.visuals.chart import (
+    EVERY_S,
+    STILL_S,
+    Points,
+    chart_lines,
+    clock_ticks,
+    scale_end,
+    stays,
+)
 from k2ktui.present.formatting import ASCII, UNICODE, Glyphs
 from k2ktui.watch.history import KEPT_S, History
-from k2ktui.watch.model import Point, Totals
+from k2ktui.watch.model import Totals
 from tests.support.console import ConsoleDriver, drive
 from tests.support.views import NOON, usual
 
 
-@pytest.mark.parametrize("top", [1, 1.4, 3, 9, 10, 11, 99, 1_200, 999_999_999])
-@pytest.mark.parametrize("most", [2, 3, 5])
-def test_values_are_whole_and_even(top: float, most: int) -> None:
-    ticks = whole_ticks(top, most)
-    assert ticks[0] == 0 and ticks[-1] <= top
-    assert 2 <= len(ticks) <= most
-    assert len({after - before for before, after in pairwise(ticks)}) == 1
+@pytest.mark.parametrize("largest", [0, 1, 1.4, 3, 9, 10, 11, 99, 1_200, 999_999_999])
+def test_the_scale_ends_at_a_round_even_number(largest: float) -> None:
+    end = scale_end(largest)
+    assert largest <= end <= max(2, 2.5 * largest)
+    assert end % 2 == 0 and str(end).strip("0") in ("1", "2", "4", "6", "8")
 
 
 @pytest.mark.parametrize("minutes", [5, 15, 60])
@@ -33,46 +38,52 @@ def test_times_are_round_minutes(minutes: int, most: int) -> None:
     assert all(at % 60 == 0 and last - 60 * minutes <= at <= last for at in ticks)
 
 
-def still(*seconds: float, lag: int | None = 3, rate: float | None = 0.0) -> tuple[Point, ...]:
-    """Points of these seconds, all with the same values."""
-    return tuple(Point(NOON + at, lag, 0.0, rate, 1.0) for at in seconds)
+def still(*seconds: float, value: float | None = 3.0) -> tuple[tuple[float, float | None], ...]:
+    """Points of these seconds, all with the same value."""
+    return tuple((NOON + at, value) for at in seconds)
 
 
 def test_a_chart_stays_while_nothing_changes_and_moves_after_a_while() -> None:
     drawn = still(0, 5)
-    assert continues(drawn, still(0, 5))
-    assert continues(drawn, still(0, 5, 10, 15))
-    assert not continues(drawn, still(0, 5, 5 + STILL_S))
+    assert stays(drawn, still(0, 5))
+    assert stays(drawn, still(0, 5, 10, 15))
+    assert not stays(drawn, still(0, 5, 5 + STILL_S))
+
+
+def test_a_chart_is_drawn_at_most_every_five_seconds() -> None:
+    drawn = still(0, 2)
+    assert stays(drawn, (*drawn, *still(4, value=9.0)))
+    assert stays(drawn, (*drawn, *still(4, value=9.0), *still(6, value=8.0)))
+    assert not stays(drawn, (*drawn, *still(4, value=9.0), *still(2 + EVERY_S, value=3.0)))
 
 
 @pytest.mark.parametrize(
     "points",
     [
-        pytest.param((*still(0, 5), *still(10, lag=4)), id="more lag"),
-        pytest.param((*still(0, 5), *still(10, rate=1.0)), id="copied"),
-        pytest.param((*still(0, 5), *still(10, lag=4), *still(15)), id="a peak between two views"),
-        pytest.param((*still(0, 5), *still(10, rate=None)), id="unknown"),
+        pytest.param((*still(0, 5), *still(10, value=4.0)), id="more"),
+        pytest.param((*still(0, 5), *still(10, value=4.0), *still(15)), id="a peak between"),
+        pytest.param((*still(0, 5), *still(10, value=None)), id="unknown"),
         pytest.param(still(0), id="an earlier frame of a replay"),
+        pytest.param((*still(0), *still(5, value=4.0)), id="other values of the same time"),
         pytest.param((), id="nothing"),
     ],
 )
-def test_a_chart_is_drawn_again_when_anything_changes(points: tuple[Point, ...]) -> None:
-    assert not continues(still(0, 5), points)
+def test_a_chart_is_drawn_again_when_anything_changes(points: Points) -> None:
+    assert not stays(still(0, 5), points)
 
 
 def test_a_chart_that_waits_for_values_is_drawn_again() -> None:
-    assert not continues((), still(0))
-    assert not continues(still(0), still(0, 5))
-    assert not continues((*still(0, rate=None), *still(5)), still(0, 5, 10))
+    assert not stays((), still(0))
+    assert not stays(still(0), still(0, 2))
+    assert not stays((*still(0, value=None), *still(5)), still(0, 5, 10))
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_a_chart_has_clock_times_and_whole_numbers(glyphs: Glyphs) -> None:
     points = [(NOON - 5 * n, float(n % 3)) for n in range(60, -1, -1)]
     text = "\n".join(
-        "".join(cell.text for cell in line) for line in over_time("lag", points, 50, 12, glyphs)
+        "".join(cell.text for cell in line) for line in chart_lines(points, 50, 12, glyphs)
     )
-    assert "lag  5 min, UTC" in text
     assert "11:56" in text and "12:00" in text
     assert "." not in text
     assert not glyphs.ascii or text.isascii()
@@ -93,7 +104,7 @@ def test_w_changes_the_window_of_all_charts() -> None:
         await console.press("w")
         assert "60 min, UTC" in console.text
         clock = time.strftime("%H:", time.gmtime(made.now))
-        assert clock in console.text.partition("60 min, UTC")[2]
+        assert clock in console.panel("Lag, records")
         await console.press("w")
         assert "5 min, UTC" in console.text
 

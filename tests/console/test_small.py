@@ -61,7 +61,7 @@ def test_it_may_be_small_from_the_beginning() -> None:
         assert "too small: 50 by 12" in console.text
         await console.pilot.resize_terminal(80, 24)
         await console.settle()
-        assert "1,200 records" in console.line("Lag")
+        assert "1,200 records" in console.panel("Lag")
         await console.press("2")
         assert "clicks-0" in console.text
 

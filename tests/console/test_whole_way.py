@@ -86,7 +86,7 @@ def agree(tmux: Tmux) -> None:
 
 def lag(tmux: Tmux) -> str:
     """The lag in records as the overview shows it, empty while it is not known."""
-    found = re.search(r"Lag +([\d,]+) records", tmux.screen)
+    found = re.search(r"Lag[^\n]*\n\W*([\d,]+) records", tmux.screen)
     return found[1] if found else ""
 
 

@@ -32,6 +32,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.session import Options, Session
 from k2ktui.console.themes import shipped_directory
+from k2ktui.console.visuals.panel import Panel
 from k2ktui.engine.journal import Runner
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PipelinePair
@@ -85,6 +86,15 @@ class ConsoleDriver:
         found = [line for line in self.text.splitlines() if part in line]
         assert found, f"{part!r} is not on the screen:\n{self.text}"
         return found[0]
+
+    def panel(self, title: str) -> str:
+        """Return the text of the panel with a title."""
+        shown = [each for each in self.screen.query(Panel) if each.display]
+        found = [each for each in shown if each.title_text == title]
+        assert found, f"no panel {title!r} is on the screen:\n{self.text}"
+        region = found[0].content_region
+        lines = (strip.crop(region.x, region.right).text for strip in self.strips())
+        return "\n".join(line.rstrip() for line in list(lines)[region.y : region.bottom])
 
     def widget(self, selector: str) -> Widget:
         """Return a widget of the screen."""

@@ -86,6 +86,9 @@ class Console(Protocol):
     def action_screen(self, name: str) -> None:
         """Switch to a top-level screen."""
 
+    def action_chart_window(self) -> None:
+        """Change the window of all charts."""
+
     def ignore_typing(self) -> None:
         """Ignore letters for two seconds: they are typed for a dialog that does not come."""
 

@@ -1,7 +1,13 @@
-"""The figures of the overview as lines."""
+"""The figures of the overview: the lines of its tiles, and of the panel about the pair."""
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
+from k2ktui.console.pair_drawing import judge_cluster
+from k2ktui.console.visuals.cell_map import cell_map, legend
+from k2ktui.console.visuals.shapes import bar, divergence, flow, sparkline
+from k2ktui.engine.drill_report import find_last_rehearsal, tool_ms
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
@@ -9,42 +15,45 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.failover import group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.pair_state import final_loss
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import describe_others_of, reread_text
 from k2ktui.text import counted
-from k2ktui.watch.model import ClusterView, PartName, View
-from k2ktui.watch.severity import (
-    Severity,
-    SeverityLabel,
-    judge_mirror_flow,
-)
+from k2ktui.watch.model import ClusterView, GroupSummary, PartName, View
+from k2ktui.watch.severity import Severity, judge_mirror_flow, judge_partition
 
 _LABEL = 12
-_SPARK = 24
 _GOOD = (Basis.EXACT, Basis.END)
 
+Room = tuple[int, int]
 
-def facts(
+
+def pair_lines(
     view: View,
     now: float,
     glyphs: Glyphs,
-    width: int,
     run: RunRow | None,
     sync: RunRow | None = None,
+    *,
+    compact: bool = False,
 ) -> list[Line]:
-    """Return the totals of a view as lines; ``sync`` is the last run of ``k2ktui sync``."""
-    spark = max(0, min(_SPARK, width - 70)) if width < 110 else 2 * _SPARK
+    """Return what is behind the tiles: positions, runs and clusters, one line each.
+
+    Args:
+        view: what is shown.
+        now: the reference time for ages, in epoch seconds.
+        glyphs: the character set.
+        run: the run that copies.
+        sync: the last run of ``k2ktui sync``.
+        compact: whether the tiles have no room for all groups by what a failover would do.
+    """
+    failover = _line(
+        "Failover", Cell("" if view.pair_state.moved else "now: "), *group_cells(view, glyphs)
+    )
     return [
-        _line("Lag", *_lag(view, glyphs, spark)),
-        _line("Throughput", *_throughput(view, glyphs, spark)),
-        _line("Coverage", *_coverage(view, glyphs)),
-        _line("Partitions", *_partitions(view, glyphs)),
-        _line("Groups", *_groups(view, glyphs)),
-        _line("Positions", *_positions(view, glyphs)),
-        _line(
-            "Failover", Cell("" if view.pair_state.moved else "now: "), *group_cells(view, glyphs)
-        ),
+        *([failover] if compact else []),
         _line("RPO", *loss_cells(view, now, glyphs)),
+        _line("Positions", *_positions(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line(
             "Job",
@@ -75,89 +84,190 @@ def _read(view: View, *names: PartName) -> bool:
     return all(view.part(name).taken_at is not None for name in names)
 
 
-def _lag(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
+def lag_tile(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
+    """Return the lag, its trend, and the rate of copying."""
+    width, height = room
     totals, known = view.totals, _read(view, PartName.SOURCE, PartName.TARGET)
+    text = formatting.number(totals.rate, known=len(view.points) > 1 or view.copy_stale)
+    rate = [Cell(text, Tone.HEADING), Cell(" records/s")]
     if view.pair_state.moved and totals.lag_records is None:
-        return [Cell("none that counts: the workload is on the target", Tone.MUTED)]
-    stale = view.copy_stale
-    cells = [
-        _aged(
-            Cell(formatting.number(totals.lag_records, known=known), Tone.HEADING), glyphs, stale
-        ),
-        Cell(" records, oldest "),
-        _aged(
-            Cell(formatting.seconds(totals.lag_seconds, known=known), Tone.HEADING), glyphs, stale
-        ),
-    ]
+        moved = [Cell("none that counts:", Tone.MUTED), Cell("the workload is on the target")]
+        return [*flow(moved, width, max(1, height - 1)), tuple(rate)]
+    records = Cell(formatting.number(totals.lag_records, known=known), Tone.HEADING)
+    behind = Cell(formatting.seconds(totals.lag_seconds, known=known), Tone.HEADING)
+    size = [_aged(records, glyphs, view.copy_stale), Cell(" records")]
+    if totals.unknown and totals.partitions:
+        size.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
+    late = [_aged(behind, glyphs, view.copy_stale), Cell(" behind")]
+    values = [point.lag_records for point in view.points]
+    trend = _trend(view, glyphs)
+    if height > 2:
+        lines: list[Line] = [tuple(size), (*late, Cell("  "), *trend), tuple(rate)]
+        return [*lines, sparkline(values, width, glyphs)]
+    second = [*rate, Cell("  "), *trend, Cell("  ")]
+    left = width - sum(cell_len(cell.text) for cell in second)
+    return [(*size, Cell("  "), *late), (*second, *sparkline(values, left, glyphs))]
+
+
+def _trend(view: View, glyphs: Glyphs) -> list[Cell]:
+    totals, cells = view.totals, []
     if totals.direction is not Direction.UNKNOWN:
-        cells.append(Cell(f"  {glyphs.direction(totals.direction)} {totals.direction}"))
+        cells.append(Cell(f"{glyphs.direction(totals.direction)} {totals.direction}", Tone.MUTED))
     if totals.lag_records and totals.eta_s and totals.eta_s >= 1:
         cells.append(Cell(f", {formatting.duration(totals.eta_s)} left", Tone.MUTED))
-    if totals.unknown and totals.partitions:
-        cells.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
     if totals.arrived_records:
         cells.append(Cell(f"  {totals.arrived_records:,} of them from the target", Tone.MUTED))
-    values = [p.lag_records for p in view.points]
-    return [*cells, Cell(f"  {glyphs.spark(values, spark)}", Tone.INFO)]
-
-
-def _throughput(view: View, glyphs: Glyphs, spark: int) -> list[Cell]:
-    text = formatting.number(view.totals.rate, known=len(view.points) > 1 or view.copy_stale)
-    values = [p.rate for p in view.points]
-    return [
-        Cell(text, Tone.HEADING),
-        Cell(" records/s"),
-        Cell(f"  {glyphs.spark(values, spark)}", Tone.INFO),
-    ]
-
-
-def _coverage(view: View, glyphs: Glyphs) -> list[Cell]:
-    known = _read(view, PartName.TARGET, PartName.GROUPS)
-    offsets = Cell(formatting.share(view.totals.coverage, known=known), Tone.HEADING)
-    commits = Cell(formatting.share(view.totals.commit_coverage, known=known), Tone.HEADING)
-    return [
-        _aged(offsets, glyphs, view.copy_stale or view.stale(PartName.GROUPS)),
-        Cell(" of retained offsets, "),
-        _aged(commits, glyphs, view.groups_stale),
-        Cell(" of group positions"),
-    ]
-
-
-def _partitions(view: View, glyphs: Glyphs) -> list[Cell]:
-    if not _read(view, PartName.SOURCE) and not _read(view, PartName.TARGET):
-        return [Cell(formatting.NOT_YET)]
-    from k2ktui.watch.severity import judge_partition
-
-    cells = [Cell(f"{view.totals.partitions:,}", Tone.HEADING), Cell(":")]
-    verdicts: dict[str, tuple[SeverityLabel, int]] = {}
-    for row in view.partitions:
-        verdict = judge_partition(row)
-        _, count = verdicts.get(verdict.word, (verdict, 0))
-        verdicts[verdict.word] = (verdict, count + 1)
-    for verdict, count in sorted(verdicts.values(), key=lambda each: -each[0].severity):
-        mark = _aged(glyphs.mark(verdict), glyphs, view.copy_stale)
-        cells.append(Cell(f"  {count:,} {mark.text}", mark.tone))
     return cells
 
 
-def _groups(view: View, glyphs: Glyphs) -> list[Cell]:
+def coverage_tile(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
+    """Return the shares that translate exactly: of retained offsets, and of groups' positions."""
+    width, height = room
+    known = _read(view, PartName.TARGET, PartName.GROUPS)
+    lines: list[Line] = []
+    for share, stale, long, short in (
+        (
+            view.totals.coverage,
+            view.copy_stale or view.stale(PartName.GROUPS),
+            "of retained offsets",
+            "offsets",
+        ),
+        (view.totals.commit_coverage, view.groups_stale, "of group positions", "positions"),
+    ):
+        text = formatting.share(share, known=known)
+        figure = _aged(Cell(text, Tone.HEADING), glyphs, stale)
+        tone = Tone.MUTED if stale else Tone.OK
+        if height > 2:
+            lines += [(figure, Cell(f" {long}")), bar(share, width, glyphs, tone)]
+        else:
+            label = Cell(f" {short}".ljust(20 - cell_len(figure.text)))
+            lines.append((figure, label, *bar(share, max(1, width - 20), glyphs, tone)))
+    return lines
+
+
+def partition_map(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
+    """Return a cell for each partition, by topic, and what the cells mean.
+
+    On one line, only the topics with problems have cells.
+    """
+    if not _read(view, PartName.SOURCE) and not _read(view, PartName.TARGET):
+        return [(Cell(formatting.NOT_YET),)]
+    width, height = room
+    topics: dict[str, list[Severity]] = {}
+    counts: dict[tuple[Severity, str], int] = {}
+    for row in view.partitions:
+        verdict = judge_partition(row)
+        topics.setdefault(row.status.topic, []).append(verdict.severity)
+        key = verdict.severity, verdict.word
+        counts[key] = counts.get(key, 0) + 1
+    order = sorted(counts, key=lambda key: (-key[0], key[1]))
+    stale = view.copy_stale
+    below = legend([(*key, counts[key]) for key in order], glyphs, stale=stale)
+    if height > 1:
+        return [*cell_map(topics, width, height - 1, glyphs, stale=stale), below]
+    bad = {topic: found for topic, found in topics.items() if max(found) >= Severity.WARN}
+    left = width - sum(cell_len(cell.text) for cell in below)
+    return [
+        (*below, *(cell for line in cell_map(bad, left, 1, glyphs, stale=stale) for cell in line))
+    ]
+
+
+def group_tile(view: View, glyphs: Glyphs, room: Room) -> tuple[list[Line], Severity | None]:
+    """Return the groups whose offset on the target is not the translated one, and how bad it is."""
     totals = view.totals
     if totals.groups is None:
-        return [Cell(formatting.NOT_YET)]
+        return [(Cell(formatting.NOT_YET),)], None
+    width, height = room
     stale = view.groups_stale
-    cells = [_aged(Cell(f"{totals.groups:,}", Tone.HEADING), glyphs, stale), Cell(":")]
+    old = glyphs.stale if stale else ""
+    cells = [_aged(Cell(f"{totals.groups:,}", Tone.HEADING), glyphs, stale)]
+    cells.append(Cell(" group  " if totals.groups == 1 else " groups  "))
+    severity = None
     if totals.diverging:
         severity = Severity.BAD if totals.skips else Severity.WARN
         verb = "diverges" if totals.diverging == 1 else "diverge"
-        old = glyphs.stale if stale else ""
-        text = f"  {glyphs.status[severity]} {old}{totals.diverging:,} {verb}"
-        sums = ((totals.skips, "skipped"), (totals.rereads, "re-read"))
-        amounts = [f"{counted(count, 'record')} {verb}" for count, verb in sums if count]
-        text += f" ({', '.join(amounts)})" if amounts else ""
+        text = f"{glyphs.status[severity]} {old}{totals.diverging:,} {verb}"
         cells.append(Cell(text, formatting.tone_of(severity)))
     elif totals.bases:
-        cells.append(Cell(f"  {glyphs.stale if stale else ''}none diverges", Tone.MUTED))
-    return cells
+        cells.append(Cell(f"{old}none diverges", Tone.MUTED))
+    lines: list[Line] = [tuple(cells)]
+    if not totals.diverging:
+        return lines, severity
+    skips = Cell(f"{old}{totals.skips:,} skipped", Tone.BAD if totals.skips else Tone.MUTED)
+    rereads = Cell(f"{old}{totals.rereads:,} re-read", Tone.WARN if totals.rereads else Tone.MUTED)
+    largest = max(totals.skips, totals.rereads)
+    between = width - cell_len(skips.text) - cell_len(rereads.text)
+    if height > 2:
+        drawn = divergence(totals.skips, totals.rereads, largest, width, glyphs)
+        numbers = (skips, Cell(" " * max(1, between)), rereads)
+        return [*lines, _worst_group(view, glyphs, old), numbers, drawn], severity
+    drawn = divergence(totals.skips, totals.rereads, largest, max(3, between - 2), glyphs)
+    return [*lines, (skips, Cell(" "), *drawn, Cell(" "), rereads)], severity
+
+
+def _worst_group(view: View, glyphs: Glyphs, old: str) -> Line:
+    def rank(group: GroupSummary) -> tuple[int, int]:
+        return group.skips, group.rereads
+
+    group = max(view.summaries, key=rank, default=None)
+    if group is None or not any(rank(group)):
+        return ()
+    verb, count = ("skips", group.skips) if group.skips else ("re-reads", group.rereads)
+    tone = Tone.BAD if group.skips else Tone.WARN
+    text = f"{formatting.name(group.group, 40)} {verb} {old}{count:,}"
+    return (Cell(glyphs.text(text), tone),)
+
+
+def failover_tile(
+    view: View, now: float, glyphs: Glyphs, room: Room, *, recorded: bool
+) -> tuple[list[Line], Severity | None]:
+    """Return what a failover now would do and lose, and how long the last rehearsal took.
+
+    A ``recorded`` view has no drills: whether there was a rehearsal is not known.
+    """
+    width, height = room
+    cells = [_shorter(cell) for cell in group_cells(view, glyphs) if cell.text.strip()]
+    room_for = max(1, height - 2)
+    groups = flow(cells, width, room_for)
+    if len(cells) > 2 and sum(cell_len(cell.text) for cell in groups[-1]) > width:
+        # The worst and the best keep their words; the panel about the pair has all of them.
+        middle = [Cell(" ".join(cell.text.split()[:2]), cell.tone) for cell in cells[1:-1]]
+        groups = flow([cells[0], *middle, cells[-1]], width, room_for)
+    found, stale = view.failover, view.copy_stale
+    worst = {Tone.BAD: Severity.BAD, Tone.WARN: Severity.WARN}
+    severity = next((worst[tone] for tone in worst if any(c.tone is tone for c in cells)), None)
+    if found.failed_over:
+        loss: Line = (Cell("RPO ", Tone.MUTED), Cell(final_loss(view), Tone.HEADING))
+    else:
+        known = _read(view, PartName.SOURCE, PartName.TARGET)
+        records = _aged(
+            Cell(formatting.number(found.rpo_records, known=known), Tone.HEADING), glyphs, stale
+        )
+        loss = (Cell("RPO ", Tone.MUTED), records, Cell(" records"))
+        if found.rpo_records and found.rpo_s is not None:
+            loss = (*loss, Cell(f", {formatting.seconds(found.rpo_s)}"))
+    lines = [*groups, loss]
+    return ([*lines, _rehearsed(view, now, recorded=recorded)] if height > 2 else lines), severity
+
+
+def _shorter(cell: Cell) -> Cell:
+    text = cell.text.replace("to stop first", "stop first").replace("safe to move", "safe")
+    return Cell(text, cell.tone)
+
+
+def _rehearsed(view: View, now: float, *, recorded: bool) -> Line:
+    if recorded:
+        return (Cell("RTO ", Tone.MUTED), Cell(formatting.NOT_AVAILABLE, Tone.MUTED))
+    last = find_last_rehearsal(view.drills)
+    if last is None:
+        text = "not rehearsed yet" if view.part(PartName.STATE).taken_at else formatting.NOT_YET
+        return (Cell("RTO ", Tone.MUTED), Cell(text, Tone.MUTED))
+    ago = formatting.age(max(0.0, now - (last.ended_ms or 0) / 1000))
+    return (
+        Cell("RTO ", Tone.MUTED),
+        Cell(formatting.seconds(tool_ms(last) / 1000), Tone.HEADING),
+        Cell(f" rehearsed {ago} ago", Tone.MUTED),
+    )
 
 
 def _positions(view: View, glyphs: Glyphs) -> list[Cell]:
@@ -239,23 +349,12 @@ def _at_once(view: View, now: float, kind: RunKind) -> str:
 def _cluster(
     view: View, cluster: ClusterView, part: PartName, now: float, glyphs: Glyphs
 ) -> list[Cell]:
-    state, age = view.part(part), view.age(part, now)
-    if state.error:
-        severity = Severity.BAD
-        word = "down"
-    elif state.is_paused:
-        severity, word = Severity.UNKNOWN, "not polled"
-    elif state.stale:
-        severity, word = Severity.UNKNOWN, "silent"
-    elif state.taken_at is None:
-        severity, word = Severity.INFO, "connecting"
-    else:
-        severity, word = Severity.OK, "up"
+    age = view.age(part, now)
     version = f"Kafka {formatting.name(cluster.version)}" if cluster.version else ""
     old = f"read {formatting.age(age)} ago" if age is not None else ""
     about = [formatting.name(cluster.cluster_id) or formatting.NOT_YET, version, old]
     return [
-        glyphs.mark(SeverityLabel(severity, word)),
+        glyphs.mark(judge_cluster(view, part)),
         Cell("  " + "  ".join(text for text in about if text)),
         Cell(f"  {formatting.name(cluster.address)}", Tone.MUTED),
     ]

@@ -10,11 +10,12 @@ from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 
-from k2ktui.console import plots
 from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.export import Table
 from k2ktui.console.keys import CHART_WINDOW
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.visuals.chart import Chart
+from k2ktui.console.visuals.shapes import marker, strip
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present import formatting
@@ -85,20 +86,17 @@ class PartitionScreen(ConsoleScreen):
         lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
         lines += ranges(self._ranges, max(3, self.size.height - 24))
         self.query_one("#detail", TextLines).show(lines)
-        self._plots(width, glyphs)
+        self._plots()
 
-    def _plots(self, width: int, glyphs: Glyphs) -> None:
+    def _plots(self) -> None:
         samples: Sequence[Sample] = self.session.feed.series(*self._key)
         lag = [(s.at, _float(s.lag_records)) for s in samples]
         rate = [(s.at, s.rate) for s in samples]
-        # A scroll bar and the margins take four cells.
-        one = width if self.size.width < 80 else width // 2 - 2
         height = max(_PLOT_HEIGHT, min(16, self.size.height - 22))
-        for name, title, points in (("lag", "lag, records", lag), ("rate", "records/s", rate)):
-            minutes = self.console.chart_minutes
-            drawn = plots.over_time(title, points, one, height, glyphs, minutes)
-            drawn += [()] * (height - len(drawn))
-            self.query_one(f"#plot-{name}", TextLines).show(drawn)
+        for name, points in (("lag", lag), ("rate", rate)):
+            chart = self.query_one(f"#plot-{name}", Chart)
+            chart.styles.height = height
+            chart.show(points, self.console.chart_minutes)
 
     def table(self) -> Table | None:
         """Return the mapping ranges."""
@@ -116,8 +114,8 @@ class _Detail(VerticalScroll):
     def compose(self) -> ComposeResult:
         yield TextLines(id="detail")
         with Container(id="plots"):
-            yield TextLines(id="plot-lag")
-            yield TextLines(id="plot-rate")
+            yield Chart("Lag, records", id="plot-lag")
+            yield Chart("Copied, records/s", Tone.OK, id="plot-rate")
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:
@@ -174,10 +172,10 @@ def coverage(
     start, end = status.source_start, status.source_end
     if start is None or end is None or end <= start:
         return lines
-    bar = plots.coverage_bar(start, end, row.spans, width - 2, glyphs)
+    bar = strip(start, end, row.spans, width - 2, glyphs)
     sides = "||"
     lines.append((Cell(sides[0], Tone.MUTED), Cell(bar, Tone.OK), Cell(sides[1], Tone.MUTED)))
-    below = plots.marker(start, end, status.position, width - 2)
+    below = marker(start, end, status.position, width - 2)
     return [*lines, (Cell(f" {below}", Tone.WARN),)]
 
 

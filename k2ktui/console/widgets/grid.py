@@ -201,12 +201,14 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and the cells of all rows that pass the filter, for an export."""
-        headings = [column.heading for column in self._columns]
-        return headings, [[self._cell(c, row).text for c in self._columns] for row in self.rows]
+        columns = [column for column in self._columns if not column.picture]
+        headings = [column.heading for column in columns]
+        return headings, [[self._cell(c, row).text for c in columns] for row in self.rows]
 
     def row_text(self, row: T) -> str:
         """Return a row's cells, separated by tabs."""
-        return "\t".join(self._cell(column, row).text for column in self._columns)
+        columns = (column for column in self._columns if not column.picture)
+        return "\t".join(self._cell(column, row).text for column in columns)
 
     def _arrange(self) -> None:
         current = self.current
@@ -325,10 +327,15 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         fill, segments = style_of(Tone.PLAIN), []
         for column, x, size in self._layout:
             cell = row.cells[index[column.id]]
-            text = self.glyphs.text(drawable(cell.text))
-            text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
             gap = GAP if x + size + GAP <= width else max(0, width - x - size)
-            segments += [Segment(text, style_of(cell.tone)), Segment(" " * gap, fill)]
+            if cell.parts and cell_len(cell.text) <= size:
+                segments += [Segment(part.text, style_of(part.tone)) for part in cell.parts]
+                gap += size - cell_len(cell.text)
+            else:
+                text = self.glyphs.text(drawable(cell.text))
+                text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
+                segments.append(Segment(text, style_of(cell.tone)))
+            segments.append(Segment(" " * gap, fill))
         return Strip(segments).adjust_cell_length(width, fill).simplify()
 
     def _heading(self, width: int) -> Strip:

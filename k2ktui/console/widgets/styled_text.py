@@ -65,7 +65,7 @@ class StyledText(Widget):
     def strip_of(self, line: Line, width: int) -> Strip:
         """Return a line, cut or padded to a width."""
         segments, left = [], width
-        for cell in line:
+        for cell in (part for whole in line for part in whole.parts or (whole,)):
             text = self.glyphs.text(drawable(cell.text))
             length = cell_len(text)
             if length > left:
