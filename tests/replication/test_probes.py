@@ -49,25 +49,29 @@ def await_answer(url: str, status: int, text: str) -> None:
     eventually(answers, lambda: f"{status} {text!r}, and not {seen}")
 
 
+def test_a_run_that_starts_during_an_outage_waits(source: KafkaNode, tmp_path: Path) -> None:
+    closed = {**NO_CHECK, "target.kafka.common": {"bootstrap.servers": "127.0.0.1:1"}}
+    pipe = Pipeline(tmp_path, source, source, [create_topic(source)], closed)
+    with pipe.start("--http", "0") as run:
+        url = address_of(run)
+        await_answer(url, 503, "starting\nlast note: waiting for the target cluster")
+        assert get(url, "/livez") == (200, "alive\n")
+        assert get(url, "/metrics")[0] == 404
+        assert run.stop() == 0
+
+
 def test_an_outage_makes_a_run_unready_and_restarts_nothing(
     source: KafkaNode, shaky: ProxiedNode, tmp_path: Path
 ) -> None:
     topic = create_topic(source)
     produce(source, topic, mixture(1, 100, 1))
-    where = {"bootstrap.servers": shaky.proxy.address}
-    settings = {**NO_CHECK, "target.kafka.common": where}
-    pipe = Pipeline(tmp_path, source, shaky, [topic], settings)
+    where = {"target.kafka.common": {"bootstrap.servers": shaky.proxy.address}}
+    pipe = Pipeline(tmp_path, source, shaky, [topic], where)
     pipe.mode = "shared"
-    shaky.proxy.cut()
     with pipe.start("--http", "0") as run:
         url = address_of(run)
-        await_answer(url, 503, "waiting for the target cluster")
-        assert get(url, "/livez") == (200, "alive\n")
-        assert get(url, "/metrics")[0] == 404
-        shaky.proxy.restore()
         await_answer(url, 200, "running: 2 slots, term ")
         assert get(url, "/metrics")[0] == 200
-
         shaky.proxy.cut()
         await_answer(url, 503, "the target has taken no heartbeat for")
         assert get(url, "/livez") == (200, "alive\n")
