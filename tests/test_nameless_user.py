@@ -42,6 +42,19 @@ def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     return {} if request.param == "no HOME" else {"HOME": str(home)}
 
 
+@pytest.fixture(params=["no HOME", "a file", "of others", "closed"])
+def nameless_env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The same for a process that has no privileges: root's, too, when it is nameless."""
+    home = tmp_path / "nameless"
+    if request.param == "no HOME":
+        return {}
+    if request.param == "a file":
+        home.touch()
+    else:
+        home.mkdir(mode=0o555 if request.param == "of others" else 0)
+    return {"HOME": str(home)}
+
+
 def apply(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -107,28 +120,36 @@ def is_noted(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 @pytest.mark.slow
-def test_commands_that_read(env: dict[str, str], file: Path) -> None:
-    assert is_noted(nameless("jobs", "list", env=env))
-    done = nameless("jobs", "log", "-f", file, env=env, code=ExitCode.REFUSED)
+def test_commands_that_read(nameless_env: dict[str, str], file: Path) -> None:
+    assert is_noted(nameless("jobs", "list", env=nameless_env))
+    done = nameless("jobs", "log", "-f", file, env=nameless_env, code=ExitCode.REFUSED)
     assert is_noted(done) and "this host has no job of this pipeline" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_pipeline_runs(
-    env: dict[str, str], source: KafkaNode, target: KafkaNode, tmp_path: Path
+    nameless_env: dict[str, str], source: KafkaNode, target: KafkaNode, tmp_path: Path
 ) -> None:
     topic = create_topic(source)
     produce(source, topic, mixture(1, 500, 1))
     pipe = Pipeline(tmp_path, source, target, [topic])
-    nameless("start", "-f", pipe.write(), "--until-caught-up", env=env)
+    nameless("start", "-f", pipe.write(), "--until-caught-up", env=nameless_env)
     assert pipe.prove(500)
 
 
 @pytest.mark.slow
-def test_the_console_opens(env: dict[str, str], file: Path) -> None:
+def test_the_console_opens(nameless_env: dict[str, str], file: Path) -> None:
     require_nameless()
     terminal = Terminal(
-        ["env", "-u", "HOME", *(f"{k}={v}" for k, v in env.items()), *K2KTUI, "-f", str(file)],
+        [
+            "env",
+            "-u",
+            "HOME",
+            *(f"{k}={v}" for k, v in nameless_env.items()),
+            *K2KTUI,
+            "-f",
+            str(file),
+        ],
         size=(120, 40),
         env={"LANG": "C.UTF-8", "PYTHONPATH": os.getcwd()},
     )

@@ -75,10 +75,11 @@ def no_state_note() -> str:
     What reads it finds nothing then: no jobs, no kept plans.
     """
     path = user_path("state")
-    if path.exists():
+    # Not Path.exists, which raises where a folder above may not be searched.
+    if os.path.exists(path):
         return ""
-    above = next(folder for folder in path.parents if folder.exists())
-    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+    above = next(folder for folder in path.parents if os.path.exists(folder))
+    if os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK):
         return ""
     return (
         f"{_why_unwritable(path, None)}: this user has no jobs and no kept plans here; set "
