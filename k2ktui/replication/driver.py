@@ -260,6 +260,8 @@ class Driver:
             self._refused.pop(source, None)
 
     def _start_lap(self, slot: SlotState) -> None:
+        # During an outage each of many slots waits for its time-outs in turn.
+        self._stopping.moves()
         now = monotonic()
         if slot.running is not None or now < slot.not_before:
             return
@@ -303,6 +305,7 @@ class Driver:
         return Assignment(source, position, route, until, self._limits.of(source), refused)
 
     def _end_lap(self, slot: SlotState, future: Future[list[SlotResult]]) -> None:
+        self._stopping.moves()
         slot.running = None
         error = future.exception()
         if isinstance(error, SparkEnded):

@@ -18,19 +18,23 @@ class StopFlag:
 
     def __init__(self) -> None:
         self._set = False
-        self._asked_at = monotonic()
+        self._moved_at = monotonic()
 
     def set(self) -> None:
         """Set the flag; waiters return within 50 ms."""
         self._set = True
 
     def idle_s(self) -> float:
-        """Return the seconds since the flag was last looked at, as a loop that it ends does."""
-        return monotonic() - self._asked_at
+        """Return the seconds since the flag was last looked at, or its loop said that it moves."""
+        return monotonic() - self._moved_at
+
+    def moves(self) -> None:
+        """Say that the loop moves, within a long turn."""
+        self._moved_at = monotonic()
 
     def is_set(self) -> bool:
         """Return whether the flag is set."""
-        self._asked_at = monotonic()
+        self.moves()
         return self._set
 
     def wait(self, timeout: float) -> bool:
@@ -38,6 +42,6 @@ class StopFlag:
         end = monotonic() + timeout
         while not self._set and (left := end - monotonic()) > 0:
             sleep(min(left, _SLICE_S))
-            self._asked_at = monotonic()
-        self._asked_at = monotonic()
+            self.moves()
+        self.moves()
         return self._set

@@ -106,7 +106,7 @@ def test_a_loop_that_asks_its_flag_moves(monkeypatch: pytest.MonkeyPatch) -> Non
     now = [1000.0]
     monkeypatch.setattr("k2ktui.runtime.stop_flag.monotonic", lambda: now[0])
     flag = StopFlag()
-    for ask in (flag.is_set, lambda: flag.wait(0.0)):
+    for ask in (flag.is_set, lambda: flag.wait(0.0), flag.moves):
         now[0] += 50.0
         assert flag.idle_s() == 50.0
         ask()
