@@ -85,6 +85,8 @@ class Glyphs:
         A status that is not a problem loses its glyph; one that is a problem keeps it.
         """
         text = cell.text
+        if cell.parts:
+            return Cell(text, Tone.MUTED, tuple(Cell(each.text, Tone.MUTED) for each in cell.parts))
         if not text.strip() or text.startswith((NOT_AVAILABLE, NOT_YET, STALE)):
             return cell
         worse = self.status[Severity.WARN :]

@@ -20,11 +20,13 @@ from k2ktui.console.visuals.cell_map import cell_map, legend
 from k2ktui.console.visuals.chart import Chart
 from k2ktui.console.visuals.panel import Panel, Tile
 from k2ktui.console.visuals.shapes import (
+    Log,
     bar,
     divergence,
     flow,
     log_bar,
     log_share,
+    log_strip,
     marker,
     picture_cell,
     sparkline,
@@ -96,6 +98,25 @@ def test_a_strip_is_full_only_where_all_is_covered(glyphs: Glyphs) -> None:
     assert strip(0, 100, [(0, 1)], 1, glyphs) == shades[1]
     assert marker(0, 100, 50, 10) == " " * 5 + "^"
     assert marker(0, 100, 101, 10) == ""
+
+
+@pytest.mark.parametrize("glyphs", KINDS)
+def test_a_log_shows_what_is_mapped_lost_and_waiting(glyphs: Glyphs) -> None:
+    full, partly, light, cross, dot = "#+.X-" if glyphs.ascii else "█▓░✗·"
+    log = Log(100, 200, spans=((100, 130), (150, 175)), lost=((80, 99),), position=175)
+    drawn = text(log_strip(log, 12, glyphs))
+    assert drawn == cross * 2 + full * 3 + light * 2 + full * 2 + partly + dot * 2
+    assert text(log_strip(Log(None, 5), 12, glyphs)) == "—"
+    assert text(log_strip(Log(0, 10), 5, glyphs)) == dot * 5  # nothing is copied yet
+    assert text(log_strip(Log(0, 10, position=10), 5, glyphs)) == light * 5
+    tones = {cell.tone for cell in log_strip(log, 12, glyphs)}
+    assert tones == {Tone.BAD, Tone.OK, Tone.WARN, Tone.MUTED}
+
+
+@pytest.mark.parametrize("glyphs", KINDS)
+def test_a_drawing_of_an_old_value_looks_old(glyphs: Glyphs) -> None:
+    old = glyphs.aged(picture_cell(log_bar(5, 10, 8, glyphs, Tone.WARN)))
+    assert {part.tone for part in old.parts} == {Tone.MUTED}
 
 
 @pytest.mark.parametrize("glyphs", KINDS)

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
@@ -23,6 +24,7 @@ from k2ktui.console.event_log import EventLog
 from k2ktui.console.export import Table
 from k2ktui.console.messages import ViewArrived
 from k2ktui.console.session import Session
+from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.banner_lines import BannerLines
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.footer import KeyFooter
@@ -327,15 +329,28 @@ class ListScreen(ConsoleScreen):
         Binding("z", "problems", "Problems", id="problems"),
     ]
 
+    # The title of the panel around the table, whose note is the summary; without one, the summary
+    # is a line above the table.
+    PANEL: ClassVar[str] = ""
+
     def grid(self) -> Grid[object]:
         """The screen's table."""
         return self.query_one(Grid)
 
     def body(self) -> Iterable[Widget]:
         """Yield a summary line, the table, and the filter, which is hidden until used."""
-        yield TextLines(id="summary")
-        yield self.make_grid()
+        if self.PANEL:
+            with Horizontal(id="list"):
+                yield Panel(self.PANEL, self.make_grid(), id="table")
+                yield from self.side()
+        else:
+            yield TextLines(id="summary")
+            yield self.make_grid()
         yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+
+    def side(self) -> Iterable[Widget]:
+        """Yield what stands beside the table in its panel."""
+        return ()
 
     def make_grid(self) -> Widget:
         """Create the table."""
@@ -413,6 +428,12 @@ class ListScreen(ConsoleScreen):
             what = " ".join(
                 part for part in (what, f"/{grid.filter}" if grid.filter else "") if part
             )
-            text = f"  {len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (Esc shows all)"
-            parts.append(Cell(text, Tone.WARN))
-        self.query_one("#summary", TextLines).show([tuple(parts)])
+            text = f"{len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (Esc shows all)"
+            # First where the end may be cut.
+            at = 0 if self.PANEL else len(parts)
+            parts.insert(at, Cell(f"{text}  " if self.PANEL else f"  {text}", Tone.WARN))
+        if self.PANEL:
+            note = glyphs_of(self).text("".join(part.text for part in parts))
+            self.query_one("#table", Panel).label(self.PANEL, note.strip())
+        else:
+            self.query_one("#summary", TextLines).show([tuple(parts)])

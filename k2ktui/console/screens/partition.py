@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
@@ -14,8 +17,10 @@ from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.export import Table
 from k2ktui.console.keys import CHART_WINDOW
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.session import Session
 from k2ktui.console.visuals.chart import Chart
-from k2ktui.console.visuals.shapes import marker, strip
+from k2ktui.console.visuals.panel import Panel
+from k2ktui.console.visuals.shapes import Log, log_strip, marker
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present import formatting
@@ -26,7 +31,9 @@ from k2ktui.watch.model import PartitionRow, RangeRow, View, ranges_below
 from k2ktui.watch.severity import judge_partition
 
 _SHOWN_RANGES = 8
-_PLOT_HEIGHT = 9
+_PLOT_HEIGHT, _HIGHEST_PLOT, _LEAST_PLOT = 9, 22, 6
+# Below this width the charts stand below each other, and facts are wrapped.
+_NARROW = 70
 
 
 class PartitionScreen(ConsoleScreen):
@@ -60,43 +67,25 @@ class PartitionScreen(ConsoleScreen):
         return f"{self._key[0]}-{self._key[1]}"
 
     def body(self) -> Iterable[Widget]:
-        """Yield the figures and the plots, in a scrollable container."""
-        yield _Detail(id="detail-scroll")
+        """Yield the figures and the charts, in a scrollable container."""
+        yield Panel(self.crumb, PartitionDetail(id="detail-scroll"), id="whole")
 
     def on_mount(self) -> None:
         """Focus the scrollable container."""
-        self.query_one(_Detail).focus()
-
-    def on_resize(self) -> None:
-        """Redraw for the new width."""
-        self.refresh_view()
+        self.query_one(PartitionDetail).focus()
 
     def show_view(self, view: View) -> None:
         """Show the partition's state in a view."""
         row = next((row for row in view.partitions if row.key == self._key), None)
-        glyphs, width = glyphs_of(self), max(20, self.size.width - 4)
-        title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
+        detail = self.query_one(PartitionDetail)
         if row is None:
-            gone: list[Line] = [(Cell(title, Tone.HEADING), Cell("  no longer exists"))]
-            self.query_one("#detail", TextLines).show(gone)
+            title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
+            detail.show_gone(title)
             return
-        known = self.session.feed.ranges(*self._key) or row.ranges
-        self._ranges = ranges_below(known, row.status.position)
+        self._ranges = known_ranges(self.session, row)
+        samples = self.session.feed.series(*self._key)
         old = stale_partition_columns(view)
-        lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
-        lines += ranges(self._ranges, max(3, self.size.height - 24))
-        self.query_one("#detail", TextLines).show(lines)
-        self._plots()
-
-    def _plots(self) -> None:
-        samples: Sequence[Sample] = self.session.feed.series(*self._key)
-        lag = [(s.at, _float(s.lag_records)) for s in samples]
-        rate = [(s.at, s.rate) for s in samples]
-        height = max(_PLOT_HEIGHT, min(16, self.size.height - 22))
-        for name, points in (("lag", lag), ("rate", rate)):
-            chart = self.query_one(f"#plot-{name}", Chart)
-            chart.styles.height = height
-            chart.show(points, self.console.chart_minutes)
+        detail.show(row, self._ranges, samples, self.console.chart_minutes, old)
 
     def table(self) -> Table | None:
         """Return the mapping ranges."""
@@ -105,17 +94,112 @@ class PartitionScreen(ConsoleScreen):
 
     def text_to_copy(self) -> str:
         """Return the shown text."""
-        return self.query_one("#detail", TextLines).text
+        return self.query_one(PartitionDetail).text
 
 
-class _Detail(VerticalScroll):
-    """The scrollable container."""
+def known_ranges(session: Session, row: PartitionRow) -> Sequence[RangeRow]:
+    """Return a partition's mapping ranges that are held in memory, up to its position."""
+    return ranges_below(session.feed.ranges(*row.key) or row.ranges, row.status.position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a detail shows; see :meth:`PartitionDetail.show`."""
+
+    row: PartitionRow
+    known: Sequence[RangeRow]
+    samples: Sequence[Sample]
+    minutes: int
+    old: Collection[str]
+
+
+class PartitionDetail(VerticalScroll):
+    """One partition: figures, the strip of its log, ranges and charts; also beside the table."""
+
+    _shown: _Shown | None = None
 
     def compose(self) -> ComposeResult:
+        """Yield the lines and the charts."""
         yield TextLines(id="detail")
         with Container(id="plots"):
             yield Chart("Lag, records", id="plot-lag")
             yield Chart("Copied, records/s", Tone.OK, id="plot-rate")
+
+    @property
+    def text(self) -> str:
+        """The shown lines."""
+        return self.query_one("#detail", TextLines).text
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self._draw()
+
+    def show_gone(self, title: str) -> None:
+        """Show that the partition no longer exists."""
+        self._shown = None
+        gone: Line = (Cell(title, Tone.HEADING), Cell("  no longer exists"))
+        self.query_one("#detail", TextLines).show([gone])
+
+    def show(
+        self,
+        row: PartitionRow,
+        known: Sequence[RangeRow],
+        samples: Sequence[Sample],
+        minutes: int,
+        old: Collection[str] = frozenset(),
+    ) -> None:
+        """Show a partition.
+
+        Args:
+            row: its state.
+            known: its mapping ranges.
+            samples: its lag and rate over time.
+            minutes: the window of the charts.
+            old: ids of columns with stale readings.
+        """
+        self._shown = _Shown(row, known, samples, minutes, old)
+        self._draw()
+
+    def _draw(self) -> None:
+        size, shown = self.size, self._shown
+        if not size or shown is None:
+            return
+        row, samples, old = shown.row, shown.samples, shown.old
+        glyphs, width = glyphs_of(self), max(20, size.width - 2)
+        narrow = size.width < _NARROW
+        lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
+        if narrow:
+            lines = [part for line in lines for part in _wrapped(line, width)]
+        most = 3 if narrow else max(3, size.height - 24)
+        lines += ranges(shown.known, most, width)
+        self.query_one("#detail", TextLines).show(lines)
+        # Side by side, or below each other where it is narrow.
+        left = size.height - len(lines)
+        height = min(12 if narrow else _HIGHEST_PLOT, left // 2 if narrow else left)
+        if self.can_focus:
+            height = max(_PLOT_HEIGHT, height)  # it can be scrolled
+        plots = self.query_one("#plots")
+        plots.display = height >= _LEAST_PLOT
+        plots.styles.layout = "vertical" if narrow else "horizontal"
+        values = (
+            ("lag", [(each.at, _float(each.lag_records)) for each in samples]),
+            ("rate", [(each.at, each.rate) for each in samples]),
+        )
+        for name, points in values:
+            chart = self.query_one(f"#plot-{name}", Chart)
+            chart.styles.height = height
+            chart.show(points, shown.minutes)
+
+
+def _wrapped(line: Line, width: int) -> list[Line]:
+    """Return a line with a label on as many lines as it takes; others as they are."""
+    if len(line) != 2 or sum(cell_len(cell.text) for cell in line) <= width:
+        return [line]
+    label, text = line
+    room = max(8, width - cell_len(label.text))
+    first, *rest = textwrap.wrap(text.text, room) or [""]
+    blank = Cell(" " * cell_len(label.text))
+    return [(label, Cell(first, text.tone)), *((blank, Cell(part, text.tone)) for part in rest)]
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:
@@ -172,14 +256,20 @@ def coverage(
     start, end = status.source_start, status.source_end
     if start is None or end is None or end <= start:
         return lines
-    bar = strip(start, end, row.spans, width - 2, glyphs)
-    sides = "||"
-    lines.append((Cell(sides[0], Tone.MUTED), Cell(bar, Tone.OK), Cell(sides[1], Tone.MUTED)))
-    below = marker(start, end, status.position, width - 2)
+    sides = Cell("|", Tone.MUTED)
+    lines.append((sides, *log_strip(log_of(row), width - 2, glyphs), sides))
+    low = min([start, *(first for first, _ in row.gaps)])
+    below = marker(low, end, status.position, width - 2)
     return [*lines, (Cell(f" {below}", Tone.WARN),)]
 
 
-def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
+def log_of(row: PartitionRow) -> Log:
+    """Return what a row knows of its log."""
+    status = row.status
+    return Log(status.source_start, status.source_end, row.spans, row.gaps, status.position)
+
+
+def ranges(found: Sequence[RangeRow], most: int, width: int = 80) -> list[Line]:
     """Return the latest mapping ranges, newest first."""
     if not found:
         return [_fact("Ranges", "none in memory", Tone.MUTED)]
@@ -188,6 +278,8 @@ def ranges(found: Sequence[RangeRow], most: int) -> list[Line]:
     for number in reversed(shown):
         source, target, count = found[number]
         text = f"  {source:>15,} → {target:>15,}  {counted(count, 'record'):>17}"
+        if width < _NARROW - 2:
+            text = f"{source:>12,} → {target:>12,}  {count:>9,}"
         before, _, length = found[number - 1] if number else (source, 0, 0)
         gap = source - before - length
         lines.append((Cell(text), *([Cell(f"  gap of {gap:,} before", Tone.MUTED)] if gap else [])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
@@ -129,6 +130,66 @@ def strip(start: int, end: int, spans: Sequence[Span], width: int, glyphs: Glyph
             inner = shades[1:-1]
             out.append(inner[min(len(inner) - 1, len(inner) * covered // (high - low))])
     return "".join(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What is known of a source partition's log, for :func:`log_strip`; offsets of the source.
+
+    Attributes:
+        start, end: the retained log; None if unknown.
+        spans: whose translation is exact.
+        lost: that were deleted before they could be copied.
+        position: the next one to copy.
+    """
+
+    start: int | None
+    end: int | None
+    spans: Sequence[Span] = ()
+    lost: Sequence[Span] = ()
+    position: int | None = None
+
+
+def log_strip(log: Log, width: int, glyphs: Glyphs) -> Line:
+    """Return a log as cells: mapped, partly mapped, unmapped, lost, and not copied yet.
+
+    A cell shows the worst of what it stands for, so that no gap is hidden by its neighbors.
+    """
+    if log.start is None or log.end is None or width < 1:
+        return (Cell(NOT_AVAILABLE, Tone.MUTED),)
+    low = min([log.start, *(first for first, _ in log.lost)])
+    if log.end <= low:
+        return (Cell(NOT_AVAILABLE, Tone.MUTED),)
+    signs = _ASCII_LOG if glyphs.ascii else _LOG
+    cells: list[Cell] = []
+    for number in range(width):
+        first = low + (log.end - low) * number // width
+        last = max(first + 1, low + (log.end - low) * (number + 1) // width)
+        kind = _kind(log, first, last)
+        sign, tone = signs[kind], _LOG_TONES[kind]
+        if cells and cells[-1].tone is tone:
+            cells[-1] = Cell(cells[-1].text + sign, tone)
+        else:
+            cells.append(Cell(sign, tone))
+    return tuple(cells)
+
+
+_MAPPED, _PARTLY, _UNMAPPED, _LOST, _WAITING = range(5)
+_LOG, _ASCII_LOG = "█▓░✗·", "#+.X-"
+_LOG_TONES = (Tone.OK, Tone.OK, Tone.WARN, Tone.BAD, Tone.MUTED)
+
+
+def _kind(log: Log, first: int, last: int) -> int:
+    if any(low < last and high > first for low, high in log.lost):
+        return _LOST
+    position = log.position if log.position is not None else first
+    if first >= position:
+        return _WAITING
+    copied = min(last, position)
+    covered = sum(max(0, min(copied, high) - max(first, low)) for low, high in log.spans)
+    if not covered:
+        return _UNMAPPED
+    return _MAPPED if covered >= last - first else _PARTLY
 
 
 def marker(start: int, end: int, at: int | None, width: int) -> str:

@@ -265,6 +265,10 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         if end := max(changed, default=0):
             self.refresh(Region(0, y, end, 1))
 
+    def redraw(self) -> None:
+        """Draw all rows again: their cells depend on something else that has changed."""
+        self._redraw()
+
     def _redraw(self) -> None:
         self._shown = {}
         self._measure(self._visible())

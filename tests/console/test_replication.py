@@ -1,0 +1,97 @@
+"""Replication: what its bars and strips say, and the panel that follows the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from k2ktui.console.visuals.panel import Panel
+from k2ktui.console.widgets.grid import Grid
+from k2ktui.engine.state import SourcePartition
+from k2ktui.present.formatting import Tone
+from k2ktui.watch.model import PartName
+from tests.support.console import ConsoleDriver, drive
+from tests.support.views import Made, usual
+
+
+def titles(console: ConsoleDriver) -> list[str]:
+    """The titles of the panels that are shown."""
+    return [panel.title_text for panel in console.screen.query(Panel) if panel.region]
+
+
+def shows(console: ConsoleDriver, title: str) -> bool:
+    return title in titles(console)
+
+
+@pytest.mark.parametrize("size", [(120, 24), (120, 35), (200, 60)])
+def test_the_panel_beside_the_table_follows_the_cursor(size: tuple[int, int]) -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2")
+        assert "caught-up" in console.panel("clicks-0")
+        await console.press("down", "down")
+        await console.until(partial(shows, console, "clicks-2"), "followed")
+        await console.settle()
+        detail = console.panel("clicks-2")
+        assert "○ behind" in detail and "1,200" in detail
+        await console.press("slash", *"payments-1", "enter")
+        await console.until(partial(shows, console, "payments-1"), "followed")
+
+    drive(flow, size=size)
+
+
+def test_below_120_columns_there_is_no_panel_and_enter_opens_it() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2")
+        assert titles(console) == ["Partitions"]
+        await console.press("down", "down", "enter")
+        assert "clicks-2  ○ behind" in console.text
+
+    drive(flow, size=(119, 40))
+
+
+def test_a_bar_grows_by_powers_of_ten() -> None:
+    made = Made()
+    for number, lag in enumerate((0, 9, 99, 999)):
+        made.partition("orders", number, end=5_000, lag=lag)
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2")
+        bars = [console.line(f"orders-{n}").count("█") for n in range(4)]
+        assert bars[0] == 0 and bars[1:] == sorted(set(bars[1:])), bars
+
+    drive(flow, made)
+
+
+def test_a_strip_shows_what_was_never_mapped() -> None:
+    made = usual()
+    at = SourcePartition("payments", 0)
+    made.mapped[at] = replace(made.mapped[at], holes=((20_000, 30_000),))
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2")
+        assert "░" in console.line("payments-0")
+        screen = console.screen
+        headings, rows = screen.query_one(Grid).table()
+        assert "retained log" not in headings and "lag" in headings
+        assert all("█" not in cell for row in rows for cell in row), "no pictures in an export"
+        assert "█" not in screen.text_to_copy()  # type: ignore[attr-defined]
+
+    drive(flow, made, size=(200, 40))
+
+
+def test_drawings_of_old_values_are_dim() -> None:
+    made = usual()
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("2")
+        made.errors = {PartName.SOURCE: "no route"}
+        await console.show()
+        grid = console.screen.query_one(Grid)
+        (line,) = [n for n, row in enumerate(grid.rows) if row.key == ("clicks", 2)]
+        strip = grid.render_line(line + 1)
+        (drawn,) = {each.style for each in strip if "█" in each.text}
+        assert drawn == grid.tone(Tone.MUTED)
+
+    drive(flow, made, size=(120, 35))
