@@ -34,8 +34,11 @@ class Pair:
     directory: Path
     pipelines: list[Pipeline]
 
-    def pipeline(self, topics: list[str], **settings: Any) -> Pipeline:
-        """Return a pipeline of topics; ``settings`` with ``__`` for the dots of their keys."""
+    def pipeline(self, topics: list[str] | str, **settings: Any) -> Pipeline:
+        """Return a pipeline of topics, or of a pattern.
+
+        ``settings`` are with ``__`` for the dots of their keys.
+        """
         chosen = {key.replace("__", "."): value for key, value in settings.items()}
         made = Pipeline(self.directory, self.source, self.target, topics, chosen)
         self.pipelines.append(made)

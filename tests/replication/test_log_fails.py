@@ -70,6 +70,7 @@ def test_a_log_that_can_be_written_again_says_what_it_lacks(
         resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (1, most))
         time.sleep(_LOST_S)
         resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (most, most))
+        time.sleep(_LOST_S)
         return any(f"{LACKS}: File too large" in event["text"] for event in run.events("note"))
 
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (1, most))
