@@ -144,8 +144,8 @@ def _apply_plan(
     config: PipelineConfig,
     accepted: Iterable[str],
 ) -> Applied:
-    """Apply the plan, if the source has not grown since it was observed."""
-    from k2ktui.mm2.checkpoint_plan import PRODUCERS_STOPPED
+    """Apply the plan, if the source has neither grown nor been consumed since it was observed."""
+    from k2ktui.mm2.checkpoint_plan import CONSUMERS_STOPPED, PRODUCERS_STOPPED
     from k2ktui.sync.operations import apply_plan
 
     grown = reading.find_grown(seen)
@@ -155,6 +155,14 @@ def _apply_plan(
             "have not stopped",
             unchanged=_UNCHANGED,
             hint="Stop the producers, then repeat the command.",
+        )
+    consuming = reading.find_consuming(seen)
+    if consuming and CONSUMERS_STOPPED not in accepted:
+        raise Refused(
+            f"group {safe_text(min(consuming))} has been used on the source since the check: its "
+            "consumers have not stopped",
+            unchanged=_UNCHANGED,
+            hint="Stop the consumers there, then repeat the command.",
         )
     return apply_plan(config, plan, plan.files, access_to(config, unlock=False))
 

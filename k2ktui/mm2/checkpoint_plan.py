@@ -27,16 +27,17 @@ from k2ktui.replication.preflight.checks import (
     passed_check,
     unknown_check,
 )
-from k2ktui.text import counted
+from k2ktui.text import counted, safe_text
 
 GROUPS_EMPTY = "groups-empty"
+CONSUMERS_STOPPED = "consumers-stopped"
 PRODUCERS_STOPPED = "producers-stopped"
 REPLICATED = "everything-replicated"
 OWN_TOPICS = "topics-of-their-own"
 RETAINED = "records-retained"
 RESET = "auto-offset-reset"
 # These checks must pass or be accepted by name before a plan is applied.
-REQUIRED = (PRODUCERS_STOPPED, REPLICATED, OWN_TOPICS)
+REQUIRED = (CONSUMERS_STOPPED, PRODUCERS_STOPPED, REPLICATED, OWN_TOPICS)
 
 
 class NextRecordRelation(StrEnum):
@@ -80,6 +81,7 @@ class ClusterObservation:
         source_ends: end offsets of source partitions.
         watched_s: how long these were watched, in seconds.
         growing: source partitions that grew while they were watched.
+        moving: groups whose committed offsets on the source changed meanwhile.
         nexts: comparison of the next record at the group's position on the source with the one at
             the checkpoint's offset on the target.
         behind: maximum number of records missing on the target, by source partition.
@@ -100,6 +102,7 @@ class ClusterObservation:
     source_ends: Mapping[SourcePartition, int]
     watched_s: float
     growing: frozenset[SourcePartition] = frozenset()
+    moving: frozenset[str] = frozenset()
     nexts: Mapping[GroupPartition, ComparedRecords] = field(default_factory=dict)
     behind: Mapping[SourcePartition, int] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -245,6 +248,7 @@ def checks(seen: ClusterObservation) -> list[Check]:
     """Return the results of all preconditions."""
     return [
         _groups_empty(seen),
+        _consumers_stopped(seen),
         _run_check(seen, PRODUCERS_STOPPED, _producers_stopped),
         _run_check(seen, REPLICATED, _check_replicated),
         _own_topics(seen),
@@ -278,6 +282,33 @@ def _groups_empty(seen: ClusterObservation) -> Check:
         return failed_check(GROUPS_EMPTY, detail, "Stop their consumers there.")
     return passed_check(
         GROUPS_EMPTY, f"{counted(len(groups), 'group')} without members on the target"
+    )
+
+
+def _consumers_stopped(seen: ClusterObservation) -> Check:
+    groups = {each.at.group for each in seen.checkpoints}
+    views = {group: seen.source.get(group, ABSENT) for group in groups}
+    used = {group for group, view in views.items() if not view.error and not view.empty}
+    used |= seen.moving & groups
+    if used:
+        return failed_check(
+            CONSUMERS_STOPPED,
+            f"{counted(len(used), 'group')} with members, or that committed, on the source: "
+            f"{first_names(sorted(used))}",
+            "Stop their consumers there; what they read on, those on the target read again.",
+        )
+    if unread := [group for group, view in views.items() if view.error]:
+        first = min(unread)
+        return unknown_check(
+            CONSUMERS_STOPPED,
+            f"{counted(len(unread), 'group')} of the source cannot be read, the first "
+            f"{safe_text(first)}: {views[first].error}",
+            "Grant the source principal Describe on the groups, or accept the risk.",
+        )
+    return passed_check(
+        CONSUMERS_STOPPED,
+        f"{counted(len(groups), 'group')} without members on the source, and none committed for "
+        f"{seen.watched_s:g} s",
     )
 
 

@@ -135,7 +135,8 @@ class CheckpointReader:
             seen = replace(seen, unread={REPLICATED: error.message})
         while time.monotonic() < began + watch_s:
             time.sleep(_POLL_S)
-        return replace(seen, growing=self.find_grown(seen))
+        moving = frozenset(self._source_groups.read_moved(seen.source))
+        return replace(seen, growing=self.find_grown(seen), moving=moving)
 
     def _chosen(
         self, found: Iterable[Checkpoint], group: Chosen, topic: Chosen
@@ -149,6 +150,12 @@ class CheckpointReader:
                 sources[each.at.topic] = upstream
                 kept.append(each)
         return kept, sources
+
+    def find_consuming(self, seen: ClusterObservation) -> set[str]:
+        """Return the groups that have members on the source now, or have committed since."""
+        now = self._source_groups.views(sorted(seen.source))
+        used = {name for name, view in now.items() if not view.error and not view.empty}
+        return used | self._source_groups.read_moved(seen.source).keys()
 
     def find_grown(self, seen: ClusterObservation) -> frozenset[SourcePartition]:
         """Return the source partitions whose end offsets have changed since ``seen``."""

@@ -18,6 +18,7 @@ from tests.support.kafka import (
     create_topic,
     end_offsets,
     eventually,
+    group_consumer,
     produce,
     read_all,
     unique_name,
@@ -110,6 +111,38 @@ def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
     ends = end_offsets(moving.source, moving.topic)
     eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "the rest is copied")
     moving.commit(moving.caught, ends[0], ends[1])
+
+
+def test_nothing_is_committed_while_consumers_run_on_the_source(moving: Moving) -> None:
+    """One that is a member, and one that only commits."""
+    consumer = group_consumer(moving.source, moving.lagging, "earliest")
+    consumer.subscribe([moving.topic])
+    try:
+        assert consumer.poll(60) is not None
+        args = (*moving.args, "--watch", "0", "--yes")
+        found = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
+    finally:
+        consumer.close()
+    assert "consumers-stopped" in found["blocking"] and found["applied"] is None
+    assert moving.on_target(moving.lagging) == [None, None]
+    done = threading.Event()
+
+    def work() -> None:
+        at = 150
+        while not done.wait(0.2):
+            at += 1
+            moving.commit(moving.lagging, at, 100)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        args = (*moving.args, "--watch", "3", "--yes")
+        found = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
+    finally:
+        done.set()
+        thread.join()
+    assert "consumers-stopped" in found["blocking"] and found["applied"] is None
+    moving.commit(moving.lagging, 240, 100)
 
 
 def test_checkpoints_are_applied_verified_and_undone(moving: Moving) -> None:

@@ -13,6 +13,7 @@ from k2ktui.engine.replica import TargetLog
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
 from k2ktui.mm2.checkpoint_plan import (
+    CONSUMERS_STOPPED,
     OWN_TOPICS,
     PRODUCERS_STOPPED,
     REPLICATED,
@@ -124,7 +125,7 @@ def test_a_checkpoint_that_is_old_is_reported() -> None:
 
 
 def test_every_precondition_is_reported_by_itself() -> None:
-    assert [check.outcome for check in checks(SEEN)] == [CheckOutcome.PASS] * 6
+    assert [check.outcome for check in checks(SEEN)] == [CheckOutcome.PASS] * 7
     assert standing_in_the_way(checks(SEEN), ()) == []
     bad = replace(SEEN, growing=frozenset({T}), behind={T: 12}, own_topics=False)
     found = checks(bad)
@@ -147,3 +148,28 @@ def test_commits_without_a_checkpoint_are_reported() -> None:
     found = outcome(seen, RESET)
     assert found.outcome is CheckOutcome.FAIL and "g t-1" in found.detail
     assert standing_in_the_way(checks(seen), ()) == []
+
+
+@pytest.mark.parametrize(
+    ("view", "moving"),
+    [
+        (GroupView("Stable", 1), frozenset()),
+        (GroupView("Empty", 1), frozenset()),
+        (GroupView("Empty", 0), frozenset({"g"})),
+    ],
+)
+def test_consumers_of_the_source_must_have_stopped(view: GroupView, moving: frozenset[str]) -> None:
+    """Also those without a membership, which only commit."""
+    seen = replace(SEEN, source={"g": view}, moving=moving)
+    found = outcome(seen, CONSUMERS_STOPPED)
+    assert found.outcome is CheckOutcome.FAIL and ": g" in found.detail
+    assert [c.name for c in standing_in_the_way(checks(seen), ())] == [CONSUMERS_STOPPED]
+    assert standing_in_the_way(checks(seen), [CONSUMERS_STOPPED]) == []
+
+
+def test_a_group_that_the_source_hides_may_be_in_use() -> None:
+    seen = replace(SEEN, source={"g": GroupView("", None, error="not authorized")})
+    assert outcome(seen, CONSUMERS_STOPPED).outcome is CheckOutcome.UNKNOWN
+    assert [c.name for c in standing_in_the_way(checks(seen), ())] == [CONSUMERS_STOPPED]
+    others = {**SEEN.source, "other": GroupView("Stable", 1)}
+    assert standing_in_the_way(checks(replace(SEEN, source=others)), ()) == []
