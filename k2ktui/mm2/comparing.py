@@ -125,8 +125,13 @@ def walk_backward(
     anchor: OffsetAnchor,
     original: Sequence[KafkaRecord],
     copy: Sequence[KafkaRecord],
+    *,
+    low: OffsetAnchor | None = None,
 ) -> Answers:
-    """Compare backward from a known anchor, at which both lists end."""
+    """Compare backward from a known anchor, at which both lists end.
+
+    ``low`` is another known anchor, if the original is compared from there on.
+    """
     same = _same(zip(reversed(original), reversed(copy), strict=False))
     most = min(len(original), len(copy))
     sources = [record.offset for record in original]
@@ -136,9 +141,12 @@ def walk_backward(
         # The previous record must match on both sides as well, if both have one.
         if same < min(unread + 1, most) or same < unread:
             return _DIFFER
-        # Copies older than all remaining source records may be of records that were not read.
+        # Copies older than all remaining source records may be of records that were not read,
+        # unless they lie before an anchor that is older, too.
         if unread == len(sources) < len(copy) and sources[:1] != [offset]:
-            return _DIFFER
+            older = copy[len(copy) - unread - 1].offset
+            if low is None or older >= low.target:
+                return _DIFFER
         return copy[-unread].offset if unread else anchor.target
 
     return [target_of(offset) for offset in offsets]

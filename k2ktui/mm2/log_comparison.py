@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
 
@@ -20,10 +20,11 @@ from k2ktui.engine.offset_anchors import OffsetAnchor, OffsetAnchors
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
-from k2ktui.log.content import ContentReader, RecordRange, Where
+from k2ktui.log.content import ContentReader, KafkaRecord, RecordRange, Where
 from k2ktui.mm2.comparing import (
     NEIGHBOURS,
     UNSTABLE,
+    Answers,
     compare,
     found_once,
     walk_backward,
@@ -36,6 +37,8 @@ WALK = 5000
 _AROUND = 1000
 # Maximum size of one read, in offsets.
 PORTION = 50_000
+# A range that has too few committed records is read again, this many times as far.
+_WIDER = 8
 
 Span = tuple[Where, int]
 Borders = tuple[OffsetAnchor | None, OffsetAnchor | None]
@@ -46,7 +49,7 @@ class ComparisonJob:
     """Committed offsets of one partition that are compared together, and the ranges to read.
 
     ``forward`` is None for a pattern; True or False for a walk from the anchor through the offsets,
-    forward or backward.
+    forward or backward. ``low`` is where a walk backward ends at the latest, if that is known.
     """
 
     at: SourcePartition
@@ -55,6 +58,7 @@ class ComparisonJob:
     forward: bool | None
     here: Span
     there: Span
+    low: OffsetAnchor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +173,7 @@ class PositionProver:
     ) -> list[tuple[SourcePartition, OffsetAnchor]]:
         until = monotonic() + timeout
         there = self._target.stretches([job.there for job in jobs], timeout)
-        left = max(0.0, until - monotonic())
-        # By default MirrorMaker 2 also copies records of aborted transactions.
-        here = self._source.stretches([job.here for job in jobs], left, with_aborted=True)
+        jobs, here = self._read_source(jobs, until)
         proven = []
         for job, original, copy in zip(jobs, here, there, strict=True):
             known, failed = anchors[job.at], {}
@@ -191,6 +193,47 @@ class PositionProver:
                 reached = min(offset, positions[job.at].offset)
                 self._tried[job.at, offset] = _Tried(borders, reached, why)
         return proven
+
+    def _read_source(
+        self, jobs: Sequence[ComparisonJob], until: float
+    ) -> tuple[list[ComparisonJob], list[RecordRange]]:
+        """Read the source's ranges, as far as each job needs; return the jobs as they were read."""
+        read: dict[int, RecordRange] = {}
+        made, unread = list(jobs), dict(enumerate(jobs))
+        while unread:
+            left = max(0.0, until - monotonic())
+            # By default MirrorMaker 2 also copies records of aborted transactions.
+            spans = [job.here for job in unread.values()]
+            found = self._source.stretches(spans, left, with_aborted=True)
+            read |= zip(unread, found, strict=True)
+            wider = {number: widen(made[number], read[number]) for number in unread}
+            unread = {number: job for number, job in wider.items() if job is not None}
+            for number, job in unread.items():
+                made[number] = job
+        return made, [read[number] for number in range(len(made))]
+
+
+def widen(job: ComparisonJob, found: RecordRange) -> ComparisonJob | None:
+    """Return a job that reads more of the source; None if it has what it needs, or all there is.
+
+    A long aborted transaction, or compaction, leaves a range without committed records: a walk back
+    needs the one before its lowest offset, a pattern its neighbors on both sides.
+    """
+    if job.forward or found.unread:
+        return None
+    (topic, partition, first), count = job.here
+    end, lowest = first + count, job.offsets[-1]
+    before = sum(at < lowest for at in found.records)
+    begin = first
+    if before < (1 if job.forward is False else NEIGHBOURS):
+        floor = max(found.bounds.start, job.low.source if job.low else 0)
+        begin = max(floor, end - PORTION, lowest - _WIDER * (lowest - first))
+    if job.forward is None and len(found.records) - before < NEIGHBOURS:
+        end = min(found.bounds.stable, begin + PORTION, lowest + _WIDER * (end - lowest))
+    if begin >= first and end <= first + count:
+        return None
+    begin, end = min(begin, first), max(end, first + count)
+    return replace(job, here=((topic, partition, begin), end - begin))
 
 
 def plan_jobs(
@@ -253,7 +296,7 @@ def _walk(
         room = min(anchor.target, room)
         here = (at.topic, partition, first), anchor.source - first
         there = (topic, partition, anchor.target - room), room
-    return ComparisonJob(at, tuple(offsets), anchor, forward, here, there)
+    return ComparisonJob(at, tuple(offsets), anchor, forward, here, there, None if forward else low)
 
 
 def _pattern(
@@ -295,11 +338,15 @@ def _portions(jobs: Sequence[ComparisonJob]) -> Iterator[list[ComparisonJob]]:
         yield portion
 
 
-def find_target_offsets(
-    job: ComparisonJob, here: RecordRange, there: RecordRange
-) -> list[int | str]:
+def find_target_offsets(job: ComparisonJob, here: RecordRange, there: RecordRange) -> Answers:
     """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
-    how = {True: walk_forward, False: walk_backward, None: found_once}[job.forward]
-    return compare(
-        job.offsets, here, there, lambda one, other: how(job.offsets, job.anchor, one, other)
-    )
+    low = job.low if job.low and job.here[0][2] <= job.low.source else None
+
+    def way(one: Sequence[KafkaRecord], other: Sequence[KafkaRecord]) -> Answers:
+        if job.forward is None:
+            return found_once(job.offsets, job.anchor, one, other)
+        if job.forward:
+            return walk_forward(job.offsets, job.anchor, one, other)
+        return walk_backward(job.offsets, job.anchor, one, other, low=low)
+
+    return compare(job.offsets, here, there, way)

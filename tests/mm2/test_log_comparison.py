@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,10 +44,22 @@ def landed(
 ) -> tuple[int | str, log_comparison.ComparisonJob]:
     position = Position(max(source) + 1, 0, -1, "", 0, -1, "A.t", 0)
     (job,) = log_comparison.plan_jobs(AT, [offset], (low, high), position)
-    (found,) = log_comparison.find_target_offsets(
-        job, stretch(source, job.here), stretch(target, job.there)
-    )
+    job, here = read(job, source)
+    (found,) = log_comparison.find_target_offsets(job, here, stretch(target, job.there))
     return found, job
+
+
+def read(
+    job: log_comparison.ComparisonJob, source: Log, aborted: Log | None = None, end: int = 0
+) -> tuple[log_comparison.ComparisonJob, RecordRange]:
+    """Read the source as far as a job needs it."""
+    while True:
+        found = stretch(source, job.here, aborted, end)
+        wider = log_comparison.widen(job, found)
+        if wider is None:
+            return job, found
+        assert wider.here[1] > job.here[1]
+        job = wider
 
 
 def copied(
@@ -225,15 +238,18 @@ class Transactional:
 
 @st.composite
 def transactional(
-    draw: st.DrawFn, values: st.SearchStrategy[int], *, compacted: bool = False
+    draw: st.DrawFn,
+    values: st.SearchStrategy[int],
+    *,
+    compacted: bool = False,
+    largest: int = 4,
 ) -> Transactional:
     """Transactions of a few records each, some aborted; with a marker behind each.
 
     The copier reads what was committed, or all; it may leave markers of its own on the target.
     """
-    transactions = draw(
-        st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=2, max_size=25)
-    )
+    sizes = st.one_of(st.integers(1, 4), st.integers(1, largest))
+    transactions = draw(st.lists(st.tuples(sizes, st.booleans()), min_size=2, max_size=25))
     reads_all, own_markers = draw(st.booleans()), draw(st.booleans())
     number = draw(values)
     found = Transactional({}, {}, 0, {}, {})
@@ -265,7 +281,7 @@ def proven(
 ) -> int | str:
     position = Position(log.end, 0, -1, "", 0, -1, "A.t", 0)
     (job,) = log_comparison.plan_jobs(AT, [offset], (low, high), position)
-    here = stretch(log.committed, job.here, log.aborted, log.end)
+    job, here = read(job, log.committed, log.aborted, log.end)
     return log_comparison.find_target_offsets(job, here, stretch(log.target, job.there))[0]
 
 
@@ -289,6 +305,47 @@ def test_transactions_leave_nothing_unproven(log: Transactional, data: st.DataOb
         found = proven(log, offset, low, high)
         assert isinstance(found, int), found
         assert log.right(offset, found)
+
+
+@settings(deadline=None, max_examples=examples(50))
+@given(transactional(st.just(100_000), largest=600), st.data())
+def test_long_transactions_leave_nothing_unproven(log: Transactional, data: st.DataObject) -> None:
+    """However far the committed record before a position is, on the other side of aborted ones."""
+    offset = data.draw(st.integers(0, log.end))
+    known = sorted(log.committed)
+    after = next((o for o in known if o >= offset), None)
+    nearest = [] if after is None else [OffsetAnchor(after, log.where[after])]
+    first = OffsetAnchor(known[0], log.where[known[0]])
+    for low, high in (*borders(log, offset), *((low, h) for h in nearest for low in (first, None))):
+        if low is None or low.source <= offset:
+            found = proven(log, offset, low, high)
+            assert isinstance(found, int), found
+            assert log.right(offset, found)
+
+
+def test_a_group_far_behind_an_aborted_transaction() -> None:
+    """Its records were not copied, and no committed one is near: the one before them is found."""
+    committed = {offset: b"%d" % offset for offset in (*range(10), *range(500, 600))}
+    aborted = {offset: b"x%d" % offset for offset in range(11, 480)}
+    target = dict(enumerate(committed.values()))
+    where = dict(zip(committed, target, strict=True))
+    log = Transactional(committed, aborted, 600, target, where)
+    behind = OffsetAnchor(500, where[500])
+    for low in (OffsetAnchor(4, 4), OffsetAnchor(10, 10), None):
+        assert proven(log, 477, low, behind) == 10
+
+
+@pytest.mark.parametrize("low", [OffsetAnchor(10, 10), None])
+def test_copies_whose_originals_are_gone_prove_nothing(low: OffsetAnchor | None) -> None:
+    """Nobody knows any more on which side of the group they were."""
+    committed = {offset: b"%d" % offset for offset in range(500, 600)}
+    target = {number: b"%d" % number for number in range(20)} | {
+        20 + number: value for number, value in enumerate(committed.values())
+    }
+    log = Transactional(committed, {}, 600, target, {})
+    assert isinstance(proven(log, 400, low, OffsetAnchor(500, 20)), str)
+    if low is not None:
+        assert proven(log, 400, OffsetAnchor(10, 20), OffsetAnchor(500, 20)) == 20
 
 
 @settings(deadline=None, max_examples=examples(200))

@@ -26,20 +26,21 @@ from tests.support.mirrormaker import MirrorMaker
 
 pytestmark = pytest.mark.slow
 PATIENCE = 200.0
-PARTITIONS, TRANSACTIONS, GROUPS = 2, 150, 20
+PARTITIONS, TRANSACTIONS, GROUPS, LONG = 2, 150, 40, 300
 
 
 def write(node: KafkaNode, topic: str, dice: random.Random) -> None:
-    """Write transactions of a few records, a third of them aborted."""
+    """Write transactions of a few records, a third of them aborted; some are long, and aborted."""
     producer = Producer(client(node) | {"transactional.id": unique_name("tx")})
     producer.init_transactions(TIMEOUT)
-    for _ in range(TRANSACTIONS):
+    for number in range(TRANSACTIONS):
+        is_long = number % 50 == 20
         producer.begin_transaction()
-        for _ in range(dice.randint(1, 5)):
+        for _ in range(2 * LONG if is_long else dice.randint(1, 5)):
             value = b"%d" % dice.getrandbits(40)
             producer.produce(topic, value, b"k", partition=dice.randrange(PARTITIONS))
         producer.flush(TIMEOUT)
-        if dice.random() < 1 / 3:
+        if is_long or dice.random() < 1 / 3:
             producer.abort_transaction(TIMEOUT)
         else:
             producer.commit_transaction(TIMEOUT)
