@@ -95,6 +95,12 @@ class TimedOut(K2kError):
     exit_code = ExitCode.TIMEOUT
 
 
+class NoAnswer(ConnectionFailed, TimedOut):
+    """A cluster neither refuses connections nor answers."""
+
+    exit_code = ExitCode.TIMEOUT
+
+
 class Refused(K2kError):
     """A precondition does not hold; nothing was changed."""
 

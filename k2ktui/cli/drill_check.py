@@ -10,7 +10,7 @@ import click
 from k2ktui.cli.options import file_option, json_option, load_flow, load_pipeline_flow
 from k2ktui.engine.drill_catalog import CATALOG, ids_asked
 from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind
-from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.errors import ConfigError, ExitCode, TimedOut
 from k2ktui.text import safe_message, safe_text
 
 _MARKS = {
@@ -48,7 +48,7 @@ def command(
 ) -> int:
     """Run the checks and print each as soon as it is known.
 
-    Returns 3 if neither cluster answers, else 1 if a check failed, else 0.
+    Returns 3 or 4 if neither cluster answers, else 1 if a check failed, else 0.
     """
     from k2ktui.drill.checks.context import SIDES, CheckContext, DrillFacts
     from k2ktui.drill.checks.suite import run_checks
@@ -63,10 +63,11 @@ def command(
             results.append(result)
             if not as_json:
                 click.echo(check_text(result))
-        silent = all(context.down(side) is not None for side in SIDES)
+        down = [error for side in SIDES if (error := context.down(side))]
     code = ExitCode.OK
-    if silent:
-        code = ExitCode.CONNECTION
+    if len(down) == len(SIDES):
+        silent = all(isinstance(error, TimedOut) for error in down)
+        code = ExitCode.TIMEOUT if silent else ExitCode.CONNECTION
     elif any(result.failed for result in results):
         code = ExitCode.FINDINGS
     if as_json:

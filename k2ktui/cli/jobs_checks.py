@@ -7,9 +7,8 @@ import click
 from k2ktui.cli.check import check_text
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import RunKind
-from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.jobs.checks import NAME, start_checks
-from k2ktui.replication.preflight.checks import Check, CheckOutcome
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, error_of
 
 
 def run_checks(
@@ -23,7 +22,7 @@ def run_checks(
     """Run the checks and print each one as it completes.
 
     Raises:
-        ConnectionFailed: a cluster is unreachable.
+        ConnectionFailed, TimedOut: a cluster is unreachable.
         Refused: another check failed that no given option overrides.
     """
     checks = []
@@ -36,8 +35,7 @@ def run_checks(
     ]
     if left:
         hard = any(check.fatal for check in left)
-        error = ConnectionFailed if any(check.unreachable for check in left) else Refused
-        raise error(
+        raise error_of(left)(
             f"not started: {', '.join(check.name for check in left)} failed",
             unchanged="Nothing was started or stopped.",
             hint=""

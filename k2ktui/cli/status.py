@@ -41,7 +41,8 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
         click.echo(json.dumps(status_object(reading, with_groups=with_groups)))
     else:
         print_pair(flow.config, view.pair_state)
-        print_notes([*view.notes, *unread_groups(view)])
+        notes = [*view.notes, *unread_groups(view)]
+        print_notes(note for note in notes if error is None or note != error.message)
         title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
         print_table(title, columns(reading), view.partitions)
         for row in view.partitions:

@@ -57,7 +57,7 @@ def command(
     unlock: bool,
     options: ProgramOptions,
 ) -> int:
-    """Run the loop; findings if groups were left alone or offsets were not committed."""
+    """Run the loop; with ``--once``, findings if groups were left alone or not moved."""
     from k2ktui.sync.running import SyncReports, SyncRun
 
     flow = load_flow(files, templates=options.templates)
@@ -79,10 +79,11 @@ def command(
     for number in ending_signals():
         signal.signal(number, handle)
     with log:
-        has_findings = run.run(once=once)
-    if has_findings:
-        return ExitCode.FINDINGS
-    return ExitCode.INTERRUPTED if seen[0] == signal.SIGINT else ExitCode.OK
+        findings = run.run(once=once)
+    if seen[0]:
+        # As for `start`: who ends it knows from the log what was left alone.
+        return ExitCode.INTERRUPTED if seen[0] == signal.SIGINT else ExitCode.OK
+    return ExitCode.FINDINGS if findings else ExitCode.OK
 
 
 def _make_poll_printer(log: RunLog, *, as_json: bool) -> Callable[[SyncPoll, bool], None]:

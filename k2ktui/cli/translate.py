@@ -68,7 +68,7 @@ def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list
 
     Raises:
         ConnectionFailed, TimedOut: the target does not answer.
-        Refused: nothing has been replicated yet.
+        NothingCopied: nothing has been replicated yet.
     """
     from k2ktui.kafka.unreachable import await_open
     from k2ktui.sync.snapshot import SnapshotReader

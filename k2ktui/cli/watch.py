@@ -134,9 +134,11 @@ def _code(view: View, now: float) -> int:
     from k2ktui.watch.model import PartName
     from k2ktui.watch.severity import Severity, find_problems
 
-    clusters = (PartName.SOURCE, PartName.TARGET)
-    if any(view.part(name).taken_at is None for name in clusters):
-        return ExitCode.CONNECTION
+    clusters = (view.part(name) for name in (PartName.SOURCE, PartName.TARGET))
+    unread = [part for part in clusters if part.taken_at is None]
+    if unread:
+        refused = any(part.error and not part.timed_out for part in unread)
+        return ExitCode.CONNECTION if refused else ExitCode.TIMEOUT
     bad = any(problem.severity is Severity.BAD for problem in find_problems(view, now))
     bad = bad or not view.settled  # seen as bad once, and not refuted by a later reading
-    return ExitCode.FINDINGS if bad else ExitCode.OK
+    return ExitCode.FINDINGS if bad or not view.has_run else ExitCode.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path as FilePath
 
@@ -178,19 +178,56 @@ def _merge_files(files: list[str], notes: list[str], problems: list[Problem]) ->
     if len(layers) < len(files):
         # Validation would report keys as missing that the unreadable files may contain.
         raise refuse(problems)
-    notes += _several_names(layers)
-    return reduce(lambda below, above: merge(below, above, _WHOLE), layers)
+    named = [layer.nearest(("name",)) for layer in layers if _has(layer, "name")]
+    names = {str(node.value): node for node in named}
+    mappers = _mappers(layers)
+    layers = [
+        replace(layer, value=_nameless(layer)) if layer in mappers else layer for layer in layers
+    ]
+    merged = reduce(lambda below, above: merge(below, above, _WHOLE), layers)
+    if len(names) > 1:
+        notes.append(_several_names(names, merged, mappers))
+    return merged
 
 
-def _several_names(layers: list[Node]) -> list[str]:
-    """Return the note that several pipelines were named as if they were layers of one."""
-    nodes = [node for layer in layers if (node := layer.at(("name",))) is not None]
-    names = {str(node.value): node for node in nodes}
-    if len(names) < 2:
+def _mappers(layers: list[Node]) -> list[Node]:
+    """Return the layers whose name is not the pipeline's but the offset mapping application's.
+
+    Lenses' users give both applications the replicator's file, and the mapping application its own
+    above it. Translation needs the name under which the mappings were written.
+    """
+    if not any(_has(layer, "replication") for layer in layers):
         return []
+    named = [layer for layer in layers if _has(layer, "name")]
+    mappers = [
+        layer
+        for layer in named
+        if not _has(layer, "replication")
+        and (_has(layer, "groups") or _has(layer, "offsetMapping"))
+    ]
+    # The only name is the pipeline's, wherever it is.
+    return mappers if len(mappers) < len(named) else []
+
+
+def _has(layer: Node, key: str) -> bool:
+    node = layer.at((key,))
+    return node is not None and node.value is not None
+
+
+def _nameless(layer: Node) -> dict[str, Node]:
+    return {key: node for key, node in layer.table.items() if key != "name"}
+
+
+def _several_names(names: Mapping[str, Node], merged: Node, mappers: list[Node]) -> str:
+    """Return the note that several pipelines were named as if they were layers of one."""
     listed = ", ".join(f"{safe_text(name, 60)} ({node.mark})" for name, node in names.items())
-    last = safe_text(nodes[-1].value, 60)
-    return [f"{SEVERAL_NAMES} {listed}: the files are layers of one pipeline, {last}"]
+    name = merged.nearest(("name",)).value
+    text = f"{SEVERAL_NAMES} {listed}: the files are layers of one pipeline, {safe_text(name, 60)}"
+    others = {str(layer.nearest(("name",)).value) for layer in mappers} - {str(name)}
+    if others:
+        listed = ", ".join(safe_text(other, 60) for other in sorted(others))
+        text += f"; {listed} names the mapping application and has no effect"
+    return text
 
 
 def _check_clients(

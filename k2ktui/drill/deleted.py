@@ -18,6 +18,7 @@ from k2ktui.engine.drill_checks import DrillPhase
 from k2ktui.engine.drill_steps import describe_undo, find_change_of
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
+from k2ktui.sync.mapping_source import NothingCopied
 from k2ktui.sync.position_writer import PipelineRunning, PositionWriter
 from k2ktui.sync.positions import PositionPlanner
 from k2ktui.text import counted, safe_text
@@ -43,7 +44,7 @@ def find_deleted(session: Session) -> Deleted:
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
-        Refused: a pipeline has copied nothing yet.
+        NothingCopied: the forward pipeline has copied nothing yet.
     """
     bounds = read_bounds(session.forward)
     deleted = [each for each in bounds if each.position and each.position.offset < each.start]
@@ -58,6 +59,8 @@ def _reverse_positions(session: Session) -> Mapping[SourcePartition, Position]:
     mappings = session.flow.open_mappings(session.source, session.target)
     try:
         return mappings.positions()
+    except NothingCopied:
+        return {}
     finally:
         mappings.close()
 

@@ -70,7 +70,7 @@ class SourceLogs:
 
         Raises:
             ConnectionFailed, TimedOut: a cluster does not answer.
-            Refused: nothing was replicated yet.
+            NothingCopied: nothing was replicated yet.
         """
         chosen = self._session.config.topics.matches
         names = {name for name in self._session.source.topic_names() if chosen(name)}
@@ -81,7 +81,7 @@ class SourceLogs:
 
         Raises:
             ConnectionFailed, TimedOut: a cluster does not answer, or a partition has no leader.
-            Refused: nothing was replicated yet.
+            NothingCopied: nothing was replicated yet.
         """
         source = self._session.source
         positions = self._mappings.positions()

@@ -81,19 +81,24 @@ def _run_sync(job: JobProcess) -> int:
         if first or is_worth_reporting(turn):
             write_object({"at": round(time(), 3), **poll_event(turn)})
 
+    seen: list[int] = []
+
     def handle(number: int, frame: FrameType | None) -> None:
         if run.is_ending:
             job.record_end(ExitCode.INTERRUPTED)
             os._exit(ExitCode.INTERRUPTED)
+        seen.append(number)
         run.stop()
 
     for note in notes:
         write_note(note)
-    reports = SyncReports(write_note, write_poll)
+    # A job that waits for the first run of its pipeline runs: jobs start does not wait for it.
+    reports = SyncReports(write_note, write_poll, lambda: job.record_begin(0, 0))
     run = SyncRun(flow, Rewind(job.record.rewind), reports, telemetry=job.record.telemetry)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-    return ExitCode.FINDINGS if run.run() else ExitCode.OK
+    run.run()
+    return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else ExitCode.OK
 
 
 def _write_check(check: Check) -> None:

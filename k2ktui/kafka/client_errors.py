@@ -18,6 +18,8 @@ OFFSET_RESET = -140
 NO_LEADER_KNOWN = -156
 _ALL_DOWN, _TLS, LOGIN = -187, -181, -169
 UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
+# What comes of a cluster that does not answer: no connection is ready, or no response in time.
+SILENT = frozenset({LOCAL_TIMED_OUT, -195, _ALL_DOWN})
 NOT_AUTHORIZED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -63,6 +65,11 @@ def keeps_out(error: KafkaError) -> bool:
     """Whether retrying cannot help: the login failed or the certificate is not trusted."""
     code = error.code()
     return code == LOGIN or (code == _TLS and "certificate" in error.str())
+
+
+def is_silence(error: KafkaError | None) -> bool:
+    """Whether an error says no more than that no answer came; None says nothing, too."""
+    return error is None or error.code() == LOCAL_TIMED_OUT or "timed out" in error.str().lower()
 
 
 def clean_message(error: KafkaError) -> str:

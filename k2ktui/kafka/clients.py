@@ -31,9 +31,11 @@ from k2ktui.kafka.client_errors import (
     NO_LEADER_KNOWN,
     NOT_AUTHORIZED,
     QUIET,
+    SILENT,
     UNREACHABLE,
     RecentErrors,
     clean_message,
+    is_silence,
     keeps_out,
     reason,
 )
@@ -48,6 +50,7 @@ from k2ktui.kafka.unreachable import (
     Address,
     addresses,
     login_refused,
+    no_answer,
     no_connection,
     not_trusted,
     other_cluster,
@@ -187,13 +190,40 @@ class Cluster:
             return refused
         self._admin.replace()
         last = self._errors.last()
+        if code in SILENT and is_silence(last):
+            return self._explain_silence(text, certain=code != LOCAL_TIMED_OUT)
         text += f" ({clean_message(last)})" if last else ""
         if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
             return ConnectionFailed(text, hint=f"Check that it is up, and {where}.")
-        with suppress(KafkaException):  # the library may have waited for a broker that is gone
-            self._list_topics(_METADATA_S[0])
+        self._answers()  # the library may have waited for a broker that is gone
         return TimedOut(text, hint="Check that it is up and reachable from here.")
+
+    def _explain_silence(self, text: str, *, certain: bool) -> K2kError:
+        """Return the error for a request without an answer.
+
+        Args:
+            text: what was asked.
+            certain: whether no broker answers; otherwise one broker may have ignored the request.
+        """
+        # The library repeats no error of a broker, and what it said may be long ago.
+        if why := self._refusal():
+            return no_connection(self.label, why)
+        if certain or not self._answers():
+            return no_answer(self.label)
+        return TimedOut(text, hint="Check that it is up and reachable from here.")
+
+    def _refusal(self) -> str:
+        """Return why no known broker accepts connections; "" if one does or might."""
+        return refusal(self._brokers | addresses(self.config.bootstrap_servers))
+
+    def _answers(self) -> bool:
+        """Whether any broker answers a request now."""
+        try:
+            self._list_topics(_METADATA_S[1])
+        except KafkaException:
+            return False
+        return True
 
     def refused_login(self) -> K2kError | None:
         """Return the error of a login or a certificate that brokers refused just now, if any.
@@ -250,7 +280,7 @@ class Cluster:
         Raises:
             ConnectionFailed: no known broker accepts connections.
         """
-        why = refusal(self._brokers | addresses(self.config.bootstrap_servers))
+        why = self._refusal()
         if not why:
             return
         if list_first:

@@ -20,6 +20,8 @@ from typing import Any
 
 from kafka.errors import (
     KafkaConnectionError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
@@ -204,6 +206,12 @@ def _keeps_out(error: BaseException | None) -> bool:
 def is_closed(error: BaseException | None) -> bool:
     """Whether the port is closed, or the host unknown or unreachable; excludes timeouts."""
     return isinstance(error, KafkaConnectionError) and bool(_CLOSED.search(str(error)))
+
+
+def is_silence(error: BaseException | None) -> bool:
+    """Whether an attempt to connect ended without any answer; None is one that has not ended."""
+    timed_out = isinstance(error, KafkaTimeoutError | RequestTimedOutError)
+    return error is None or timed_out or "timed out" in str(error).lower()
 
 
 def is_login(error: BaseException | None) -> bool:

@@ -11,8 +11,9 @@
 One commit partition is enough for one pipeline: it has few positions, and every start reads the
 partition to its end in one pass. With ``optimizeOffsetCommitPartition: disabled`` each slot
 writes to its own partition, so that a transaction left open by one slot does not delay the
-positions of the others. Only ``coordination.mode: shared`` uses the assignment topic. The first
-writer creates the state topic (:func:`ensure_state_topic`): copying does not need it.
+positions of the others. Only ``coordination.mode: shared`` uses the assignment topic. With
+``exclusive``, copying does not need the state topic, and its first writer creates it
+(:func:`ensure_state_topic`).
 
 ``topicCreation.control.common`` counts when a topic is created; one that exists with another number
 of partitions is used, with a note. Programs with different files share these topics.
@@ -21,8 +22,11 @@ of partitions is used, with a note. Programs with different files share these to
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.topic_creation import ControlTopic
@@ -30,8 +34,15 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.broker_creation import let_brokers_create
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_findings import ControlFinding, inspect_topics, missing_control_topic
-from k2ktui.kafka.control_specs import control_specs, state_spec
-from k2ktui.kafka.topics import TopicSpec, await_topics, create_topics, not_ready
+from k2ktui.kafka.control_specs import (
+    CLEANUP_POLICY,
+    HOLDS,
+    control_specs,
+    is_optional,
+    state_spec,
+)
+from k2ktui.kafka.topics import TopicSpec, alter_topic, await_topics, create_topics, not_ready
+from k2ktui.text import safe_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,8 @@ def ensure_control_topics(
 ) -> ControlTopics:
     """Create missing control topics, if the configuration allows it, and check existing ones.
 
-    If it does not allow it, the brokers may create them (``auto.create.topics.enable``).
+    If it does not allow it, the brokers may create them (``auto.create.topics.enable``). They do so
+    with their own ``cleanup.policy``, which is corrected while such a topic is empty.
 
     Args:
         config: the pipeline.
@@ -64,9 +76,11 @@ def ensure_control_topics(
         ConnectionFailed, TimedOut: the target did not answer, or the topics got no leaders in
             time.
     """
-    specs = control_specs(config, env)
+    every = control_specs(config, env)
+    specs = {role: spec for role, spec in every.items() if not is_optional(config, role)}
+    others = {role: spec for role, spec in every.items() if role not in specs}
     allowed = config.features.auto_create_control_topics
-    state = _inspect_state(config, target)
+    unneeded = inspect_topics(config, target, others) if others else []
     findings, by_brokers = _inspect_or_let_create(config, target, specs)
     problems = [
         found.problem or missing_control_topic(config, found)
@@ -86,12 +100,16 @@ def ensure_control_topics(
         mapping_partitions=counts.get("offset_mapping", 0),
         metrics_partitions=counts.get("metrics", 0),
         created=(*by_brokers, *(spec.name for spec in missing)),
-        notes=tuple(found.note for found in (*findings, state) if found.note),
+        notes=tuple(found.note for found in (*findings, *unneeded) if found.note),
     )
 
 
-def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
+def ensure_state_topic(
+    config: PipelineConfig, target: Cluster, note: Callable[[str], None] = lambda _: None
+) -> int:
     """Create the state topic if it is missing and may be created; return its partition count.
+
+    ``note`` is called if a topic that the brokers created was corrected.
 
     Raises:
         Refused: it is missing and may not be created, or has unsuitable settings.
@@ -100,9 +118,11 @@ def ensure_state_topic(config: PipelineConfig, target: Cluster) -> int:
     """
     control_specs(config, {})  # raises ConfigError for a duplicate name
     spec = state_spec(config)
-    ((found,), _) = _inspect_or_let_create(config, target, {"state": spec})
+    ((found,), created) = _inspect_or_let_create(config, target, {"state": spec})
     if found.problem:
         raise found.problem
+    if created and found.note:
+        note(found.note)
     if found.partitions:
         return found.partitions
     if not config.features.auto_create_control_topics:
@@ -126,7 +146,6 @@ def create_mapping_application_topics(
     specs = control_specs(config, env)
     del specs["commit"]
     specs.pop("assignment", None)
-    specs["state"] = state_spec(config)
     findings = inspect_topics(config, target, specs)
     notes = tuple(found.note for found in findings if found.note)
     if not config.features.auto_create_control_topics:
@@ -137,11 +156,6 @@ def create_mapping_application_topics(
         raise _all_in_one(problems)
     _create(config, target, [found.spec for found in missing])
     return tuple(found.spec.name for found in missing), notes
-
-
-def _inspect_state(config: PipelineConfig, target: Cluster) -> ControlFinding:
-    (found,) = inspect_topics(config, target, {"state": state_spec(config)})
-    return found
 
 
 def _inspect_or_let_create(
@@ -163,7 +177,41 @@ def _inspect_or_let_create(
         attempts=waiting.auto_control_topic_creation_max_attempts,
         delay_s=waiting.auto_control_topic_creation_check_delay_s,
     )
-    return (inspect_topics(config, target, specs) if created else findings), tuple(sorted(created))
+    if created:
+        findings = inspect_topics(config, target, specs)
+        findings = [
+            _correct(target, found) if found.spec.name in created else found for found in findings
+        ]
+        # Another start, which asked for it at the same time, may be correcting it.
+        again = {f.role: f.spec for f in findings if f.needs_policy and f.spec.name in created}
+        if again:
+            time.sleep(waiting.auto_control_topic_creation_check_delay_s)
+            anew = {found.role: found for found in inspect_topics(config, target, again)}
+            findings = [anew.get(found.role, found) for found in findings]
+    return findings, tuple(sorted(created))
+
+
+def _correct(target: Cluster, found: ControlFinding) -> ControlFinding:
+    """Set the ``cleanup.policy`` of a topic that the brokers have just created for this program.
+
+    Only while it is empty: records of another program, which may have created it at the same time,
+    could be kept or lost otherwise than that program expects.
+    """
+    if not found.needs_policy:
+        return found
+    name = found.spec.name
+    where = [(name, partition) for partition in range(found.partitions)]
+    ends = target.offsets(where, OffsetSpec.latest())
+    if any(ends.get(at) != 0 for at in where):
+        return found
+    if alter_topic(target, name, CLEANUP_POLICY, found.needs_policy) is not None:
+        return found  # its problem says what the operator may do
+    text = (
+        f"topic {safe_text(name)} for {HOLDS[found.role]} was created by the brokers, with their "
+        f"own settings; its {CLEANUP_POLICY} was set to {found.needs_policy}"
+    )
+    notes = [text, *([found.note] if found.note else [])]
+    return replace(found, problem=None, needs_policy="", note="; ".join(notes))
 
 
 def _create(

@@ -33,6 +33,7 @@ class ControlFinding:
         partitions: partition count; 0 while the topic is missing.
         problem: what is wrong with it and how to fix it; None also for a missing topic.
         note: how an existing topic that is used differs from the configuration.
+        needs_policy: the ``cleanup.policy`` that an existing topic lacks; "" if it has it.
     """
 
     role: ControlTopic
@@ -40,12 +41,13 @@ class ControlFinding:
     partitions: int
     problem: K2kError | None = None
     note: str = ""
+    needs_policy: str = ""
 
 
 def inspect_control_topics(
     config: PipelineConfig, target: Cluster, env: Mapping[str, str] = os.environ
 ) -> list[ControlFinding]:
-    """Inspect the control topics that the pipeline needs, without changing anything.
+    """Inspect the control topics that the pipeline uses, without changing anything.
 
     Raises:
         ConfigError, ConnectionFailed, TimedOut: as for :func:`ensure_control_topics`.
@@ -103,18 +105,23 @@ def _inspect(
         return ControlFinding(role, spec, topic.partitions, _unread(role, spec, settings))
     entry = settings.get(CLEANUP_POLICY)
     wrong = _wrong_policy(config, role, spec, entry.value if entry else "", made=True)
+    needed = _needed_policy(role) if wrong else ""
     # ``common`` is for creating topics. It differs between the files of a replicator and a mapping
     # application: whichever runs first creates the topics that both use.
     if _own_count(config, role) is not None:
-        return ControlFinding(role, spec, topic.partitions, wrong or other)
-    return ControlFinding(role, spec, topic.partitions, wrong, note)
+        return ControlFinding(role, spec, topic.partitions, wrong or other, needs_policy=needed)
+    return ControlFinding(role, spec, topic.partitions, wrong, note, needed)
+
+
+def _needed_policy(role: ControlTopic) -> str:
+    return "compact" if role in COMPACTED else "delete"
 
 
 def _wrong_policy(
     config: PipelineConfig, role: ControlTopic, spec: TopicSpec, policy: str, *, made: bool
 ) -> K2kError | None:
     policies = {part.strip() for part in policy.split(",")}
-    wanted = "compact" if role in COMPACTED else "delete"
+    wanted = _needed_policy(role)
     if policies == {"compact"} if role in COMPACTED else "compact" not in policies:
         return None
     loss = COMPACTED.get(role, "compaction would drop all but the newest record of each key")

@@ -60,7 +60,9 @@ HOLDS: Mapping[ControlTopic, str] = {
 def control_specs(
     config: PipelineConfig, env: Mapping[str, str] = os.environ
 ) -> dict[ControlTopic, TopicSpec]:
-    """Return the creation settings of each control topic that the pipeline needs.
+    """Return the creation settings of each control topic that the pipeline uses.
+
+    This is the only list of them. A run needs all but those that are :func:`is_optional`.
 
     Raises:
         ConfigError: two control topics have the same name.
@@ -74,7 +76,13 @@ def control_specs(
     if config.coordination.mode == "shared" and assignment != names["commit"]:
         names["assignment"] = assignment
     _require_different(config, [*names.values(), config.coordination.state.topic])
-    return {role: control_spec(config, role, name) for role, name in names.items()}
+    specs = {role: control_spec(config, role, name) for role, name in names.items()}
+    return {**specs, "state": state_spec(config)}
+
+
+def is_optional(config: PipelineConfig, role: ControlTopic) -> bool:
+    """Whether a run copies without this control topic: a run alone needs no heartbeats."""
+    return role == "state" and config.coordination.mode == "exclusive"
 
 
 def _require_different(config: PipelineConfig, names: list[str]) -> None:

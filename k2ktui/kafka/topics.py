@@ -14,7 +14,14 @@ from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from confluent_kafka.admin import ConfigEntry as NewSetting
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
@@ -155,6 +162,30 @@ def not_ready(cluster: Cluster, names: Collection[str]) -> TimedOut:
         unchanged="No record was written to them.",
         hint="See the controller's log; continue when kafka-topics.sh --describe shows leaders.",
     )
+
+
+def alter_topic(cluster: Cluster, name: str, setting: str, value: str) -> K2kError | None:
+    """Change one setting of a topic; return the error if that was refused.
+
+    Raises:
+        ConnectionFailed, TimedOut: the cluster did not answer.
+    """
+    entry = NewSetting(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+    what = f"changing a setting of topic {safe_text(name)}"
+    futures = cluster.ask(
+        what,
+        lambda: cluster.admin.incremental_alter_configs(
+            [resource], request_timeout=REQUEST_TIMEOUT_S
+        ),
+    )
+    try:
+        cluster.results(what, futures)
+    except (ConnectionFailed, TimedOut):
+        raise
+    except K2kError as error:
+        return error
+    return None
 
 
 def broker_count(cluster: Cluster) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor, wait
 from time import monotonic, sleep
 
-from k2ktui.errors import ConnectionFailed, LoginFailed
+from k2ktui.errors import ConnectionFailed, LoginFailed, NoAnswer
 from k2ktui.text import safe_text
 
 Address = tuple[str, int]
@@ -88,6 +88,16 @@ def no_connection(label: str, reason: str) -> ConnectionFailed:
     return ConnectionFailed(
         f"no broker of the {label} cluster accepts connections: {reason}",
         hint=f"Check that the {label} cluster is up, and bootstrap.servers of {label}.kafka.",
+    )
+
+
+def no_answer(label: str) -> NoAnswer:
+    """Return the error for a cluster that is silent: connections are not refused, nor answered."""
+    return NoAnswer(
+        f"the {label} cluster does not answer: it neither refuses connections nor responds to "
+        "requests",
+        hint=f"Check bootstrap.servers and security.protocol of {label}.kafka, firewalls between, "
+        "and whether its brokers hang.",
     )
 
 

@@ -29,12 +29,14 @@ from k2ktui.kafka.connections import (
     Unrecoverable,
     is_closed,
     is_login,
+    is_silence,
     is_untrusted,
     why,
 )
 from k2ktui.kafka.unreachable import (
     OtherCluster,
     login_refused,
+    no_answer,
     no_connection,
     not_trusted,
     other_cluster,
@@ -234,9 +236,10 @@ class Wire:
             return refused
         if is_closed(failure) and self._manager.ports_are_closed:
             return no_connection(self.label, self.refusal() or why(failure))
-        reason = f": {why(failure)}" if failure else ""
+        if is_silence(failure):
+            return no_answer(self.label)
         return ConnectionFailed(
-            f"the {self.label} cluster did not respond within {timeout:g} s{reason}",
+            f"the {self.label} cluster did not respond within {timeout:g} s: {why(failure)}",
             hint=f"Check bootstrap.servers and security.protocol of {self.label}.kafka.",
         )
 

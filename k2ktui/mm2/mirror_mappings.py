@@ -120,6 +120,10 @@ class MirrorMappings:
         notes = (unseen, self.topics.unreadable(), self.history.notes(), self._prover.notes())
         return [*down, *(note for some in notes for note in some)]
 
+    def explain_none(self) -> str:
+        """Return "": its syncs are few, and the positions that they lack are said for each."""
+        return ""
+
     def read_copier(self) -> CopierState:
         """Read MirrorMaker 2's heartbeats and checkpoints; errors are the protocol's."""
         self.topics.read_beats()

@@ -41,7 +41,7 @@ from k2ktui.replication.events import (
 )
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import birth_of, pid_space
-from k2ktui.text import counted, safe_message
+from k2ktui.text import counted, safe_message, safe_text
 
 BEAT_S = BEAT_MS / 1000
 _WRITE_S = 8.0
@@ -228,7 +228,7 @@ class Heartbeat(BackgroundRunner):
     def _beat(self, state: RunnerState) -> None:
         target, writer = self._connect()
         if not self._partitions:
-            self._partitions = ensure_state_topic(self._config, target)
+            self._partitions = ensure_state_topic(self._config, target, self.say)
         runner = self.record(state)
         writer.put([(state_key(self._group, runner.key), state_value(runner))])
         self._written_at = monotonic()
@@ -264,6 +264,27 @@ class Heartbeat(BackgroundRunner):
         left = 0 < runner.generation < self._now.generation
         over = fenced or left or runner.state is RunnerState.STOPPED
         return over and now_ms() - runner.at_ms > _FORGET_MS
+
+
+def heartbeats_refused(
+    config: PipelineConfig, heartbeat: Heartbeat, who: str, unchanged: str
+) -> Refused:
+    """Return the error of a run that cannot go on without heartbeats, with their own cause.
+
+    Args:
+        config: the pipeline.
+        heartbeat: the heartbeats, which have ended.
+        who: who needs them, as the beginning of a sentence.
+        unchanged: what was therefore not changed.
+    """
+    topic, error = safe_text(config.coordination.state.topic), heartbeat.refusal
+    cause = error.message if error else f"topic {topic} on the target could not be written to"
+    hint = error.hint if error else "Grant the target principal Write on the topic."
+    return Refused(
+        f"{who}: {cause}",
+        unchanged=unchanged,
+        hint=f"{hint}\nOr set coordination.mode: exclusive.",
+    )
 
 
 def _user() -> str:

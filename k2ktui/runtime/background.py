@@ -69,7 +69,8 @@ class BackgroundRunner(ABC):
         self._is_urgent = is_urgent
         self._stop_requested = threading.Event()
         self._failures = 0
-        self._has_worked = self._is_refused = False
+        self._has_worked = False
+        self._refusal: K2kError | None = None
         self._silence_s, self._report_at = 0.0, 0.0
         self._fault_reported = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -99,6 +100,11 @@ class BackgroundRunner(ABC):
     def has_ended(self) -> bool:
         """Whether the thread was started and has ended."""
         return self.was_started and not self._thread.is_alive()
+
+    @property
+    def refusal(self) -> K2kError | None:
+        """The refusal that ended the thread, or with which its last turn failed; None for none."""
+        return self._refusal
 
     @property
     def stop_requested(self) -> bool:
@@ -133,7 +139,7 @@ class BackgroundRunner(ABC):
                 if not self._turn():
                     return
                 pause = pause_after(self._failures, self.interval_s, self._longest_pause_s)
-                if self._is_refused:
+                if self._refusal is not None:
                     pause = max(pause, _REFUSED_PAUSE_S)
             if self._last_turn:
                 self._turn()
@@ -160,13 +166,13 @@ class BackgroundRunner(ABC):
         except Exception as error:
             self._failures += 1
             self._failed(error)
-            self._is_refused = isinstance(error, self.refusals)
-            return self._has_worked or not self._is_refused
-        self._has_worked, self._is_refused = True, False
+            self._refusal = error if isinstance(error, self.refusals) else None
+            return self._has_worked or self._refusal is None
+        self._has_worked, self._refusal = True, None
         if self._failures:
             self._failures, self._report_at, self._silence_s = 0, 0.0, 0.0
             self._fault_reported = False
-            self._say(self.recovered)
+            self.say(self.recovered)
         return True
 
     def _failed(self, error: Exception) -> None:
@@ -180,9 +186,10 @@ class BackgroundRunner(ABC):
         self._silence_s = min(max(2 * self._silence_s, _REPORT_AGAIN_S), _LONGEST_SILENCE_S)
         self._report_at = now + self._silence_s
         # The traceback of an unexpected exception is kept in a file, and the report names it.
-        self._say(self.describe(error if isinstance(error, K2kError) else fault(error)))
+        self.say(self.describe(error if isinstance(error, K2kError) else fault(error)))
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Report a sentence for the operator."""
         with suppress(Exception):  # the operator's terminal may be gone
             self._report(text)
 

@@ -28,6 +28,7 @@ from k2ktui.engine.groups import (
 from k2ktui.engine.journal import SYNC
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.planning import make_plan
+from k2ktui.engine.translate import Basis
 from k2ktui.errors import K2kError
 from k2ktui.sync.apply import Applier
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
@@ -79,7 +80,12 @@ class SyncStopped(K2kError):
 
 
 class SyncLoop:
-    """The sync application of one flow; call ``turn`` every poll interval."""
+    """The sync application of one flow; call ``turn`` every poll interval.
+
+    Attributes:
+        stopped: groups that are left alone from now on, with the reason.
+        unmapped: why the last poll found no mapping; "" if it found one.
+    """
 
     def __init__(self, flow: Flow, rewind: Rewind = Rewind.NEVER) -> None:
         config = flow.config
@@ -92,6 +98,7 @@ class SyncLoop:
         self._rewind = rewind
         self._on_active = config.error_handling.on_active_consumer_group_commit
         self.stopped: dict[str, str] = {}
+        self.unmapped = ""
         self._reported: set[str] = set()
         self._was_down = False
 
@@ -104,7 +111,7 @@ class SyncLoop:
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
-            Refused: nothing has been replicated yet.
+            NothingCopied, NoPipelineFound: nothing has been replicated yet.
             SyncStopped: an ``errorHandling`` setting is ``fail``, and its condition holds.
         """
         snapshot = self._snapshots.take()
@@ -115,6 +122,9 @@ class SyncLoop:
         notes = [*snapshot.notes, *unread, *self._keep(snapshot)]
         options = plan_options(self._config, rewind=self._rewind, own_only=True)
         plan = make_plan(snapshot, options)
+        translated = any(row.basis is not Basis.UNMAPPED for row in plan.rows)
+        self.unmapped = "" if translated else self._snapshots.explain_none()
+        notes += [self.unmapped] if self.unmapped else []
         self._stop_if_configured(plan, snapshot)
         notes += self._look_at_active(plan)
         rows = [row for row in plan.changes if row.group not in self.stopped]

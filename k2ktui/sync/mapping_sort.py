@@ -69,6 +69,7 @@ class MappingSorter:
         records: number of records read.
         malformed: the first 20 records that cannot be used.
         malformed_count: number of records that cannot be used.
+        seen: the commit groups of all records.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class MappingSorter:
         self.malformed: list[MalformedMapping] = []
         self.malformed_count = 0
         self.owners = dict(owners or {})
+        self.seen: set[str] = set()
         self._elsewhere = frozenset(elsewhere)
         self._pipelines = frozenset(pipelines)
         self._only = only
@@ -173,7 +175,8 @@ class MappingSorter:
         if key not in self._owners_by_key:
             if len(self._owners_by_key) > _KEYS:  # bounds the memory that garbage keys can take
                 self._owners_by_key.clear()
-            self._owners_by_key[key] = _read_owner(key)
+            owner = self._owners_by_key[key] = _read_owner(key)
+            self.seen.update([owner.pipeline] if owner else [])
         owner = self._owners_by_key[key]
         if owner is None:
             self._complain(message, "the key is damaged or not k2ktui's")

@@ -13,7 +13,7 @@ from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.ranges import MappingRanges
 from k2ktui.engine.replica import MappingGaps, Replica, TargetPartition
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import K2kError
 
 if TYPE_CHECKING:
     from k2ktui.sync.mapping_sort import MappingReport
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Commits = Mapping[SourcePartition, Collection[int]]
 
 
-class NothingCopied(Refused):
-    """Nothing of the flow has been replicated yet."""
+class NothingCopied(K2kError):
+    """Nothing of the flow has been replicated yet, as far as the target knows its name."""
 
 
 class CopiesMissing(K2kError):
@@ -110,6 +110,10 @@ class MappingSource(Protocol):
 
     def notes(self) -> Sequence[str]:
         """Return messages for the operator about the mappings."""
+        ...
+
+    def explain_none(self) -> str:
+        """Return why no copied record is mapped, "" if one is; after ``refresh``."""
         ...
 
     def read_copier(self) -> CopierState:

@@ -153,6 +153,10 @@ class MappingStore:
         found = self._sorter.find_overlaps(overlap, self._others)
         return {s: tuple(sorted({self.owner(s), *found[s]})) for s in sorted(found)}
 
+    def pipelines(self) -> list[str]:
+        """Return the commit groups that have mappings in the topic, as far as it was read."""
+        return sorted(self._sorter.seen)
+
     def target_ranges(self, source: SourcePartition) -> Mapping[TargetPartition, MappingRanges]:
         """Return the ranges in memory, per target partition; later refreshes extend them."""
         track = self._tracks.get(source)

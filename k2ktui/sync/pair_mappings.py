@@ -88,6 +88,9 @@ class PairMappings(PipelineMappings):
             for pair in self._known
         )
 
+    def _copier(self) -> str:
+        return "these pipelines"
+
     def _is_of(self, recorded: ClusterPair, now: ClusterPair) -> bool:
         """Whether a run copied between these clusters.
 

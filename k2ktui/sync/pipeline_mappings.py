@@ -11,19 +11,20 @@ from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.offset_anchors import OffsetAnchors
 from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import Position, Run, SourcePartition
+from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.commit_state import CommitState
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.shared_commit_topic import CommitStatesReader
 from k2ktui.sync.mapping_sort import MappingReport
 from k2ktui.sync.mapping_source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping_store import MappingStore
 from k2ktui.sync.store import StateStore
-from k2ktui.text import safe_text
+from k2ktui.text import list_names, safe_text
 
 READ_S = 30.0
+# Number of pipelines that an error names.
+_NAMED = 20
 _BOTH_DIRECTIONS = (
     "records flow in both directions, and features.bidirectionalReplication is disabled in this "
     "file: an unread record may have come from the target"
@@ -43,6 +44,7 @@ class PipelineMappings:
         self.count_mapped = self._store.count_mapped
         self.held_from = self._store.held_from
         self._pair = UNKNOWN_PAIR
+        self._positions: Mapping[SourcePartition, Position] = {}
         self._needed: dict[SourcePartition, int] = {}
         self._fenced_by = ""
         self._deleted: Mapping[SourcePartition, DeletedLog] = {}
@@ -63,13 +65,12 @@ class PipelineMappings:
         name = self._config.coordination.commit.topic
         found = self._target.find(name)
         if found is None:
-            raise NothingCopied(
-                f"pipeline {safe_text(self._config.name)} has not copied anything yet: topic "
-                f"{safe_text(name)} does not exist on the target cluster",
-                hint="Start it first: k2ktui start -f FILE",
-            )
+            raise self._never_ran("does not exist")
         states = self._states.read(found, READ_S)
-        own = states.get(self._group, CommitState(Run(0, 0), {}))
+        own = states.get(self._group)
+        if own is None:
+            names = list_names(sorted(states), _NAMED)
+            raise self._never_ran(f"has runs of {names}" if names else "has no run of any pipeline")
         others = {name for name, state in states.items() if _differ(state.run.pair, own.run.pair)}
         self._store.choose((self._group,), dict.fromkeys(own.positions, self._group), others)
         self._fenced_by = own.run.fenced_by
@@ -77,6 +78,17 @@ class PipelineMappings:
         self._two_way = own.positions if own.run.bidirectional else ()
         self._pair = own.run.pair
         return own.positions
+
+    def _never_ran(self, why: str) -> NothingCopied:
+        name, group = safe_text(self._config.name), safe_text(self._group)
+        if group != name:
+            name += f" (coordination.commit.group {group})"
+        topic = safe_text(self._config.coordination.commit.topic)
+        return NothingCopied(
+            f"no run of pipeline {name} is known: topic {topic} on the target cluster {why}",
+            hint="Start the pipeline (k2ktui start -f FILE), or check the name in the file and "
+            "coordination.commit.topic.",
+        )
 
     def clusters(self) -> ClusterPair:
         """Return those of the last run."""
@@ -90,6 +102,7 @@ class PipelineMappings:
         lowest_commits: Mapping[TargetPartition, int],
     ) -> MappingReport:
         """Read new mappings, and load what these offsets depend on."""
+        self._positions = positions
         report = self._store.refresh(timeout, positions)
         self._needed = {at: min(offsets) for at, offsets in commits.items()}
         self._store.reach(self._needed, lowest_commits)
@@ -106,6 +119,30 @@ class PipelineMappings:
     def notes(self) -> Sequence[str]:
         """Return no notes."""
         return ()
+
+    def explain_none(self) -> str:
+        """Return why no copied record is mapped; other files may name another mapping topic."""
+        copied = {at: each for at, each in self._positions.items() if each.offset > each.start}
+        # Where nothing is known, the mapping is complete only from the position on.
+        if not copied or any(
+            self.find_gaps(at).complete_from != each.offset for at, each in copied.items()
+        ):
+            return ""
+        topic = safe_text(self._config.offset_mapping.topic)
+        text = f"no record of {self._copier()} is mapped in topic {topic}, which has "
+        names = list_names(self._store.pipelines(), _NAMED)
+        text += f"mappings of {names}" if names else "no mappings"
+        if not self._pair.is_known or self._pair.mapping_topic == self._config.offset_mapping.topic:
+            return text
+        other = safe_text(self._pair.mapping_topic)
+        return f"{text}; its last run wrote " + (
+            f"them to topic {other} (offsetMapping.topic)"
+            if other
+            else "none (features.offsetMapping)"
+        )
+
+    def _copier(self) -> str:
+        return f"pipeline {safe_text(self._config.name)}"
 
     def read_copier(self) -> CopierState:
         """Return what the commit topic said last: heartbeats of k2ktui are in the state topic."""

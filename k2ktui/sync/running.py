@@ -20,6 +20,7 @@ from k2ktui.runtime.probes import Readiness, serve_probes
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.loop import SyncLoop, SyncPoll
+from k2ktui.sync.mapping_source import NoPipelineFound, NothingCopied
 from k2ktui.sync.metrics import measure_sync
 from k2ktui.text import counted, safe_text
 
@@ -34,10 +35,12 @@ class SyncReports:
     Attributes:
         note: called with a sentence for the operator.
         polled: called after each poll; the flag says whether it is the first, or the only one.
+        waits: called at each poll that finds no run of the pipeline yet.
     """
 
     note: Callable[[str], None]
     polled: Callable[[SyncPoll, bool], None]
+    waits: Callable[[], None] = lambda: None
 
 
 class SyncRun:
@@ -83,8 +86,9 @@ class SyncRun:
     def run(self, *, once: bool = False) -> bool:
         """Poll until it is stopped; return whether there are findings.
 
-        Findings are groups that were left alone, or, with ``once``, uncommitted offsets and groups
-        that could not be read.
+        Findings are groups that were left alone, or, with ``once``, uncommitted offsets, groups
+        that could not be read, or no mapping of the pipeline. A pipeline that has not run yet is
+        waited for, but not with ``once``: both programs often start together.
 
         Raises:
             K2kError: the first poll, or the only one, failed, or a configured condition holds.
@@ -136,13 +140,23 @@ class SyncRun:
                 raise
 
     def _poll(self, loop: SyncLoop, report: Callable[[SyncPoll], None], *, once: bool) -> bool:
-        findings, first = False, True
+        findings, first, answered, waits = False, True, False, ""
         while not self._over.is_set():
             began, pause_s = monotonic(), self._config.groups.poll_interval_s
             try:
                 turn = loop.turn()
+            except (NothingCopied, NoPipelineFound) as error:
+                if once:
+                    raise
+                if error.message != waits:
+                    self._reports.note(f"{error.message}; waiting")
+                answered, waits = True, error.message
+                self._reports.waits()
+                self._update_heartbeat(waits)
+                self._readiness = Readiness(True, "waiting: no run of the pipeline is known yet")
+                self._has_polled = True
             except (ConnectionFailed, TimedOut, ClusterRefused) as error:
-                if once or first:
+                if once or not answered:
                     raise
                 if isinstance(error, ClusterRefused | LoginFailed):
                     pause_s = max(pause_s, RETRY_S)
@@ -155,8 +169,9 @@ class SyncRun:
                 self._update_heartbeat(next(iter(turn.failed), ""))
                 self._reports.polled(turn, first or once)
                 self._readiness, self._has_polled = _describe(turn), True
-                findings = bool(loop.stopped) or (once and bool(turn.failed or turn.unread))
-                first = False
+                unmoved = turn.failed or turn.unread or loop.unmapped
+                findings = bool(loop.stopped) or (once and bool(unmoved))
+                first, answered, waits = False, True, ""
             if once:
                 break
             self._over.wait(max(0.0, pause_s - (monotonic() - began)))

@@ -16,7 +16,6 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import Runner
 from k2ktui.engine.layout_choice import Choice, LayoutChoice
 from k2ktui.engine.run_record import Run, SharedLayout
-from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.commit_state import (
     CommitState,
@@ -28,13 +27,13 @@ from k2ktui.replication.commit_state import (
 from k2ktui.replication.discovery import TopicDiscovery
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
-from k2ktui.replication.heartbeat import Heartbeat
+from k2ktui.replication.heartbeat import Heartbeat, heartbeats_refused
 from k2ktui.replication.pipeline_fencing import PipelineFencer, describe_malformed
 from k2ktui.sync.drill_guard import refuse_if_fenced
 from k2ktui.sync.liveness import find_ended
 from k2ktui.sync.standby import beat_interval_s, describe_runners
 from k2ktui.sync.store import StateStore
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted
 
 _READ_S = 10.0
 _FRESH_S = 10.0
@@ -128,12 +127,11 @@ class LayoutFinder:
 
     def _require_heartbeats(self) -> None:
         if self._heartbeat.has_ended:
-            raise Refused(
-                "runs that share a pipeline need heartbeats, and they cannot be written to "
-                f"{safe_text(self._config.coordination.state.topic)} on the target",
-                unchanged="The pipeline was not divided.",
-                hint="Grant the target principal Write on the topic, or set "
-                "coordination.mode: exclusive.",
+            raise heartbeats_refused(
+                self._config,
+                self._heartbeat,
+                "runs that share a pipeline need heartbeats",
+                "The pipeline was not divided.",
             )
 
     def _read_newest(self) -> Run:

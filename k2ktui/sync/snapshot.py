@@ -116,7 +116,7 @@ class SnapshotReader:
         Raises:
             ConnectionFailed, TimedOut: the target does not answer, or the source does not and no
                 commits of it were kept.
-            Refused: nothing has been replicated yet.
+            NothingCopied: nothing has been replicated yet.
         """
         replicated = self._record.positions()
         with ThreadPoolExecutor(2) as pool:
@@ -215,7 +215,7 @@ class SnapshotReader:
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
-            Refused: nothing has been replicated yet.
+            NothingCopied: nothing has been replicated yet.
         """
         down, source = "", SourceView("", time.time())
         positions = self._record.positions()
@@ -258,7 +258,7 @@ class SnapshotReader:
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
-            Refused: nothing has been replicated yet.
+            NothingCopied: nothing has been replicated yet.
         """
         positions = self._record.positions()
         report = self._record.refresh(_READ_S, positions, {}, {})
@@ -269,6 +269,10 @@ class SnapshotReader:
     def find_gone(self, names: Collection[str]) -> set[str]:
         """Return which groups, which the last listing of the source lacked, are gone there."""
         return self._source.find_gone(names)
+
+    def explain_none(self) -> str:
+        """Return why the last snapshot has no mapping of any copied record; "" if it has one."""
+        return self._record.explain_none()
 
     def keep(self) -> None:
         """Preserve on the target the mappings that would be lost otherwise.

@@ -8,10 +8,10 @@ from time import monotonic
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import Runner
 from k2ktui.engine.standby import StandbyTurn
-from k2ktui.errors import ClusterRefused, ConnectionFailed, Refused, TimedOut
+from k2ktui.errors import ClusterRefused, ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.events import Event, Note, Waiting
-from k2ktui.replication.heartbeat import BEAT_S, Heartbeat
+from k2ktui.replication.heartbeat import BEAT_S, Heartbeat, heartbeats_refused
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.stopped import RETRY_S
 from k2ktui.runtime.stop_flag import StopFlag
@@ -86,12 +86,8 @@ class StandbyWait:
 
     def _is_next(self, store: StateStore) -> bool:
         if self._heartbeat.has_ended:
-            raise Refused(
-                "a standby needs heartbeats, and they cannot be written to "
-                f"{safe_text(self._config.coordination.state.topic)} on the target",
-                unchanged="Nothing was copied.",
-                hint="Grant the target principal Write on the topic, or set "
-                "coordination.mode: exclusive.",
+            raise heartbeats_refused(
+                self._config, self._heartbeat, "a standby needs heartbeats", "Nothing was copied."
             )
         if monotonic() < self._not_before:
             return False

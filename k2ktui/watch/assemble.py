@@ -144,6 +144,7 @@ class Assembler:
             points=self.history.points,
             audit=audit,
             notes=_notes(source, target, groups, state),
+            has_run=target is None or target.nothing_copied is None,
         )
 
     def _rows(
@@ -509,8 +510,8 @@ def _notes(
         notes.append(
             f"{counted(len(deleted), 'topic')} deleted on the source, no longer copied: {names}"
         )
-    if target is not None and not target.started:
-        notes.append("the pipeline has not been started yet")
+    if target is not None and target.nothing_copied:
+        notes.append(target.nothing_copied.message)
     if state is not None and state.malformed:
         notes.append(f"{counted(state.malformed, 'record')} of the state topic cannot be read")
     return tuple(notes)

@@ -22,6 +22,7 @@ from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.strict_json import (
     LARGEST,
     MalformedRecord,
+    flag,
     integer,
     items,
     number,
@@ -109,6 +110,7 @@ def to_object(view: View) -> dict[str, Any]:
         "points": _table(_POINT, view.points),
         **({"audit": _audit(view.audit)} if view.audit else {}),
         "notes": list(view.notes),
+        "has_run": view.has_run,
     }
 
 
@@ -141,6 +143,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
         audit=_read_audit(value["audit"]) if "audit" in value else None,
         notes=tuple(strict_text(note) for note in items(value["notes"])),
+        has_run=flag(value.get("has_run", True)),
     )
 
 

@@ -15,6 +15,7 @@ from k2ktui.engine.replica import Replica
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.kafka.clients import Partition
+from k2ktui.sync.mapping_source import NothingCopied
 from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
 
 
@@ -51,14 +52,15 @@ class TargetFacts:
 
     ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying. ``fenced_by``
     is the drill that the pipeline's run record names, ``recorded`` its clusters. ``deleted`` are
-    source logs that were deleted before all of their records were copied.
+    source logs that were deleted before all of their records were copied. ``nothing_copied`` says
+    that no run of the pipeline is known.
     """
 
     taken_at: float
     cluster: ClusterView
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
     ends: Mapping[Partition, int] = field(default_factory=dict)
-    started: bool = True
+    nothing_copied: NothingCopied | None = None
     notes: tuple[str, ...] = ()
     heartbeat_at: float | None = None
     fenced_by: str = ""

@@ -47,11 +47,13 @@ class Part:
         error: why the last attempt failed, empty if it succeeded; after an error the values are
             stale.
         pending_s: seconds since the start of an unanswered attempt, 0 if there is none.
+        timed_out: whether the error is that no answer came.
     """
 
     taken_at: float | None = None
     error: str = ""
     pending_s: float = 0.0
+    timed_out: bool = False
 
     @property
     def stale(self) -> bool:
@@ -275,6 +277,7 @@ class View:
         drills: failover drills, the newest first; a recording has none.
         pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
         notes: messages for the operator about the pipeline as a whole.
+        has_run: False if the target knows no run of the pipeline.
     """
 
     pair: PipelinePair
@@ -296,6 +299,7 @@ class View:
     points: tuple[Point, ...] = ()
     audit: Audit | None = None
     notes: tuple[str, ...] = ()
+    has_run: bool = True
 
     @property
     def whole(self) -> bool:

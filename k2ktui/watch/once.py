@@ -25,7 +25,8 @@ class Reading:
     Attributes:
         view: what could be read.
         source_error: why the source could not be read; None if it was.
-        groups_error: the same for the groups, or for the mappings.
+        groups_error: the same for the groups, or for the mappings, which a pipeline that never ran
+            does not have.
     """
 
     view: View
@@ -68,6 +69,9 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
         known[PartName.GROUPS] = found
     if facts is not None:
         known[PartName.STATE] = facts
+    copied = known[PartName.TARGET]
+    if isinstance(copied, TargetFacts):
+        groups_error = groups_error or copied.nothing_copied
     errors = {PartName.SOURCE: source_error, PartName.GROUPS: groups_error}
     parts = {name: _part(known.get(name), errors.get(name)) for name in readers}
     view = make_assembler(flow).view(time.time(), known, parts)
@@ -108,4 +112,5 @@ def _read_groups(flow: Flow, reader: Reader, known: Known) -> tuple[Facts | None
 
 
 def _part(facts: Facts | None, error: K2kError | None) -> Part:
-    return Part(facts.taken_at if facts else None, error.message if error else "")
+    at, text = facts.taken_at if facts else None, error.message if error else ""
+    return Part(at, text, timed_out=isinstance(error, TimedOut))

@@ -15,7 +15,7 @@ from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import SourcePartition
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.sync.flow import Flow
 from k2ktui.text import safe_message
 from k2ktui.watch.assemble import Assembler
@@ -40,7 +40,7 @@ class _Worker:
 
     def __init__(self, name: PartName, reader: Reader, done: Callable[[_Worker], None]) -> None:
         self.facts: Facts | None = None
-        self.error = ""
+        self.error, self.timed_out = "", False
         self.asked_at: float | None = None
         self.known: Mapping[PartName, Facts] = {}
         self._name, self._reader, self._done = name, reader, done
@@ -76,7 +76,8 @@ class _Worker:
         asked = self.asked_at
         pending = 0.0 if asked is None else monotonic() - asked
         taken = None if self.facts is None else self.facts.taken_at
-        return Part(taken, self.error, round(pending, 1) if pending > _GRACE_S else 0.0)
+        pending = round(pending, 1) if pending > _GRACE_S else 0.0
+        return Part(taken, self.error, pending, self.timed_out)
 
     def _run(self) -> None:
         try:
@@ -96,9 +97,12 @@ class _Worker:
     def _read(self) -> None:
         try:
             self.facts = self._reader.read(self.known)
-            self.error = ""
+            self.error, self.timed_out = "", False
         except K2kError as error:
-            self.error = safe_message(error.message, 500)
+            self.error, self.timed_out = (
+                safe_message(error.message, 500),
+                isinstance(error, TimedOut),
+            )
         except Exception as error:  # an internal error must not hide the other parts
             self.error = f"internal error in k2ktui ({type(error).__name__})"
 

@@ -159,8 +159,8 @@ class TargetReader:
             self._mappings = self._flow.open_mappings(self._clusters.source, self._cluster)
         try:
             positions = dict(self._mappings.positions())
-        except NothingCopied:
-            return TargetFacts(time.time(), about, started=False)
+        except NothingCopied as error:
+            return TargetFacts(time.time(), about, nothing_copied=error)
         except (NoPipelineFound, CopiesMissing):
             # The cluster answers; reading the groups reports the error.
             return TargetFacts(time.time(), about)
@@ -202,10 +202,10 @@ class MappingReader:
 
     def read(self, known: Known) -> GroupFacts:
         """Read the mappings; empty if the pipeline was never started."""
-        target = known.get(PartName.TARGET)
-        if isinstance(target, TargetFacts) and not target.started:
+        try:
+            replicas, notes = self.snapshots.read_mappings()
+        except NothingCopied:
             return GroupFacts(time.time())
-        replicas, notes = self.snapshots.read_mappings()
         mapped = self._rows.summaries(replicas)
         return GroupFacts(time.time(), mapped=mapped, replicas=replicas, notes=notes)
 
@@ -255,10 +255,10 @@ class GroupReader(MappingReader):
         super().close()
 
     def _read(self, known: Known) -> GroupFacts:
-        target = known.get(PartName.TARGET)
-        if isinstance(target, TargetFacts) and not target.started:
+        try:
+            snapshot = self.snapshots.take()
+        except NothingCopied:  # reading the target says so
             return GroupFacts(time.time(), commits_at=time.time())
-        snapshot = self.snapshots.take()
         rows = self._rows.rows(snapshot)
         found = self._agreement.settle(rows, snapshot.commits_at, snapshot.taken_at)
         return GroupFacts(

@@ -311,3 +311,42 @@ def test_files_of_several_names_are_one_pipeline_and_that_is_noted(files: Files)
     assert notes[0].endswith("layers of one pipeline, b")
     same = files.write({"a.yaml": MINIMAL, "b.yaml": "name: p"})
     assert not [note for note in load(same).notes if note.startswith(SEVERAL_NAMES)]
+
+
+MAPPER = "name: m\ngroups: {consumerGroups: a}\n"
+NAMELESS = MINIMAL.replace("name: p\n", "")
+
+
+@pytest.mark.parametrize(
+    ("texts", "name", "unused"),
+    [
+        ((MINIMAL, MAPPER), "p", "m"),
+        ((MAPPER, MINIMAL), "p", "m"),
+        ((MINIMAL, "name: m\noffsetMapping: {topic: t}"), "p", "m"),
+        ((MINIMAL, OFFSET_MAPPING_APPLICATION), "p", "offset-mapping-production"),
+        ((OFFSET_MAPPING_APPLICATION, MINIMAL), "p", "offset-mapping-production"),
+        # The pipeline's name may be in another layer than its replication section.
+        (("name: p", NAMELESS, MAPPER), "p", "m"),
+        # The only name is the pipeline's.
+        ((NAMELESS, MAPPER), "m", ""),
+        # A layer that is not the mapping application's overrides the name.
+        ((MINIMAL, MAPPER, "name: q"), "q", "m"),
+        ((MINIMAL, "name: q\ngroups:\noffsetMapping:\n"), "q", ""),
+    ],
+)
+def test_the_layer_with_replication_names_the_pipeline(
+    files: Files, texts: tuple[str, ...], name: str, unused: str
+) -> None:
+    """The mapping application's own name has no effect above or below a replicator's file."""
+    loaded = load(files.write({f"{n}.yaml": text for n, text in enumerate(texts)}))
+    assert loaded.config.name == name == loaded.config.coordination.commit.group
+    notes = [note for note in loaded.notes if note.startswith(SEVERAL_NAMES)]
+    ending = f"; {unused} names the mapping application and has no effect"
+    assert [note.endswith(ending) for note in notes if "mapping application" in note] == (
+        [True] if unused else []
+    )
+
+
+def test_without_replication_the_last_name_is_the_mapping_applications(files: Files) -> None:
+    paths = files.write({"a.yaml": OFFSET_MAPPING_APPLICATION, "b.yaml": MAPPER})
+    assert load(paths, need_replication=False).config.name == "m"

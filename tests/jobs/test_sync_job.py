@@ -21,6 +21,7 @@ from tests.support.copied import Copied, committed
 from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import create_topic, eventually, produce
 from tests.sync.test_mapping_application import Mapper
+from tests.sync.test_races import member
 
 PRIOR = 7
 
@@ -93,9 +94,20 @@ def test_the_mapping_applications_file(copied: Copied, topic: str) -> None:
     commit_offsets(copied.source, group, {where: 5})
     eventually(lambda: committed(copied.target, group, [where])[where] == 5 + PRIOR, "rewinds")
     k2ktui("jobs", "stop", "--sync", "-f", file)
+    commit_offsets(copied.source, group, {where: 12})
+    with member(copied.target, group, topic, "classic"):
+        said = k2ktui("jobs", "start", "--sync", "-f", file, code=1)
+    assert "1 group in use on the target" in said.stdout
+
+
+@pytest.mark.slow
+def test_it_waits_for_the_first_run_of_a_pipeline(copied: Copied, topic: str) -> None:
     copied.mappings = copied.mappings + "_gone"
-    said = k2ktui("jobs", "start", "--sync", "-f", Mapper(copied).file, code=1)
-    assert "no pipeline is known to copy" in said.stdout
+    file = Mapper(copied).file
+    assert "running, pid" in k2ktui("jobs", "start", "--sync", "-f", file).stdout
+    log = k2ktui("jobs", "log", "--sync", "-f", file).stdout
+    assert log.count("no pipeline is known to copy") == log.count("; waiting") == 1
+    assert "exit code 0" in k2ktui("jobs", "stop", "--sync", "-f", file).stdout
 
 
 def test_rewind_is_for_sync_only(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka.admin import (
@@ -13,13 +14,14 @@ from confluent_kafka.admin import (
 )
 
 from k2ktui.config.clusters import ClusterConfig
+from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control import ensure_state_topic
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preflight.topics import _control
 from k2ktui.runtime.node import KafkaNode
-from tests.kafka.test_control import ensure, exists, pipeline
+from tests.kafka.test_control import ensure, exists, pipeline, settings
 from tests.support.kafka import START_S, TIMEOUT, admin, create_topic, eventually, unique_name
 
 
@@ -37,6 +39,10 @@ def names() -> dict[str, str]:
     return {role: unique_name(role) for role in roles}
 
 
+def is_compacted(config: PipelineConfig, name: str) -> bool:
+    return settings(config, name).get("cleanup.policy") == "compact"
+
+
 def compact(node: KafkaNode, topic: str) -> None:
     """Do what the error's hint says."""
     operation = AlterConfigOpType.SET
@@ -46,30 +52,58 @@ def compact(node: KafkaNode, topic: str) -> None:
     client.incremental_alter_configs([resource])[resource].result(20)
 
 
-def test_the_brokers_create_them_and_they_are_checked(
+def test_the_brokers_create_them_and_they_are_corrected(
     creating: KafkaNode, names: dict[str, str]
 ) -> None:
     config = pipeline(creating, names, features={})
     checks: list[Check] = list(_control(config, Cluster(config.target, "target")))
-    assert [check.outcome for check in checks] == [CheckOutcome.WARN] * 3
+    assert [check.outcome for check in checks] == [CheckOutcome.WARN] * 4
     assert "the brokers create it" in checks[0].detail
     assert not exists(config, names["commit"]), "a check changes nothing"
 
-    with pytest.raises(Refused, match=f"{names['commit']}.* has cleanup.policy delete") as refused:
-        ensure(config)
-    assert f"--entity-name {names['commit']}" in refused.value.hint
-    compact(creating, names["commit"])
-    eventually(lambda: exists(config, names["mapping"]), "the mapping topic was created")
-    eventually(lambda: exists(config, names["assignment"]), "the assignment topic was created")
-    compact(creating, names["assignment"])
     made = ensure(config)
     assert (made.commit_partitions, made.mapping_partitions) == (4, 4)
+    compacted = [names[role] for role in ("commit", "assignment", "state")]
+    for name in compacted:
+        eventually(partial(is_compacted, config, name), f"{name} is compacted")
+        (note,) = [note for note in made.notes if f"topic {name} for " in note]
+        assert note.endswith("with their own settings; its cleanup.policy was set to compact")
+    assert len(made.notes) == 3
+    assert not is_compacted(config, names["mapping"])
+    assert ensure(config).notes == (), "they are as they should be"
+
+
+@pytest.mark.parametrize("role", ["commit", "assignment", "state"])
+def test_a_topic_that_they_had_created_before_stays_as_it_is(
+    creating: KafkaNode, names: dict[str, str], role: str
+) -> None:
+    """Another program may have written to it, or expect its settings."""
+    config = pipeline(creating, names, features={})
+    create_topic(creating, names[role])
+    with pytest.raises(Refused, match=f"{names[role]}.* has cleanup.policy delete") as refused:
+        ensure(config)
+    assert f"--entity-name {names[role]}" in refused.value.hint
+    assert "cleanup.policy=compact" in refused.value.hint
+    assert not is_compacted(config, names[role])
+    compact(creating, names[role])
+    eventually(lambda: ensure(config), "it is used")
+
+
+def test_the_state_topic_alone(creating: KafkaNode, names: dict[str, str]) -> None:
+    """Commands that write a journal create it, and a run without others its heartbeats."""
+    config, notes = pipeline(creating, names, features={}), list[str]()
+    cluster = Cluster(config.target, "target")
+    assert ensure_state_topic(config, cluster, notes.append) == 4
+    eventually(lambda: is_compacted(config, names["state"]), "it is compacted")
+    assert ensure_state_topic(config, cluster, notes.append) == 4
+    (note,) = notes
+    assert "its cleanup.policy was set to compact" in note
 
 
 def test_settings_that_are_not_validated(creating: KafkaNode, names: dict[str, str]) -> None:
     config = pipeline(creating, names, features={"validateControlTopicSettings": "disabled"})
     made = ensure(config)
-    assert set(made.created) == {names["commit"], names["mapping"], names["assignment"]}
+    assert set(made.created) == {name for role, name in names.items() if role != "metrics"}
     assert made.mapping_partitions == 4
     assert ensure_state_topic(config, Cluster(config.target, "target")) == 4
 

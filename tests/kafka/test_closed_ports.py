@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from k2ktui.config.clusters import ClusterConfig, KafkaClients
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, NoAnswer
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.groups import ConsumerGroupClient
 from k2ktui.kafka.properties import wire
@@ -102,7 +102,7 @@ def test_silence_is_no_refusal(silent: tuple[str, int]) -> None:
     )
     loop = Loop()
     connection = Wire(loop, wire(config, "admin"), "source")
-    with pytest.raises(ConnectionFailed, match=r"did not respond within 1\.5 s"):
+    with pytest.raises(NoAnswer, match="it neither refuses connections nor responds"):
         loop.run(lambda: connection.open(1.5))
     connection.close()
     loop.close()

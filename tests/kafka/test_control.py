@@ -18,6 +18,7 @@ from k2ktui.kafka.control import (
 from k2ktui.kafka.topics import TopicSpec, create_topics, grow_topics, require_topic_settings
 from k2ktui.runtime.node import KafkaNode
 from tests.support.kafka import create_topic, eventually, unique_name
+from tests.support.modes import in_mode
 
 NO_METRICS: dict[str, str] = {}
 
@@ -69,7 +70,8 @@ def test_missing_topics_are_created(target: KafkaNode, names: dict[str, str]) ->
     made = ensure(config)
 
     assert (made.commit_partitions, made.mapping_partitions, made.metrics_partitions) == (1, 6, 0)
-    assert set(made.created) == {names["commit"], names["mapping"], names["assignment"]}
+    roles = ("commit", "mapping", "assignment", "state")
+    assert set(made.created) == {names[role] for role in roles}
     assert settings(config, names["assignment"])["cleanup.policy"] == "compact"
     assert settings(config, names["commit"])["cleanup.policy"] == "compact"
     assert settings(config, names["mapping"])["retention.ms"] == "604800000"
@@ -79,7 +81,9 @@ def test_missing_topics_are_created(target: KafkaNode, names: dict[str, str]) ->
 def test_the_state_topic_is_made_by_its_first_writer(
     target: KafkaNode, names: dict[str, str]
 ) -> None:
-    config = pipeline(target, names)
+    """A run that neither shares the pipeline nor stands by copies without heartbeats."""
+    names["assignment"] = names["commit"]
+    config = in_mode(pipeline(target, names), "exclusive")
     cluster = Cluster(config.target, "target")
     ensure(config)
     assert not exists(config, names["state"]), "copying does not need it"
@@ -105,7 +109,8 @@ def test_a_state_topic_that_is_missing_or_expires_is_refused(
 def test_present_topics_are_taken_as_they_are(target: KafkaNode, names: dict[str, str]) -> None:
     create_topic(target, names["commit"], 3, {"cleanup.policy": "compact"})
     create_topic(target, names["mapping"], 2)
-    create_topic(target, names["assignment"], config={"cleanup.policy": "compact"})
+    for role in ("assignment", "state"):
+        create_topic(target, names[role], config={"cleanup.policy": "compact"})
 
     found = ensure(pipeline(target, names, features={}))
 
@@ -153,7 +158,7 @@ def test_missing_without_leave_names_both_fixes(target: KafkaNode, names: dict[s
         ensure(config)
 
     text = str(refused.value)
-    assert all(names[role] in text for role in ("commit", "mapping", "assignment"))
+    assert all(names[role] in text for role in ("commit", "mapping", "assignment", "state"))
     assert "features.autoCreateControlTopics: enabled" in text
     create = f"--bootstrap-server {target.bootstrap} --create --topic {names['mapping']}"
     assert f"kafka-topics.sh {create} --partitions 6 --config cleanup.policy=delete" in text

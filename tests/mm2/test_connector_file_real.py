@@ -111,7 +111,7 @@ def test_commands_read_it(site: Site, form: str, tmp_path: Path) -> None:
     file = getattr(site, form)
 
     def lag() -> Any:
-        found = k2ktui_json("status", "-f", file)["partitions"]
+        found = k2ktui_json("status", "-f", file, code=None)["partitions"]
         return [row["lag_records"] for row in found] == [0]
 
     eventually(lag, "positions are read from the workers' topic", PATIENCE)

@@ -7,6 +7,7 @@ from pathlib import Path
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.mm2.mirror_flow import PATH, load_mirror
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.mapping_source import NothingCopied
 from k2ktui.watch.assemble import Assembler
 from k2ktui.watch.facts import Facts, GroupFacts, MappedSummary, SourceFacts, TargetFacts
 from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair
@@ -49,7 +50,8 @@ west-{tmp_path.name}->east.enabled = true
     flow, _ = load_mirror(str(file))
     reader = GroupReader(flow)
     try:
-        known = {PartName.TARGET: TargetFacts(1.0, ClusterView(), started=False)}
+        nothing = NothingCopied("MirrorMaker 2 has not copied anything")
+        known = {PartName.TARGET: TargetFacts(1.0, ClusterView(), nothing_copied=nothing)}
         found = reader.read(known)
     finally:
         reader.close()

@@ -121,7 +121,7 @@ def test_control_topics_are_created_as_configured(
         return [each.get("min.insync.replicas") if key == "config" else each for each in found]
 
     changed = specs(pipeline(**under(f"topicCreation.control.{role}.{key}", value)))
-    assert changed.count(seen) == (4 if role == "common" else 1)
+    assert changed.count(seen) == (5 if role == "common" else 1)
     assert seen not in specs(pipeline())
 
 
@@ -147,7 +147,7 @@ def assigned_in(other: str) -> PipelineConfig:
 
 def test_the_assignment_topic_may_be_the_commit_topic() -> None:
     specs = control_specs(assigned_in("commit"), {}).values()
-    assert {each.name for each in specs} == {"__commit", "__k2k_offset_mappings"}
+    assert {each.name for each in specs} == {"__commit", "__k2k_offset_mappings", "__k2k_state"}
 
 
 def test_the_assignment_topic_is_not_the_state_topic() -> None:

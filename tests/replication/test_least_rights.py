@@ -13,9 +13,12 @@ import pytest
 from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topic_creation import ControlTopic
+from k2ktui.kafka.control_specs import control_specs
 from k2ktui.kafka.properties import load_checked
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
+from tests.config.files import Files
 from tests.support.acls import Grant, documented, read_command, renamed
 from tests.support.both_ways import ENABLED
 from tests.support.group_offsets import commit_offsets
@@ -30,7 +33,7 @@ from tests.support.kafka import (
     read_all,
     unique_name,
 )
-from tests.support.oracle import COMMIT_TOPIC, MAPPING_TOPIC, Expected, prove
+from tests.support.oracle import Expected, prove
 from tests.support.pipeline import Pipeline
 from tests.support.secure import SecureNode, start_secure_node
 from tests.support.verbs import k2ktui
@@ -263,6 +266,7 @@ def in_process(sites: Sites, directory: Path, user: str) -> PipelineConfig:
         # Control topics of its own, so that they do not exist yet.
         "coordination.commit.topic": unique_name("__k2k_commit"),
         "offsetMapping.topic": unique_name("__k2k_mapping"),
+        "coordination.state.topic": unique_name("__k2k_state"),
     }
     return load_checked([pipeline(sites, directory, [topic], (USER, user), **names).write()]).config
 
@@ -338,8 +342,26 @@ def test_a_wrong_password(sites: Sites, tmp_path: Path, side: str) -> None:
         assert words in said.replace("consumer: ", "").replace("producer: ", ""), said
 
 
-def test_the_control_topics_are_those_of_the_page() -> None:
-    assert f"`{COMMIT_TOPIC}`, `{MAPPING_TOPIC}`" in PAGE.read_text()
+def test_the_control_topics_are_those_of_the_pages(tmp_path: Path) -> None:
+    """``check``, ``start`` and both pages have one list; metrics only with their exporter."""
+    config = Files(tmp_path).over_minimal().config
+    specs = control_specs(config, {})
+    roles: list[ControlTopic] = ["commit", "offset_mapping", "state", "assignment"]
+    assert specs.keys() == {*roles}
+    assert ", ".join(f"`{specs[role].name}`" for role in roles) in PAGE.read_text()
+    table = (PAGE.parent / "topics.md").read_text().partition("## Control topics")[2]
+    keys = {key.partition("`")[0] for key in table.split("\n| `")[1:6]}
+    assert keys == set(_KEYS.values())
+    assert control_specs(config, {"OTEL_METRICS_EXPORTER": "kafka"}).keys() == _KEYS.keys()
+
+
+_KEYS: dict[ControlTopic, str] = {
+    "commit": "coordination.commit.topic",
+    "offset_mapping": "offsetMapping.topic",
+    "state": "coordination.state.topic",
+    "assignment": "coordination.assignment.topic",
+    "metrics": "metrics.kafka.topic",
+}
 
 
 def test_both_directions(sites: Sites, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ from k2ktui.cli import check as check_verb
 from k2ktui.cli import explain as explain_verb
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control import ensure_control_topics, ensure_state_topic
+from k2ktui.kafka.control_specs import control_specs
 from k2ktui.replication.preflight import clusters
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.runtime.node import KafkaNode
 from tests.support.in_process import invoke
 from tests.support.kafka import admin, create_topic, unique_name
+from tests.support.modes import in_mode
 from tests.support.preflight import named, pipeline, plain
 from tests.support.secure import SecureNode, make_authority
 
@@ -188,9 +193,7 @@ def test_granted_rights_pass_on_the_target(secure: SecureNode, source: KafkaNode
     config = pipeline(source, as_user(secure, "writer"), topic)
     full = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
     settings = (AclOperation.DESCRIBE_CONFIGS,)
-    assignment = config.coordination.assignment.topic
-    control = (config.coordination.commit.topic, config.offset_mapping.topic, assignment)
-    for name in (topic, *control):
+    for name in (topic, *(spec.name for spec in control_specs(config, {}).values())):
         secure.allow("writer", full + settings, name)
     secure.allow(
         "writer",
@@ -251,6 +254,35 @@ def test_control_topics_missing_and_wrong(source: KafkaNode, target: KafkaNode) 
     mapping = named(checks, f"control topic {config.offset_mapping.topic}")
     assert "cleanup.policy=delete" in mapping.hint
     assert commit.fatal and mapping.fatal
+
+
+def test_topics_made_with_the_commands_of_the_check_are_enough(
+    source: KafkaNode, target: KafkaNode
+) -> None:
+    """By hand, where no program may create topics."""
+    topic = create_topic(source)
+    config = pipeline(source, target, topic, features={})
+    create_topic(target, topic)
+    missing = [check for check in run_checks(config) if check.outcome is CheckOutcome.FAIL]
+    assert len(missing) == 4 and all(check.fatal for check in missing)
+    for check in missing:
+        words = shlex.split(check.hint.partition("create it: ")[2])
+        assert words[0] == "kafka-topics.sh"
+        after = {word: words[n + 1] for n, word in enumerate(words[:-1])}
+        pairs = [words[n + 1] for n, word in enumerate(words) if word == "--config"]
+        settings = dict(pair.split("=") for pair in pairs)
+        create_topic(target, after["--topic"], int(after["--partitions"]), settings)
+    assert exit_code(run_checks(config)) is ExitCode.OK
+    cluster = Cluster(config.target, "target")
+    assert ensure_control_topics(config, cluster, {}).created == ()
+    assert ensure_state_topic(config, cluster) == 1
+
+
+def test_a_run_alone_does_not_need_the_state_topic(source: KafkaNode, target: KafkaNode) -> None:
+    config = in_mode(pipeline(source, target, create_topic(source), features={}), "exclusive")
+    state = named(run_checks(config), f"control topic {config.coordination.state.topic}")
+    assert state.outcome is CheckOutcome.WARN and not state.fatal
+    assert f"--create --topic {config.coordination.state.topic}" in state.hint
 
 
 def test_listed_topics_that_are_missing(source: KafkaNode, target: KafkaNode) -> None:

@@ -24,6 +24,7 @@ def pipeline(source: Any, target: Any, *topics: str, **sections: Any) -> Pipelin
         "coordination": {
             "commit": {"topic": unique_name("commit")},
             "assignment": {"topic": unique_name("assignment")},
+            "state": {"topic": unique_name("state")},
         },
         "offsetMapping": {"topic": unique_name("mapping")},
         "features": {"autoCreateControlTopics": "enabled"},

@@ -280,13 +280,6 @@ def test_a_damaged_mapping_record_makes_its_offsets_unmapped(
     assert found == {5: "exact", 15: "unmapped", 25: "exact"}
 
 
-def test_a_pipeline_that_never_ran(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
-    fresh = Copied(tmp_path, source, target)
-    fresh.settings = {"coordination": {"commit": {"topic": "__never_made"}}}
-    done = k2ktui("groups", "-f", fresh.file, code=5)
-    assert "has not copied anything yet" in done.stderr
-
-
 def test_hostile_group_names_do_no_harm(
     copied: Copied, topic: str, landed: Landed, source: KafkaNode
 ) -> None:

@@ -127,6 +127,21 @@ def test_commands_find_the_mappings_of_a_pipeline_of_another_name(
     assert k2ktui_json("verify", "-f", file)["positions"]["same"] == 2
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_pipelines_file_and_its_own_in_layers(
+    copied: Copied, topic: str, source: KafkaNode, target: KafkaNode, order: int
+) -> None:
+    """Lenses' "Reusing the K2K configuration": the mappings are under the pipeline's name."""
+    where, group = (topic, 0), copied.group("g")
+    commit_offsets(source, group, {where: 20})
+    mapper = Mapper(copied)
+    files = [part for file in [copied.file, mapper.file][::order] for part in ("-f", file)]
+    done = k2ktui("sync", *files, "--once")
+    assert "1 group: 1 create; 1 committed" in done.stdout
+    assert f"pipeline, {copied.name}; {mapper.name} names the mapping application" in done.stderr
+    assert committed(target, group, [where]) == {where: 27}
+
+
 @slow
 def test_no_pipeline_between_these_clusters_is_an_error(
     copied: Copied, topic: str, source: KafkaNode

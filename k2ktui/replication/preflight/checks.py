@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, TimedOut
+from k2ktui.errors import ConnectionFailed, ExitCode, K2kError, Refused, TimedOut
 from k2ktui.text import list_names
 
 # Maximum number of names listed on one line.
@@ -32,6 +32,7 @@ class Check:
         detail: what was found, or why it could not be checked.
         hint: how to fix it; empty for a pass.
         unreachable: a cluster did not answer.
+        timed_out: it did not refuse either, or a request took too long.
         fatal: the pipeline could copy nothing at all; other failures affect only some topics.
         cured_by_start: a failure that a start removes, so that it must not prevent one.
     """
@@ -41,6 +42,7 @@ class Check:
     detail: str
     hint: str = ""
     unreachable: bool = False
+    timed_out: bool = False
     fatal: bool = False
     cured_by_start: bool = False
 
@@ -74,17 +76,22 @@ def unknown_check(name: str, detail: str, hint: str = "") -> Check:
 
 def error_check(name: str, error: K2kError, *, fatal: bool = False) -> Check:
     """Return a failure explained by an error; an unreachable cluster is always fatal."""
-    silent = isinstance(error, ConnectionFailed | TimedOut)
-    return Check(name, CheckOutcome.FAIL, error.message, error.hint, silent, fatal or silent)
+    silent, timed_out = isinstance(error, ConnectionFailed | TimedOut), isinstance(error, TimedOut)
+    detail, hint = error.message, error.hint
+    return Check(name, CheckOutcome.FAIL, detail, hint, silent, timed_out, fatal or silent)
 
 
 def exit_code(checks: Iterable[Check]) -> ExitCode:
-    """Return 3 if a cluster did not answer, 5 if anything failed, else 0."""
-    all_checks = list(checks)
-    if any(check.unreachable for check in all_checks):
-        return ExitCode.CONNECTION
-    failures = any(check.outcome is CheckOutcome.FAIL for check in all_checks)
-    return ExitCode.REFUSED if failures else ExitCode.OK
+    """Return 0 if no check failed, else the code of the error that says why."""
+    failed = [check for check in checks if check.outcome is CheckOutcome.FAIL or check.unreachable]
+    return error_of(failed).exit_code if failed else ExitCode.OK
+
+
+def error_of(failed: Collection[Check]) -> type[K2kError]:
+    """Return the kind of error that failed checks are: a cluster that refuses counts first."""
+    if any(check.unreachable and not check.timed_out for check in failed):
+        return ConnectionFailed
+    return TimedOut if any(check.timed_out for check in failed) else Refused
 
 
 def first_names(names: Iterable[object]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, NoAnswer
 from k2ktui.faults import fault
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Probe
@@ -105,6 +105,9 @@ def _open(config: ClusterConfig, role: Role, label: str) -> Probe:
     probe = Probe(wire(config, role), label)
     try:
         probe.open(_CONNECT_S)
+    except NoAnswer:  # to no role
+        probe.close()
+        raise
     except K2kError as error:
         probe.close()
         raise type(error)(f"{role}: {error.message}", hint=error.hint) from None

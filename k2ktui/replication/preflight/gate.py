@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import ConnectionFailed, K2kError, Refused
+from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.events import Event
-from k2ktui.replication.preflight.checks import Check, CheckOutcome, before_start
+from k2ktui.replication.preflight.checks import Check, CheckOutcome, before_start, error_of
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.runtime.stop_flag import StopFlag
@@ -53,7 +53,7 @@ def require_startable(config: PipelineConfig, show_check: Callable[[Check], None
         show_check: called with every check that did not pass.
 
     Raises:
-        ConnectionFailed: a cluster is unreachable.
+        ConnectionFailed, TimedOut: a cluster is unreachable.
         Refused: another fatal check failed.
     """
     fatal = []
@@ -63,9 +63,8 @@ def require_startable(config: PipelineConfig, show_check: Callable[[Check], None
         if check.fatal and check.outcome is CheckOutcome.FAIL:
             fatal.append(check)
     if fatal:
-        kind = ConnectionFailed if any(check.unreachable for check in fatal) else Refused
         names = ", ".join(check.name for check in fatal)
-        raise kind(
+        raise error_of(fatal)(
             f"not started: {names} failed",
             unchanged="Nothing was written.",
             hint="Correct what failed; k2ktui check shows every line again.",

@@ -17,7 +17,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
 from k2ktui.kafka.broker_settings import broker_values
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control_specs import control_specs
+from k2ktui.kafka.control_specs import control_specs, is_optional
 from k2ktui.kafka.probe import NotDisclosed, Operation
 from k2ktui.kafka.wire import NotSent, OutcomeUnknown
 from k2ktui.replication.epochs import DRIVER, STATE, transactional_id
@@ -45,7 +45,8 @@ def check_rights(
     """Check the rights of every client role."""
     try:
         topics = selected_topics(config, source.cluster)
-        control = [spec.name for spec in control_specs(config).values()]
+        specs = control_specs(config).items()
+        control = [spec.name for role, spec in specs if not is_optional(config, role)]
     except K2kError as error:
         yield error_check("rights", error)
         return

@@ -14,6 +14,7 @@ from k2ktui.errors import K2kError
 from k2ktui.kafka.broker_creation import creates_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control_findings import inspect_control_topics, missing_control_topic
+from k2ktui.kafka.control_specs import is_optional
 from k2ktui.kafka.topics import (
     Settings,
     alter_command,
@@ -94,12 +95,15 @@ def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
         problem = found.problem or errors.get(found.spec.name)
         if problem is None and not found.partitions and by_brokers:
             what = "missing; the brokers create it with their own settings"
-            hint = "These are checked then. Or create it: "
+            hint = "A start sets its cleanup.policy, which takes AlterConfigs. Or create it: "
             yield warning_check(name, what, hint + create_command(config.target, found.spec))
             continue
         if problem is None and not found.partitions and not allowed:
             problem = missing_control_topic(config, found)
-        if problem is not None:
+        if problem is not None and is_optional(config, found.role):
+            what = f"{problem.message}; the pipeline copies without heartbeats"
+            yield warning_check(name, what, problem.hint)
+        elif problem is not None:
             yield error_check(name, problem, fatal=True)
         elif found.note:
             hint = "Nothing, if that is intended: the topic keeps its partitions."
