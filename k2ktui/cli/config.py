@@ -66,13 +66,17 @@ def show(files: tuple[str, ...], as_json: bool, sources: bool) -> int:
 
 @command.command()
 @file_option
-def reverse(files: tuple[str, ...]) -> int:
+@json_option
+def reverse(files: tuple[str, ...], as_json: bool) -> int:
     """Print the file of the opposite pipeline, from the target to the source.
 
     Source and target are swapped, the topic mapping is inverted, and
     features.bidirectionalReplication is enabled. What needs attention is printed on standard error.
     """
     found = reverse_file(files)
+    if as_json:
+        click.echo(json.dumps({"pipeline": found.text, "notes": list(found.notes)}, indent=2))
+        return ExitCode.OK
     print_notes(found.notes)
     click.echo(found.text, nl=False)
     return ExitCode.OK

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
+from dataclasses import asdict
 from types import FrameType
 
 import click
@@ -11,7 +13,7 @@ import click
 from k2ktui.cli.ending import ending_signals
 from k2ktui.cli.interval import range_check
 from k2ktui.cli.notes import print_note
-from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
+from k2ktui.cli.options import access_to, file_option, json_option, load_flow, unlock_option
 from k2ktui.engine.access import require
 from k2ktui.errors import (
     ClusterRefused,
@@ -57,6 +59,7 @@ _OUTAGES: tuple[type[K2kError], ...] = (ConnectionFailed, TimedOut)
 )
 @click.option("--even-so", "force", is_flag=True, hidden=True)
 @unlock_option
+@json_option
 def command(
     files: tuple[str, ...],
     source_alias: str | None,
@@ -66,6 +69,7 @@ def command(
     once: bool,
     force: bool,
     unlock: bool,
+    as_json: bool,
 ) -> int:
     """Publish repeatedly until a signal, or once."""
     over = StopFlag()
@@ -94,7 +98,7 @@ def command(
         while not over.is_set():
             pause_s = interval or chosen.interval_s
             try:
-                _publish_once(publisher)
+                _publish_once(publisher, as_json=as_json)
             except forgiven as error:
                 print_note(f"{error.message}; retrying")
                 if isinstance(error, ClusterRefused | LoginFailed):
@@ -110,9 +114,11 @@ def command(
     return ExitCode.INTERRUPTED if seen[:1] == [signal.SIGINT] else ExitCode.OK
 
 
-def _publish_once(publisher: Publisher) -> None:
+def _publish_once(publisher: Publisher, *, as_json: bool) -> None:
     done = publisher.turn()
-    if done.checkpoints or done.offset_syncs:
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+    elif done.checkpoints or done.offset_syncs:
         left = f"; {done.left_out} group-partitions have no position" if done.left_out else ""
         syncs = counted(done.offset_syncs, "offset-sync")
         click.echo(f"{counted(done.checkpoints, 'checkpoint')}, {syncs}{left}")

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Format: text (one line per poll) or json (one object per poll).",
 )
+@click.option("--json", "as_json", is_flag=True, help="The same as --log-format json.")
 @click.option(
     "-t", "--telemetry", is_flag=True, help="Export metrics as the OTEL_* variables specify."
 )
@@ -53,6 +54,7 @@ def command(
     once: bool,
     rewind: str,
     log_format: str,
+    as_json: bool,
     telemetry: bool,
     unlock: bool,
     options: ProgramOptions,
@@ -67,7 +69,8 @@ def command(
     def report_note(note: str) -> None:
         log.print_error(note_text(note))
 
-    reports = SyncReports(report_note, _make_poll_printer(log, as_json=log_format == "json"))
+    printer = _make_poll_printer(log, as_json=as_json or log_format == "json")
+    reports = SyncReports(report_note, printer)
     run, seen = SyncRun(flow, Rewind(rewind), reports, telemetry=telemetry, http=options.http), [0]
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -18,6 +18,7 @@ from k2ktui.replication.preview_records import (
     PreviewOutcome,
     mask_preview,
     mask_record,
+    plain_bytes,
     preview_json,
 )
 from k2ktui.replication.transform_preview import infer_schema, preview_transform
@@ -80,15 +81,30 @@ def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json:
 @limit_option
 @click.option("--key", "keys", is_flag=True, help="Infer the schema of keys instead of values.")
 @mask_option
-def schema(files: tuple[str, ...], topic: str, limit: int, keys: bool, mask: bool) -> None:
+@json_option
+def schema(
+    files: tuple[str, ...], topic: str, limit: int, keys: bool, mask: bool, as_json: bool
+) -> None:
     """Read the source, infer the schema on this host, and print it as YAML, after its sample."""
     require_transform_packages("k2ktui transform schema")
     part = "key" if keys else "value"
     found = infer_schema(load_pipeline(files), topic, limit, part=part)
-    for source, record in found.sample:
-        shown = mask_record(record) if mask else record
+    sample = [(at, mask_record(record) if mask else record) for at, record in found.sample]
+    if as_json:
+        decode = {"schema": found.ddl, **({"schemaId": "enabled"} if found.has_id else {})}
+        shown_sample = [
+            {
+                "partition": at.partition,
+                "offset": record.offset,
+                part: plain_bytes(record.key if keys else record.value),
+            }
+            for at, record in sample
+        ]
+        click.echo(json.dumps({"decode": {part: {"json": decode}}, "sample": shown_sample}))
+        return
+    for source, shown in sample:
         text = _text(shown.key if keys else shown.value)
-        print_notes([f"sample: {source} offset {record.offset}: {text}"])
+        print_notes([f"sample: {source} offset {shown.offset}: {text}"])
     print_notes(
         [f"inferred from {counted(len(found.sample), part)}; fields that none of them has are lost"]
     )

@@ -129,14 +129,15 @@ def preview_json(found: Preview) -> dict[str, Any]:
 
 def _plain_record(record: KafkaRecord) -> dict[str, Any]:
     return {
-        "key": _plain_bytes(record.key),
-        "value": _plain_bytes(record.value),
-        "headers": [[name, _plain_bytes(value)] for name, value in record.headers],
+        "key": plain_bytes(record.key),
+        "value": plain_bytes(record.value),
+        "headers": [[name, plain_bytes(value)] for name, value in record.headers],
         "timestamp": record.timestamp_ms,
     }
 
 
-def _plain_bytes(data: bytes | None) -> Any:
+def plain_bytes(data: bytes | None) -> Any:
+    """Return a key or value for JSON: its text, None, or its base64 if it is not UTF-8."""
     if data is None:
         return None
     try:

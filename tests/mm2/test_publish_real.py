@@ -11,7 +11,7 @@ from k2ktui.mm2 import formats
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
-from tests.support.cli import k2ktui
+from tests.support.cli import k2ktui, k2ktui_json
 from tests.support.copied import Copied
 from tests.support.group_offsets import commit_offsets
 from tests.support.kafka import (
@@ -67,7 +67,8 @@ def test_remote_cluster_utils(source: KafkaNode, target: KafkaNode, tmp_path: Pa
     commit_offsets(source, group, {(topic, 0): 11, (topic, 1): 25})
     aliases = ("--source-alias", alias, "--target-alias", "west")
     publish = ("mm2", "publish", "-f", copied.file, *aliases, "--once")
-    k2ktui(*publish)
+    shown = k2ktui_json(*publish)
+    assert (shown["checkpoints"], shown["left_out"]) == (2, 0) and shown["offset_syncs"] > 0
     lines = translated(target, alias, group)
     assert sorted(lines[:-1]) == [f"{topic} 0 18", f"{topic} 1 32"]
     assert alias in lines[-1]

@@ -101,6 +101,10 @@ def test_previews_show_the_json_after_ids(make_pipeline: MakePipeline) -> None:
         'decode: {value: {json: {schema: "id BIGINT", schemaId: enabled}}}\n'
     )
     assert 'offset 0: {"id":1}' in inferred.stderr
+    assert k2ktui_json("transform", "schema", *options) == {
+        **yaml.safe_load(inferred.stdout),
+        "sample": [{"partition": 0, "offset": 0, "value": '{"id":1}'}],
+    }
     rule = {
         "decode": yaml.safe_load(inferred.stdout)["decode"],
         "set": {"value.id": "value.id + 1"},

@@ -46,7 +46,8 @@ def test_sync_follows_and_verify_proves(
     group = copied.group("g")
     for offset in (5, 20):
         commit_offsets(source, group, {(topic, 0): offset})
-        k2ktui("sync", "-f", copied.file, "--once")
+        turn = k2ktui_json("sync", "-f", copied.file, "--once")
+        assert turn["applied"] and not turn["failed"]
         assert committed(target, group, [(topic, 0)]) == {(topic, 0): offset + 7}
     reported = k2ktui_json("verify", "-f", copied.file)
     assert (reported["positions"]["same"], reported["records"]["same"]) == (1, 50)
