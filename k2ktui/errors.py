@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     PARTIAL = 6
     INTERNAL = 70
     INTERRUPTED = 130
+    READER_GONE = 141
 
 
 class K2kError(Exception):

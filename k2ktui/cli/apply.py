@@ -19,6 +19,7 @@ from k2ktui.cli.options import (
 )
 from k2ktui.cli.plan import show_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.config.inputs import STDIN
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
 from k2ktui.engine.plan import Plan, UnusablePlan, load_plan
@@ -86,7 +87,7 @@ def read_plan(path: Path, now: float) -> Plan:
     """Read a plan file.
 
     Args:
-        path: the plan file.
+        path: the plan file, ``-`` for standard input.
         now: current time in epoch seconds; 0 accepts an expired plan.
 
     Raises:
@@ -94,7 +95,7 @@ def read_plan(path: Path, now: float) -> Plan:
         Refused: the plan is not usable.
     """
     try:
-        return load_plan(path.read_text(), now)
+        return load_plan((Path("/dev/stdin") if str(path) == STDIN else path).read_text(), now)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(

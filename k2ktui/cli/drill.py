@@ -15,7 +15,13 @@ from k2ktui.cli.drill_operator import (
     print_result,
     read_phases,
 )
-from k2ktui.cli.options import file_option, json_option, load_flow, unlock_option
+from k2ktui.cli.options import (
+    file_option,
+    json_option,
+    kept_file_option,
+    load_flow,
+    unlock_option,
+)
 from k2ktui.engine.drill_checks import DrillKind
 from k2ktui.engine.drill_report import report_json, report_markdown
 from k2ktui.errors import ConfigError, ExitCode
@@ -79,7 +85,7 @@ _TAKE_OVER = click.option(
 
 @command.command(help="Continue a drill on this host.")
 @click.argument("drill_id", metavar="ID")
-@file_option
+@kept_file_option
 @drill_begin.YES_TO
 @_TAKE_OVER
 @click.option(
@@ -134,7 +140,7 @@ def resume(
 
 @command.command(help="Restore what a drill changed, until the target is opened.")
 @click.argument("drill_id", metavar="ID")
-@file_option
+@kept_file_option
 @_TAKE_OVER
 @drill_begin.FORWARD
 @unlock_option
@@ -166,7 +172,7 @@ def abort(
 
 @command.command(help="Allow a pipeline to start again after a drill fenced it.")
 @click.argument("drill_id", metavar="ID")
-@file_option
+@kept_file_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @unlock_option
 @json_option

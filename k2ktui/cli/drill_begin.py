@@ -12,7 +12,7 @@ import click
 
 from k2ktui.cli.drill_operator import open_operator, print_result, read_phases
 from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
-from k2ktui.cli.options import file_option, json_option, load_flow, matcher, unlock_option
+from k2ktui.cli.options import json_option, kept_file_option, load_flow, matcher, unlock_option
 from k2ktui.engine.drill import PHASES, DrillOptions, Fence
 from k2ktui.engine.drill_catalog import CATALOG
 from k2ktui.engine.drill_checks import DrillKind
@@ -85,7 +85,7 @@ _MAX_LAG = _option(
     help="Try a failover without an effect on any application. Commits offsets of shadow groups "
     "on the target, and deletes these groups again."
 )
-@file_option
+@kept_file_option
 @_GROUPS
 @_option(
     "--shadow-groups", "shadow_groups", "N", "Maximum number of groups to try as shadow groups."
@@ -114,7 +114,7 @@ def _switchover_options(command: F) -> F:
 
 
 @click.command(help="Switch over while both clusters are up; no record is lost.")
-@file_option
+@kept_file_option
 @_GROUPS
 @_switchover_options
 @unlock_option
@@ -125,7 +125,7 @@ def planned(fence: str, **chosen: Any) -> int:
 
 
 @click.command(help="Fail over while the source is down, from its last commits.")
-@file_option
+@kept_file_option
 @_GROUPS
 @_WATCH
 @ACCEPT
@@ -162,7 +162,7 @@ FORWARD = click.option(
     help="Move the groups back to the old source, with the reverse pipeline's file. Records that "
     "were never copied from there are listed; you choose what happens to them.",
 )
-@file_option
+@kept_file_option
 @_GROUPS
 @TAIL
 @click.option("--show-keys", is_flag=True, help="Show the first keys of these records.")

@@ -18,8 +18,8 @@ from k2ktui.cli.jobs_text import columns, job_object, job_text, row_object
 from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import (
     access_to,
-    file_option,
     json_option,
+    kept_file_option,
     load_flow,
     load_pipeline,
     optional_file_option,
@@ -109,7 +109,7 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 
 
 @command.command("start", help="Check and start the pipeline as a detached job.")
-@file_option
+@kept_file_option
 @click.option("--sync", "is_sync", is_flag=True, help="Run k2ktui sync instead of copying records.")
 @click.option(
     "--rewind",
@@ -166,7 +166,7 @@ def start(
 
 
 @command.command("stop", help="Stop the pipeline's job on this host.")
-@file_option
+@kept_file_option
 @_sync
 @_timeout
 @click.option("--now", is_flag=True, help="Stop without waiting for the current lap.")
@@ -197,7 +197,7 @@ def stop(
 
 
 @command.command("restart", help="Check, stop and start the pipeline's job on this host.")
-@file_option
+@kept_file_option
 @_sync
 @_force
 @_take_over
@@ -233,7 +233,7 @@ def restart(
 
 
 @command.command("log", help="Show the log of the pipeline's job on this host.")
-@file_option
+@kept_file_option
 @_sync
 @click.option(
     "-n", "--lines", default=50, show_default=True, metavar="N", help="Number of lines to show."

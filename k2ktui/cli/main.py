@@ -6,7 +6,6 @@ Data goes to stdout, notes and errors to stderr; exit codes are in ``k2ktui.erro
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from k2ktui.cli.console import OPTIONS
 from k2ktui.cli.ending import leave
 from k2ktui.cli.lazy import LazyGroup
 from k2ktui.cli.output import find_output_failure, watch_output
+from k2ktui.cli.streams import ReaderGone, open_streams, reader_is_there
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import fault
 from k2ktui.text import safe_message
@@ -58,8 +58,20 @@ _PRIVATE = 0o077
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
 
+class _Program(LazyGroup):
+    """The whole command line; Click would end it with 1, findings, once its reader has ended."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with reader_is_there():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reader_is_there():
+            return super().invoke(ctx)
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=_Program,
     verbs=_VERBS,
     params=list(OPTIONS),
     invoke_without_command=True,
@@ -89,6 +101,7 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     # On a shared host, files written here, by Spark or by Kafka must be private.
     os.umask(os.umask(_PRIVATE) | _PRIVATE)
+    open_streams()
     watch_output()
     try:
         code = cli(standalone_mode=False)
@@ -96,15 +109,13 @@ def main() -> NoReturn:
         with suppress(OSError):
             error.show()
         _exit(ExitCode.USAGE)
+    except ReaderGone:
+        _exit(ExitCode.READER_GONE)
     except (click.Abort, KeyboardInterrupt):
         _exit(ExitCode.INTERRUPTED)
     except K2kError as error:
         _print_error(error)
         _exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of stdout is gone; without this, Python would report it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _exit(ExitCode.OK)
     except Exception as error:
         found = find_output_failure(error) or fault(error)
         _print_error(found)

@@ -18,6 +18,7 @@ from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import access_to, json_option
 from k2ktui.cli.plan import show_plan, write_plan
 from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.config.inputs import absolute_files
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.plan import Plan, Rewind, dump_plan
 from k2ktui.errors import ConfigError, ExitCode, Refused
@@ -110,7 +111,7 @@ def command(
         found, unreadable = read_checkpoints(flow.properties, reading.target.cluster)
         seen = reading.observe(found, *chosen, watch_s)
         plan = make_plan(
-            seen, rewind=Rewind(rewind), valid_s=900.0, made_by=whoami(), files=(_absolute(file),)
+            seen, rewind=Rewind(rewind), valid_s=900.0, made_by=whoami(), files=_absolute(file)
         )
         judged = checks(seen)
         if unreadable:
@@ -214,6 +215,6 @@ def _matching(option: str, pattern: str) -> Callable[[str], bool]:
     return lambda name: compiled.fullmatch(name) is not None
 
 
-def _absolute(file: str) -> str:
+def _absolute(file: str) -> tuple[str, ...]:
     path, mark, flow = file.partition("#")
-    return f"{Path(path).absolute()}{mark}{flow}"
+    return tuple(f"{name}{mark}{flow}" for name in absolute_files([path]))

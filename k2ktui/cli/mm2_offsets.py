@@ -15,6 +15,7 @@ from k2ktui.cli.mm2_where import positions_of, where_options
 from k2ktui.cli.notes import print_note, print_notes
 from k2ktui.cli.options import json_option
 from k2ktui.cli.tables import print_table
+from k2ktui.config.inputs import STDIN
 from k2ktui.config.mirror_files import is_resource_file
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.state import SourcePartition
@@ -280,7 +281,7 @@ def _parse_positions(texts: Iterable[str]) -> dict[SourcePartition, int]:
 
 def _read_positions(name: str, connector: Connector) -> dict[SourcePartition, int | None]:
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = Path("/dev/stdin" if name == STDIN else name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{safe_text(name)}: {why}", unchanged=_UNCHANGED) from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from k2ktui.cli.notes import print_notes
+from k2ktui.config.inputs import can_be_read_again
 from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access
@@ -27,12 +28,30 @@ def file_option(function: F) -> F:
     return _file_option(required=True)(function)
 
 
+def kept_file_option(function: F) -> F:
+    """Add ``-f/--file`` to a command whose files others read later: no ``-`` and no pipe."""
+    return _file_option(required=True, kept=True)(function)
+
+
 def optional_file_option(function: F) -> F:
     """Add ``-f/--file`` to a command that can do without it."""
     return _file_option(required=False)(function)
 
 
-def _file_option(*, required: bool) -> Callable[[F], F]:
+def _require_kept(
+    context: click.Context, parameter: click.Parameter, files: tuple[str, ...]
+) -> tuple[str, ...]:
+    if not can_be_read_again(files):
+        raise ConfigError(
+            f"{context.command_path} needs files that can be read again, not - or a pipe: other "
+            "processes read them later",
+            unchanged="Nothing was done.",
+            hint="Write standard input to a file, and give its name with -f.",
+        )
+    return files
+
+
+def _file_option(*, required: bool, kept: bool = False) -> Callable[[F], F]:
     return click.option(
         "-f",
         "--file",
@@ -40,7 +59,9 @@ def _file_option(*, required: bool) -> Callable[[F], F]:
         multiple=True,
         required=required,
         metavar="FILE",
-        help="Pipeline file; may be repeated, later files override earlier ones.",
+        callback=_require_kept if kept else None,
+        help="Pipeline file; may be repeated, later files override earlier ones."
+        + ("" if kept else " - is standard input."),
     )
 
 

@@ -25,15 +25,21 @@ _BETWEEN, _SENTENCE = 3, 24
 _UNBOUNDED = 1_000_000
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line; Rich would end the program with 1, findings."""
+        raise
+
+
 def output(*, stderr: bool = False) -> Console:
     """Return the console for tables; without a terminal, its width is unlimited.
 
     Rich also takes a pipe for a terminal, if ``FORCE_COLOR`` or ``TTY_COMPATIBLE`` is set.
     """
-    console = Console(stderr=stderr)
+    console = _Console(stderr=stderr)
     if console.is_terminal and console.file.isatty():
         return console
-    return Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True, force_terminal=False)
+    return _Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True, force_terminal=False)
 
 
 def print_table(

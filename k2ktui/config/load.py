@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from k2ktui.config.clusters import ClientFinding, ClusterConfig
 from k2ktui.config.key_aliases import KeyAliases
 from k2ktui.config.lost_ids import lost_schema_ids
-from k2ktui.config.mirror_files import PROPERTIES, is_mirror_file
+from k2ktui.config.mirror_files import is_mirror_file, is_resource_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path, refuse
 from k2ktui.config.scalars import Text
@@ -163,7 +163,7 @@ def _split(paths: Iterable[str | FilePath]) -> list[str]:
         )
     for file in files:
         if is_mirror_file(file):
-            kind = "properties" if file.partition("#")[0].endswith(PROPERTIES) else "connector"
+            kind = "connector" if is_resource_file(file.partition("#")[0]) else "properties"
             raise ConfigError(
                 f"{safe_text(file)} is a {kind} file, such as MirrorMaker 2's, and not a pipeline",
                 hint="Convert it to a pipeline file: k2ktui mm2 import FILE -o pipeline.yaml",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
 
 from k2ktui.config.bounded_yaml import BYTE_LIMIT, BoundedLoader
+from k2ktui.config.inputs import read_file
 from k2ktui.config.problems import FilePosition, Path, Problem, format_path
 from k2ktui.config.scalars import Text
 from k2ktui.secret_values import REDACTED
@@ -129,8 +129,7 @@ def parse_documents(content: bytes, file: str, problems: list[Problem]) -> list[
 
 def _read(file: str, problems: list[Problem]) -> bytes | None:
     try:
-        with FilePath(file).open("rb") as opened:
-            content = opened.read(BYTE_LIMIT + 1)
+        content = read_file(file)
     except OSError as error:
         problems.append(Problem(None, file, f"cannot be read: {error.strerror}"))
         return None

@@ -107,7 +107,7 @@ class _Connector:
 
 def read_resources(raw: bytes, file: str, problems: list[Problem]) -> ResourceProperties:
     """Parse a file; appends errors to ``problems``."""
-    if file.endswith(".json"):
+    if file.endswith(".json") or raw.lstrip()[:1] in (b"{", b"["):
         # YAML forbids tabs where JSON allows them; a JSON string never contains one.
         raw = raw.replace(b"\t", b" ")
     documents = [

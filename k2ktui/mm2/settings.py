@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from k2ktui.config.addresses import BOOTSTRAP, address_problem, has_typed_quotes
+from k2ktui.config.bounded_yaml import BYTE_LIMIT
+from k2ktui.config.inputs import read_file
 from k2ktui.config.javaprops import Property, byte_order_mark, parse
-from k2ktui.config.mirror_files import DOCUMENTS
+from k2ktui.config.mirror_files import is_document
 from k2ktui.config.problems import FilePosition, Problem, refuse
 from k2ktui.config.unused import TYPED_QUOTES
 from k2ktui.errors import ConfigError
@@ -48,7 +50,7 @@ class MirrorSettings:
     """Content of a file: aliases, flows that copy or only emit heartbeats, and notes.
 
     ``unusable`` has the problems of flows that are not enabled, by flow; those of enabled flows are
-    reported when the file is read.
+    reported when the file is read. ``on_connect``: the file describes connectors.
     """
 
     file: str
@@ -56,6 +58,7 @@ class MirrorSettings:
     flows: tuple[FlowProperties, ...]
     notes: tuple[str, ...]
     unusable: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
+    on_connect: bool = False
 
     def flow(self, name: str = "") -> FlowProperties:
         """Return the flow ``A->B`` or of a connector, or the only enabled one if ``name`` is empty.
@@ -69,8 +72,7 @@ class MirrorSettings:
             if problems := self.unusable.get(str(found[0])):
                 raise refuse(problems)
             return found[0]
-        on_connect = self.file.endswith(DOCUMENTS)
-        advice = "Add the MirrorSourceConnector." if on_connect else _ENABLE
+        advice = "Add the MirrorSourceConnector." if self.on_connect else _ENABLE
         there = ", ".join(safe_text(flow) for flow in (self.flows if name else enabled))
         if name:
             raise ConfigError(
@@ -89,7 +91,7 @@ def load_settings(
     """Read ``mm2.properties``, a Strimzi resource or a connector's JSON.
 
     Args:
-        path: the file; its suffix says which.
+        path: the file, ``-`` for standard input; its suffix says which, or else its content.
         env: variables for ``EnvVarConfigProvider``; defaults to the process environment.
         filled: fill ``${…}`` of config providers; otherwise keep them verbatim.
 
@@ -97,11 +99,13 @@ def load_settings(
         ConfigError: reports every error, each with its file and line.
     """
     try:
-        raw = Path(path).read_bytes()
+        raw = read_file(str(path))
     except OSError as error:
         raise ConfigError(
             f"{safe_text(path)} cannot be read: {error.strerror}", hint="Check the file name."
         ) from None
+    if len(raw) > BYTE_LIMIT:
+        raise ConfigError(f"{safe_text(path)} is larger than {BYTE_LIMIT >> 10} KiB")
     return parse_settings(raw, str(path), (os.environ if env is None else env) if filled else None)
 
 
@@ -111,7 +115,7 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
     if has_line_numbers(raw.decode("latin-1")):
         wanted = "every line begins with its number; copy the file without line numbers"
         raise refuse([Problem(FilePosition(file, 1), "", wanted)])
-    resources = read_resources(raw, file, problems) if file.endswith(DOCUMENTS) else None
+    resources = read_resources(raw, file, problems) if is_document(file, raw) else None
     if resources is not None and problems:
         raise refuse(problems)
     if resources is None:
@@ -130,7 +134,8 @@ def parse_settings(raw: bytes, file: str, env: Mapping[str, str] | None) -> Mirr
         if has_typed_quotes(each.value)
     ]
     more = resources.notes if resources else ()
-    return replace(found, notes=(*found.notes, *more, *dict.fromkeys(quotes)))
+    notes = (*found.notes, *more, *dict.fromkeys(quotes))
+    return replace(found, notes=notes, on_connect=resources is not None)
 
 
 def has_line_numbers(text: str) -> bool:

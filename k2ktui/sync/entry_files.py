@@ -6,11 +6,11 @@ The journal itself is on the target; this file holds only the paths and no secre
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from k2ktui.config.inputs import absolute_files
 from k2ktui.engine.strict_json import MalformedRecord, field, items, parse_object, text
 from k2ktui.errors import ConfigError
 from k2ktui.private_files import private_directory, user_path, write_private
@@ -25,7 +25,7 @@ def _path() -> Path:
 
 def remember(entry: str, pipeline: str, files: Sequence[str]) -> None:
     """Remember an entry's pipeline files; does nothing if the state directory is not writable."""
-    paths = [os.path.abspath(part) for each in files for part in each.split(",") if part]
+    paths = absolute_files(files)
     line = json.dumps({"id": entry, "pipeline": pipeline, "files": paths})
     path = _path()
     try:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from k2ktui.config.inputs import absolute_files
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.groups import Snapshot
 from k2ktui.engine.plan import Plan, Rewind, dump_plan
@@ -58,7 +59,7 @@ def plan_options(
 
 def make_pipeline_plan(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:
     """Make a plan that carries its pipeline's files, so that applying it needs no other input."""
-    paths = tuple(os.path.abspath(part) for each in files for part in each.split(",") if part)
+    paths = absolute_files(files)
     plan = make_plan(snapshot, options)
     return replace(plan, files=paths, files_digest=digest_files(paths) if paths else "")
 
