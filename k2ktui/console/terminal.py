@@ -40,6 +40,11 @@ def wants_mouse(chosen: bool | None, environ: Mapping[str, str] = os.environ) ->
     return not environ.get("SSH_CONNECTION") if chosen is None else chosen
 
 
+def has_braille(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the terminal's font can have braille: that of the Linux console cannot."""
+    return environ.get("TERM") != "linux"
+
+
 def wants_ascii(chosen: bool | None, environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether to draw with ASCII characters; by default if the locale is not UTF-8."""
     if chosen is not None:

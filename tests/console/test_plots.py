@@ -89,6 +89,14 @@ def test_a_chart_has_clock_times_and_whole_numbers(glyphs: Glyphs) -> None:
     assert not glyphs.ascii or text.isascii()
 
 
+def test_a_font_without_braille_gets_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [(NOON - 5 * n, float(n % 3)) for n in range(60, -1, -1)]
+    for term, sign, other in (("linux", "█", "⣿"), ("xterm", "⣿", "█")):
+        monkeypatch.setenv("TERM", term)
+        text = "".join(cell.text for line in chart_lines(points, 50, 12, UNICODE) for cell in line)
+        assert sign in text and other not in text
+
+
 def test_w_changes_the_window_of_all_charts() -> None:
     made = usual()
     for _ in range(12):

@@ -13,10 +13,10 @@ with tones; a name from Kafka must pass through ``formatting.name`` first. Colum
 ``present``, because commands print them too. ``table()`` returns what ``e`` exports,
 ``text_to_copy()`` what ``y`` copies; ``HELP`` is the text of ``?``.
 
-*Looks.* Everything stands in a ``Panel`` of ``console.visuals``: figures in a ``Tile``, a value over
-time in a ``Chart``, shapes by the functions there. A ``ListScreen`` with a ``PANEL`` puts its table
-into one, and ``side()`` beside it; a column with ``picture=True`` draws what another one says. Below
-``-wide`` (120 columns) or ``-high`` (32 lines), classes of the screen, panels are rules.
+*Looks.* Everything stands in a ``Panel`` of ``console.visuals``: figures in a ``Tile``, a value
+over time in a ``Chart``, shapes by the functions there. A ``ListScreen`` with a ``PANEL`` puts its
+table into one, and ``side()`` beside it; a column with ``picture=True`` draws what another one
+says. Below ``-wide`` (120 columns) or ``-high`` (32 lines), classes of the screen, panels are rules.
 
 *Slow work.* The UI thread must never touch the network, a disk that may hang, or thousands of rows
 in a loop. ``self.background(group, job, done)`` runs ``job()`` on a thread and calls

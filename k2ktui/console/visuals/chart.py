@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from textual.app import ComposeResult
 
+from k2ktui.console import terminal
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
@@ -127,7 +128,7 @@ def _area(
     plotext.frame(False)
     plotext.xticks([])
     plotext.yticks([])
-    marker = "#" if glyphs.ascii else "braille"
+    marker = "#" if glyphs.ascii else "braille" if terminal.has_braille() else "hd"
     for part in _known_parts(points):
         times, values = [at - first for at, _ in part], [value for _, value in part]
         plotext.plot(times, values, marker=marker, fillx=True)
