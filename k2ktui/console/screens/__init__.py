@@ -16,7 +16,7 @@ with tones; a name from Kafka must pass through ``formatting.name`` first. Colum
 *Looks.* Everything stands in a ``Panel`` of ``console.visuals``: figures in a ``Tile``, a value
 over time in a ``Chart``, shapes by the functions there. A ``ListScreen`` with a ``PANEL`` puts its
 table into one, and ``side()`` beside it; a column with ``picture=True`` draws what another one
-says. Below ``-wide`` (120 columns) or ``-high`` (32 lines), classes of the screen, panels are rules.
+says. Below ``-wide`` (120 columns) or ``-high`` (32 lines), classes of a screen, panels are rules.
 
 *Slow work.* The UI thread must never touch the network, a disk that may hang, or thousands of rows
 in a loop. ``self.background(group, job, done)`` runs ``job()`` on a thread and calls
