@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import time
 from typing import TYPE_CHECKING
 
+from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import RunnerState
 from k2ktui.errors import K2kError
@@ -49,6 +50,7 @@ from k2ktui.shared_runs import SharedRun, SharedRunParts
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill_guard import refuse_fenced
 from k2ktui.sync.drill_watch import RehearsalWatcher
+from k2ktui.sync.other_files import read_last_run, refuse_other_name
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
 from k2ktui.text import counted, duration
 
@@ -205,8 +207,16 @@ class PipelineRun:
     def _wait_for_turn(self) -> bool:
         """Wait as a standby; return False if a stop was requested first."""
         require_startable(self._config, self._show_check)
+        self._refuse_other_name()
         waiting = StandbyWait(self._config, self._heartbeat, self._report_note, self._quiet_s)
         return waiting.run(self._stopping)
+
+    def _refuse_other_name(self) -> None:
+        """Refuse to wait for a run of another pipeline, or to take over from it."""
+        target = target_cluster(self._config)
+        note = refuse_other_name(self._config, target, read_last_run(self._config, target))
+        if note:
+            self._note(note)
 
     def stop(self) -> None:
         """Request a stop and return at once; called from signal handlers."""
@@ -250,6 +260,8 @@ class PipelineRun:
             starting = pool.submit(self._start_spark)
             try:
                 require_startable(self._config, self._show_check)
+                if self._config.coordination.mode == "standby" and not self._waits:
+                    self._refuse_other_name()
                 self._snapshots.start()
                 if self._config.mm2.publish:
                     self._publisher.start()
@@ -316,6 +328,7 @@ class PipelineRun:
             control.commit_partitions,
             pair,
             guard=lambda named: refuse_fenced(config, target, named),
+            digest=copy_digest(config),
         )
 
         return Driver(

@@ -17,8 +17,10 @@ from functools import partial
 from time import monotonic, time
 from typing import Any
 
+from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.assignment_records import Member
+from k2ktui.engine.editions import NO_EDITIONS
 from k2ktui.engine.state import Position, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -30,7 +32,7 @@ from k2ktui.replication.commit_state import (
     with_all_partitions,
 )
 from k2ktui.replication.discovery import TopicDiscovery
-from k2ktui.replication.events import Event, Finished, Started, Stopped
+from k2ktui.replication.events import Event, Finished, Note, Started, Stopped
 from k2ktui.replication.heartbeat import Heartbeat
 from k2ktui.replication.lap_runner import LapRunner
 from k2ktui.replication.laps import longest_lap_s
@@ -51,6 +53,7 @@ from k2ktui.replication.slot_driver import IsWanted, SharedSlotDriver
 from k2ktui.runtime.host import birth_of, pid_space, process_has_ended
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.sync.drill_guard import read_named_fence, refuse_fenced
+from k2ktui.sync.other_files import refuse_other_name
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
 from k2ktui.sync.standby import beat_interval_s
 from k2ktui.text import safe_text
@@ -100,6 +103,8 @@ class SharedRun:
         self, config: PipelineConfig, parts: SharedRunParts, report: Callable[[Event], None]
     ) -> None:
         self._config, self._parts, self._report = config, parts, report
+        self._digest = copy_digest(config)
+        self._editions = NO_EDITIONS
         self._fencer = self._make_fencer()
         self._loop: SharingLoop | None = None
         self._closing = ExitStack()
@@ -134,7 +139,7 @@ class SharedRun:
             return
         self._is_prepared = True
         self._log.open()
-        self._refuse_unreadable()
+        self._read_run()
         if self._parts.until_caught_up:
             self._ends = self._read_ends(self._closing)
 
@@ -166,22 +171,33 @@ class SharedRun:
                 self._report,
             )
             closing.callback(finder.close)
-            if parts.take_over:
-                finder.find((), waits=False)
+            if parts.take_over and (layout := finder.find((), waits=False)) is not None:
+                self._editions = self._editions.with_edition(layout.edition)
             search = LayoutSearch(finder.find)
             closing.callback(search.close)
             pid = os.getpid()
             member = SharingMember(
-                Member(runner, pid=pid, pid_space=pid_space(), birth=birth_of(pid)),
+                Member(
+                    runner,
+                    pid=pid,
+                    pid_space=pid_space(),
+                    birth=birth_of(pid),
+                    edition=self._editions.edition_of(self._digest),
+                    pipeline=config.name,
+                ),
                 config.coordination.commit.group,
                 self._log,
                 lambda: search.ask(
-                    member.known_members, member.outdated_layout, member.leaderships
+                    member.known_members,
+                    member.outdated_layout,
+                    member.leaderships,
+                    member.edition,
                 ),
                 assignment.grace_window_s,
                 beat_interval_s(config),
                 release_s,
                 process_has_ended,
+                editions=self._editions,
             )
             make_driver = partial(self._make_driver, events)
             slots = SharedSlots(runner, make_driver, self._report, release_s)
@@ -197,15 +213,21 @@ class SharedRun:
         self._report(finished)
         return finished
 
-    def _refuse_unreadable(self) -> None:
-        """Refuse to take part if records of this pipeline cannot be read.
+    def _read_run(self) -> None:
+        """Read by which files the runs so far have copied.
 
-        Later, only the slots that are taken over wait for them: runs that have slots continue.
+        Refuse to take part if a pipeline of another name runs with these positions, or if records
+        of this one cannot be read. Later, only the slots that are taken over wait for such records:
+        runs that have slots continue.
         """
         topic = with_all_partitions(self._parts.target, self._fencer.topic)
         state = read_commit_state(self._parts.target, topic, _READ_S)
         if state.damaged:
             describe_malformed(self._config, state)
+        note = refuse_other_name(self._config, self._parts.target, state.run)
+        if note:
+            self._report(Note(note))
+        self._editions = state.run.editions
 
     def _read_ends(self, closing: ExitStack) -> SharedEnds:
         """Read the ends of all partitions, before this run takes a slot over."""
@@ -248,6 +270,7 @@ class SharedRun:
             parts.control.commit_partitions,
             read_pair(config, parts.source, parts.target),
             guard=lambda named: refuse_fenced(config, parts.target, named),
+            digest=self._digest,
         )
 
     def _make_driver(self, events: SharedEvents, slot: int, layout: str) -> SharedSlotDriver:

@@ -12,6 +12,7 @@ from k2ktui.errors import fix_text
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
 from k2ktui.sync.drill_guard import check_fence
+from k2ktui.sync.other_files import check_file
 from k2ktui.text import counted, safe_message
 
 _MARKS = {
@@ -31,6 +32,8 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
     """Run the checks, print them, and return the exit code of :func:`exit_code`."""
     config = load_pipeline(files)
     checks = [check_fence(config), *run_checks(config)]
+    if not any(check.unreachable for check in checks):
+        checks.append(check_file(config))
     code = exit_code(checks)
     if as_json:
         rows = [asdict(check) for check in checks]

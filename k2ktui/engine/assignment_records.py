@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from k2ktui.engine.editions import UNKNOWN_EDITION, Edition, read_digest, read_number
 from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
 from k2ktui.engine.slot_owners import LARGEST_GENERATION, SlotOwners
 from k2ktui.engine.strict_json import (
@@ -49,6 +51,8 @@ class Member:
         pid: its process; 0 if it is not known.
         pid_space: where ``pid`` is one process (``runtime.host.pid_space``); "" if it is not known.
         birth: birth of the process (``runtime.host.birth_of``); "" if it is not known.
+        edition: that of its pipeline file; unknown of earlier releases.
+        pipeline: name of the pipeline; "" of earlier releases.
     """
 
     runner: str
@@ -59,6 +63,8 @@ class Member:
     pid: int = 0
     pid_space: str = ""
     birth: str = ""
+    edition: Edition = UNKNOWN_EDITION
+    pipeline: str = ""
 
 
 NO_OWNERS = SlotOwners(0, "")
@@ -129,8 +135,13 @@ def member_key(group: str, runner: str) -> bytes:
 
 def member_value(member: Member) -> bytes:
     """Value of a run that takes part."""
+    edition = member.edition
+    own = {"digest": edition.digest, "edition": edition.number} if edition.digest else {}
+    name = {"name": member.pipeline} if member.pipeline else {}
     return dump_object(
         {
+            **own,
+            **name,
             "v": _VERSION,
             "beat": member.beat,
             "generation": member.generation,
@@ -174,7 +185,15 @@ def read_member(runner: str, value: bytes) -> Member:
         pid=integer(body.get("pid", 0)),
         pid_space=text(body.get("pidSpace", "")),
         birth=text(body.get("birth", "")),
+        edition=_read_edition(body),
+        pipeline=text(body.get("name", "")),
     )
+
+
+def _read_edition(body: Mapping[str, object]) -> Edition:
+    if "digest" not in body:
+        return UNKNOWN_EDITION
+    return Edition(read_number(field(body, "edition")), read_digest(body["digest"]))
 
 
 def _read_key(key: bytes | None) -> tuple[AssignmentKind, str, str]:

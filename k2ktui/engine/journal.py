@@ -121,6 +121,8 @@ class Runner:
         generation: where runs share the pipeline, number of the last generation of owners that it
             has seen; 0 for a run that copies alone.
         owned: the slots that it owned in that generation.
+        name: name of the pipeline in its file; "" from an earlier release.
+        digest: of what decides in its file what is copied; "" from an earlier release.
         heard_ms: when a reader last received a heartbeat, by the reader's clock; None if not
             observed yet. Not part of the record.
     """
@@ -146,6 +148,8 @@ class Runner:
     generation: int = 0
     owned: tuple[int, ...] = ()
     error_ms: int = 0
+    name: str = ""
+    digest: str = ""
 
     @property
     def key(self) -> RunnerKey:

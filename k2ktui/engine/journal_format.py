@@ -12,6 +12,7 @@ from typing import Any
 
 from k2ktui.engine.drill import Drill
 from k2ktui.engine.drill_format import drill_body, read_drill
+from k2ktui.engine.editions import read_digest
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import (
@@ -94,6 +95,8 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
     birth = {"birth": runner.birth} if runner.birth else {}
     kind = {} if runner.kind is RunKind.COPY else {"kind": str(runner.kind)}
     lasts = {"errorAt": runner.error_ms} if runner.error_ms else {}
+    names = {"name": runner.name, "digest": runner.digest}
+    file = {key: value for key, value in names.items() if value}
     shared: dict[str, Any] = {}
     if runner.generation:
         shared = {"generation": runner.generation, "owned": list(runner.owned)}
@@ -105,6 +108,7 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
         **space,
         **birth,
         **lasts,
+        **file,
         "at": runner.at_ms,
         "host": runner.host,
         "lag": runner.lag_records,
@@ -266,6 +270,8 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
             integer(slot, high=LARGEST_SHARED_SLOTS - 1)
             for slot in items(body.get("owned", []), most=LARGEST_SHARED_SLOTS)
         ),
+        name=text(body.get("name", "")),
+        digest=read_digest(body["digest"]) if "digest" in body else "",
     )
 
 

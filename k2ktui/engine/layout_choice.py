@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from enum import Enum, auto
 
+from k2ktui.engine.editions import UNKNOWN_EDITION, Edition
 from k2ktui.engine.journal import Runner
 from k2ktui.engine.run_record import Run, SharedLayout
 from k2ktui.engine.standby import StandbyTurn
@@ -78,7 +79,13 @@ class LayoutChoice:
         turn = self._turn
         self._is_turn = turn is not None and turn.observe(runners, now, members, ended)
 
-    def choose(self, newest: Run, committed: SharedLayout | None, outdated: str = "") -> Choice:
+    def choose(
+        self,
+        newest: Run,
+        committed: SharedLayout | None,
+        outdated: str = "",
+        edition: Edition = UNKNOWN_EDITION,
+    ) -> Choice:
         """Return what to do.
 
         Args:
@@ -86,13 +93,21 @@ class LayoutChoice:
             committed: the layout of its newest committed one.
             outdated: id of a layout whose slots runs no longer take over. Its run record may be the
                 newest again: one that was aborted after it is gone once the topic is compacted.
+            edition: the edition by which the runs copy; unknown if that of the layout does not
+                count. A layout for a newer one is left alone for the grace window: a run of it may
+                come back.
         """
         layout = newest.layout
         is_usable = layout is not None and layout.ready and layout.id != outdated
         if layout is not None and is_usable and layout == committed:
             self._has_shared = True
-            self._stop_waiting()
-            return Choice.USE if self._slots in (None, layout.slots) else Choice.DIVIDE
+            made_for = layout.edition
+            if edition.digest in ("", made_for.digest):
+                self._stop_waiting()
+                return Choice.USE if self._slots in (None, layout.slots) else Choice.DIVIDE
+            if made_for.number < edition.number:
+                self._stop_waiting()
+                return Choice.DIVIDE
         if self._is_turn and newest == self._waits_for:
             self._stop_waiting()
             return Choice.DIVIDE

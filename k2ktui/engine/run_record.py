@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
+from k2ktui.engine.editions import (
+    NO_EDITIONS,
+    Edition,
+    Editions,
+    edition_of_layout,
+    editions_value,
+    read_digest,
+    read_editions,
+)
 from k2ktui.engine.strict_json import (
     LARGEST_MS,
     MalformedRecord,
@@ -53,6 +62,11 @@ class SharedLayout:
     slots: int
     ready: bool = False
 
+    @property
+    def edition(self) -> Edition:
+        """The edition of the pipeline file for which it was made; unknown of earlier releases."""
+        return edition_of_layout(self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -63,7 +77,9 @@ class Run:
     for the pipeline. ``registers`` says that it registers the producer ids that it writes with.
     ``bidirectional`` is the mode in which it leaves out what came from the target, "" if it copies
     everything. ``fenced_by`` is the id of the drill that keeps the pipeline from starting, unless
-    the record of that drill says otherwise; "" if none does.
+    the record of that drill says otherwise; "" if none does. ``digest`` is that of the file by
+    which the run copies, ``editions`` are those of all runs so far; "" and none in records of
+    earlier releases, whose files are unknown.
     """
 
     term: int
@@ -78,6 +94,8 @@ class Run:
     most_shared: int = 0
     shared_slot: int | None = None
     fenced_by: str = ""
+    digest: str = ""
+    editions: Editions = NO_EDITIONS
 
 
 def run_key(group: str, shared_slot: int | None = None) -> bytes:
@@ -107,6 +125,10 @@ def run_value(run: Run) -> bytes:
         value["fencedBy"] = run.fenced_by
     if run.most_shared:
         value["mostShared"] = run.most_shared
+    if run.digest:
+        value["digest"] = run.digest
+    if run.editions.known:
+        value["editions"] = editions_value(run.editions)
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
 
 
@@ -131,6 +153,8 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         most_shared=integer(value.get("mostShared", 0), high=LARGEST_SHARED_SLOTS),
         shared_slot=slot,
         fenced_by=text(value.get("fencedBy", "")),
+        digest=read_digest(value["digest"]) if "digest" in value else "",
+        editions=read_editions(value.get("editions", {})),
     )
 
 

@@ -17,10 +17,11 @@ _LATE = 1.2
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The last record of a run, and for how many seconds it has not changed."""
+    """The last record of a run, its silence so far, and whether it was ever seen to change."""
 
     record: object
     silent_s: float = 0.0
+    has_changed: bool = False
 
 
 class SilenceMeter:
@@ -56,6 +57,10 @@ class SilenceMeter:
         """Return the seconds of silence of a run whose record was in the last observation."""
         return self._seen[name].silent_s
 
+    def has_changed(self, name: str) -> bool:
+        """Return whether a run has written a record since it was first observed: it lives."""
+        return self._seen[name].has_changed
+
     def _measure(self, found: Mapping[str, object], now: float) -> float:
         own, before = found.get(self._own), self._seen.get(self._own)
         if own is None or (before is not None and before.record == own):
@@ -66,5 +71,5 @@ class SilenceMeter:
     @staticmethod
     def _update(before: _Seen | None, record: object, passed_s: float) -> _Seen:
         if before is None or before.record != record:
-            return _Seen(record)
+            return _Seen(record, has_changed=before is not None)
         return replace(before, silent_s=before.silent_s + passed_s)

@@ -20,6 +20,7 @@ from k2ktui.replication.preflight.checks import (
 )
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
 from k2ktui.sync.drill_guard import check_fence
+from k2ktui.sync.other_files import check_file
 
 NAME = "other runners"
 _WHAT = {RunKind.COPY: "this pipeline", RunKind.SYNC: "k2ktui sync for this pipeline"}
@@ -45,6 +46,8 @@ def start_checks(
     for check in each_check(config) if kind is RunKind.COPY else each_cluster_check(config):
         reached = reached and not check.unreachable
         yield before_start(check)
+    if kind is RunKind.COPY and reached:
+        yield check_file(config)
     yield (
         _others(config, read_job(job_directory(config, kind)), restart, kind)
         if reached

@@ -192,10 +192,14 @@ class PartitionsReleased:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps records of a subject from being copied now; "" when it is over."""
+    """What keeps records of a subject from being copied now; "" when it is over.
+
+    ``blocks`` is False for what should be mended, and keeps none from being copied.
+    """
 
     subject: str
     text: str
+    blocks: bool = True
 
 
 @dataclass(frozen=True, slots=True)

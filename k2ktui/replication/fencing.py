@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
+from k2ktui.engine.editions import Editions
 from k2ktui.engine.run_record import Run, SharedLayout, run_key, run_value
 from k2ktui.engine.state import Position, SourcePartition, position_key, position_value
 from k2ktui.errors import K2kError, LoginFailed, TimedOut
@@ -83,6 +84,8 @@ class TransactionFencer:
             run record names that drill no more.
         fence: the drill that fences the pipeline, for its run record; "" for none, None keeps that
             of the run before.
+        digest: that of the file by which the run copies, for its run record; "" keeps that of the
+            run before.
 
     Attributes:
         run: the run that this driver has begun.
@@ -105,8 +108,10 @@ class TransactionFencer:
         bidirectional: str = "",
         guard: Callable[[str], None] | None = None,
         fence: str | None = None,
+        digest: str = "",
     ) -> None:
         self._fence = fence
+        self._digest = digest
         self._target, self._guard = target, guard
         self._name, self._pair, self._bidirectional = name, pair, bidirectional
         self.topic = topic
@@ -284,10 +289,18 @@ class TransactionFencer:
         run = Run(
             term, slots, self._name, host, now_ms(), pair, *way, self._layout, most, slot, fence
         )
+        if slot is None:  # the run record of a slot is of the layout in that of the pipeline
+            editions = self._editions()
+            run = replace(run, digest=self._digest or self.run.digest, editions=editions)
         refuse_unreadable(run, self.topic.name)
         self._own_runs.add(run)
         self._write([(run_key(self.topic.group, slot), run_value(run))], register=True)
         self.run = run
+
+    def _editions(self) -> Editions:
+        """Return the editions for the run record; a file that no run had is the next one."""
+        known = self.run.editions
+        return known.with_edition(known.edition_of(self._digest)) if self._digest else known
 
     def renew(self, slot: int) -> Producer:
         """Raise a slot's epoch on the condition that nothing else did, and return the token.

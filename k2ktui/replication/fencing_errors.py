@@ -84,6 +84,25 @@ def clusters_changed(pipeline: str, changed: Sequence[tuple[Side, str, str]]) ->
     )
 
 
+def other_name(pipeline: str, other: str, group: str, where: str = "") -> Refused:
+    """Return the error of a run whose commit group is in use by a pipeline of another name.
+
+    Args:
+        pipeline, other: the names.
+        group: ``coordination.commit.group`` of both.
+        where: the runs of the other one; "" if it is not known.
+    """
+    runs = f" ({where})" if where else ""
+    return Refused(
+        f"pipeline {safe_text(other)} is running{runs} with the same coordination.commit.group, "
+        f"{safe_text(group)}: it has the positions that pipeline {safe_text(pipeline)} would use",
+        unchanged="This run copied nothing.",
+        hint="Give each pipeline a coordination.commit.group of its own; without one, it is the "
+        "name. If this is the same pipeline under a new name, stop every run of the former name "
+        "first.",
+    )
+
+
 def layout_changed(pipeline: str) -> LayoutChanged:
     """Return the error of a run that took a slot of an earlier layout over."""
     return LayoutChanged(

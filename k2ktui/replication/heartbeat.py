@@ -17,6 +17,7 @@ from dataclasses import replace
 from time import monotonic
 
 from k2ktui import __version__
+from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.journal import BEAT_MS, RunKind, Runner, RunnerKey, RunnerState
 from k2ktui.engine.journal_format import read_state_key, read_state_value, state_key, state_value
@@ -104,6 +105,8 @@ class Heartbeat(BackgroundRunner):
             pid_space=pid_space(),
             birth=birth_of(os.getpid()),
             kind=kind,
+            name=config.name,
+            digest=copy_digest(config) if kind is RunKind.COPY else "",
         )
         self._troubles: dict[str, tuple[str, int]] = {}  # by subject: what lasts, since when
         self._partitions = 0
@@ -155,7 +158,7 @@ class Heartbeat(BackgroundRunner):
             for source in event.partitions:
                 self._note_trouble(str(source), "")
         elif isinstance(event, Trouble):
-            self._note_trouble(event.subject, event.text)
+            self._note_trouble(event.subject, event.text, blocks=event.blocks)
 
     def observe_poll(self, error: str = "") -> None:
         """Update the heartbeat of ``k2ktui sync`` after a poll; "" if it did not fail."""
@@ -166,15 +169,20 @@ class Heartbeat(BackgroundRunner):
         """Include an error in the following heartbeats."""
         self._now = replace(self._now, last_error=safe_message(what, _ERROR_CHARS), error_ms=0)
 
-    def _note_trouble(self, subject: str, text: str) -> None:
-        """Show the trouble that has lasted longest, and how many others there are."""
+    def _note_trouble(self, subject: str, text: str, *, blocks: bool = True) -> None:
+        """Show the trouble that has lasted longest, and how many others there are.
+
+        Trouble that keeps no record from being copied has no time, and comes last.
+        """
         before = self._troubles.pop(subject, None)
         if text:
             since_ms = before[1] if before else now_ms()
-            self._troubles[subject] = text, since_ms
+            self._troubles[subject] = text, since_ms if blocks else 0
         elif before is None:
             return
-        what, since_ms = min(self._troubles.values(), key=lambda each: each[1], default=("", 0))
+        what, since_ms = min(
+            self._troubles.values(), key=lambda each: (not each[1], each[1]), default=("", 0)
+        )
         others = len(self._troubles) - 1
         more = f" (and {counted(others, 'other problem')})" if others > 0 else ""
         shown = safe_message(what, _ERROR_CHARS) + more

@@ -11,6 +11,7 @@ from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.editions import Edition, Editions, layout_id, merge_editions
 from k2ktui.engine.run_record import Run, SharedLayout
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
@@ -49,15 +50,22 @@ class PipelineFencer(TransactionFencer):
         super().__init__(target, options, name=config.name, **settings)
         self._config, self._options, self._settings = config, options, settings
         self._shared_slots = 0
+        self._edition, self._puts_first = Edition(), False
         self._parallelism = config.coordination.assignment.fencing_max_parallelism
         self._limit = BoundedSemaphore(self._parallelism)
 
-    def divide(self, slots: int) -> None:
+    def divide(self, slots: int, edition: int = 0, *, puts_first: bool = False) -> None:
         """Let the next ``take_over`` divide the pipeline into slots that runs share.
 
         ``publish_layout`` lets them begin.
+
+        Args:
+            slots: number of slots.
+            edition: the number that the runs of this file have announced for its edition.
+            puts_first: let the file of this run count before those of all other runs.
         """
-        self._shared_slots = slots
+        self._shared_slots, self._puts_first = slots, puts_first
+        self._edition = Edition(edition, self._digest)
 
     def publish_layout(self) -> SharedLayout:
         """Begin a term in which runs may take the slots of the layout over; return the layout.
@@ -77,13 +85,18 @@ class PipelineFencer(TransactionFencer):
         """
         most = max((run.most_shared for run in found), default=0)
         self._layout = None
+        # Also of records that were never committed: no number may be used for two files.
+        editions = merge_editions(run.editions for run in found)
         if self._shared_slots:
-            self._layout = SharedLayout(uuid.uuid4().hex, self._shared_slots)
+            self._edition = self._choose_edition(editions)
+            id_ = layout_id(uuid.uuid4().hex, self._edition)
+            self._layout = SharedLayout(id_, self._shared_slots)
         elif not most:
             return
         most = max(most, self._shared_slots)
         slots = max((run.slots for run in found), default=0)
-        self.run = replace(find_newest(found), slots=slots, most_shared=most)
+        newest = find_newest(found)
+        self.run = replace(newest, slots=slots, most_shared=most, editions=editions)
         # The pair must be a committed one. What was accepted or started in a transaction that was
         # aborted does not count, and what this run copies between is compared only later.
         committed = read_commit_state(self._target, self.topic, self._sync_timeout)
@@ -104,6 +117,19 @@ class PipelineFencer(TransactionFencer):
             for each in fencing:
                 each.result()
 
+    def _choose_edition(self, editions: Editions) -> Edition:
+        """Return the edition of this run's file, for a layout."""
+        if not self._digest:
+            return Edition()
+        if self._puts_first:
+            return editions.next(self._digest)
+        return editions.edition_of(self._digest, self._edition.number)
+
+    def _editions(self) -> Editions:
+        if self._shared_slots and self._edition.digest:
+            return self.run.editions.with_edition(self._edition)
+        return super()._editions()
+
     def _fence_shared(self, slot: int) -> None:
         fencer = self.make_slot_fencer(slot, "")
         try:
@@ -117,7 +143,7 @@ class PipelineFencer(TransactionFencer):
         ``fencingMaxParallelism`` of the fencers that are made here bump epochs at the same time.
         """
         topic = replace(self.topic, shared_slot=slot)
-        settings = {**self._settings, "topic": topic, "name": self._config.name}
+        settings = {**self._settings, "topic": topic, "name": self._config.name, "digest": ""}
         return SlotFencer(self._target, self._options, layout=layout, limit=self._limit, **settings)
 
     def read_states(self) -> dict[str, tuple[int, int]]:
@@ -229,6 +255,7 @@ def make_fencer(
     pair: ClusterPair | None = None,
     guard: Callable[[str], None] | None = None,
     fence: str | None = None,
+    digest: str = "",
 ) -> PipelineFencer:
     """Return this pipeline's transaction fencer; the caller closes it.
 
@@ -238,7 +265,7 @@ def make_fencer(
         options: connection options of the target's producer.
         partitions: number of partitions of the commit topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
-        guard, fence: as for TransactionFencer.
+        guard, fence, digest: as for TransactionFencer.
     """
     exactly_once = config.features.exactly_once
     timeout_ms = transaction_timeout_ms(config)
@@ -256,4 +283,5 @@ def make_fencer(
         bidirectional=config.bidirectional_mode,
         guard=guard,
         fence=fence,
+        digest=digest,
     )

@@ -16,11 +16,12 @@ from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
 from k2ktui.errors import ClusterRefused, ConfigError, K2kError, LoginFailed, NotInstalled, Refused
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.replication.events import Event, Note, SlotsAssigned, Waiting
+from k2ktui.replication.events import Event, Note, SlotsAssigned, Trouble, Waiting
+from k2ktui.replication.fencing_errors import other_name
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.sharing_member import SharingMember
 from k2ktui.replication.stopped import RETRY_S
-from k2ktui.text import counted
+from k2ktui.text import counted, safe_text
 
 _LOOK_S = 1.0
 # A look without news costs two requests; a start needs about five looks, one after the other.
@@ -33,6 +34,7 @@ _REFUSALS = (ClusterRefused, LoginFailed)
 _LOOKING = "reading the assignment topic"
 _LEADING = "dividing the slots"
 _REPORTING = "writing to the assignment topic"
+_FILE = "pipeline file"
 
 
 class Slots(Protocol):
@@ -87,6 +89,7 @@ class SharingLoop:
         self.leads = False
         self._shown: tuple[frozenset[int], int] | None = None
         self._generation = 0
+        self._file = ""
         self._has_copied = self._is_refused = False
 
     def run(self, stopping: Stop) -> None:
@@ -122,12 +125,20 @@ class SharingLoop:
             self._write_record()
             return False
         self._notifier.over(_LOOKING)
+        self._refuse_other_name(view)
         self.leads = view.is_leader
         has_written = self._lead(view)
         self._slots.apply(self._member.owners)
         self._write_record()
         self._show(view)
+        self._show_file(view)
         return has_written
+
+    def _refuse_other_name(self, view: SharingView) -> None:
+        """End the run if another pipeline has the same commit group: one of the two copies."""
+        own, group = self._member.pipeline, self._member.group
+        if own and view.pipeline and own != view.pipeline:
+            raise other_name(own, view.pipeline, group)
 
     def _lead(self, view: SharingView) -> bool:
         """Write owners if this run is the leader and they have to change."""
@@ -177,10 +188,31 @@ class SharingLoop:
             return
         shown = ", ".join(map(str, sorted(own)[:_SHOWN_SLOTS]))
         more = ", …" if len(own) > _SHOWN_SLOTS else ""
-        runs, leads = counted(len(view.members), "run"), "; it leads" if view.is_leader else ""
+        runs, leads = counted(len(view.sharing), "run"), "; it leads" if view.is_leader else ""
         self._report(
             Note(
                 f"shared by {runs}: this one owns {len(own)} of {owners.slots} slots: "
                 f"{shown}{more}{leads}"
             )
         )
+
+    def _show_file(self, view: SharingView) -> None:
+        """Report that this run's pipeline file is not the newest one, and what it does."""
+        text, own = "", view.own_edition
+        if view.edition.digest and view.edition.digest != own.digest:
+            copying = ", ".join(map(safe_text, view.sharing[:_SHOWN_RUNS]))
+            text = (
+                f"it differs from that of the runs that copy ({copying}), and is older: this run "
+                f"waits (edition {own.number}, they have {view.edition.number}). Give this host "
+                "the newer file and restart the run, or go back to this one with --take-over"
+            )
+        elif view.edition.digest and own.number < view.newest:
+            text = (
+                f"it is not the newest one (edition {own.number} of {view.newest}), and no run "
+                "with a newer one lives: this run copies by the older file. Give this host the "
+                "newer file and restart the run, or keep this one with --take-over"
+            )
+        if text != self._file:
+            self._file = text
+            self._report(Note(f"{_FILE}: {text or 'it is the newest one again'}"))
+            self._report(Trouble(_FILE, f"{_FILE}: {text}" if text else "", blocks=False))

@@ -20,6 +20,7 @@ from k2ktui.engine.assignment_records import (
     owners_key,
     owners_value,
 )
+from k2ktui.engine.editions import NO_EDITIONS, UNKNOWN_EDITION, Editions
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView, SlotSharing
@@ -50,10 +51,14 @@ class SharingMember:
         has_ended: whether a process, given by its id, ``pid_space`` and birth, was of this host
             and has ended.
         clock: monotonic seconds.
+        editions: those of earlier runs, by the run record.
 
     Attributes:
         own: its runner id.
+        group: ``coordination.commit.group``.
         leaderships: how many times this run has begun to lead, as far as it has seen.
+        edition: the edition by which the runs copy, as of the last look; unknown if it does not
+            count.
     """
 
     def __init__(
@@ -67,13 +72,16 @@ class SharingMember:
         release_s: float,
         has_ended: Callable[[int, str, str], bool],
         clock: Callable[[], float] = monotonic,
+        *,
+        editions: Editions = NO_EDITIONS,
     ) -> None:
-        self.own, self._group, self._log = own.runner, group, log
+        self.own, self.group, self._log = own.runner, group, log
         self._find_layout, self._has_ended = find_layout, has_ended
         self._beat_s, self._clock = beat_s, clock
-        self._record = own
+        self._record, self._own_edition = own, own.edition
         self._fold = AssignmentFold(group)
-        self._sharing = SlotSharing(own.runner, grace_s, beat_s, release_s)
+        self._sharing = SlotSharing(own.runner, grace_s, beat_s, release_s, own.edition, editions)
+        self.edition = UNKNOWN_EDITION
         self._reported_at: float | None = None
         self._layout: SharedLayout | None = None
         self._outdated = ""
@@ -85,6 +93,11 @@ class SharingMember:
     def owners(self) -> SlotOwners:
         """Who owns which slot, as of the last look."""
         return self._fold.owners
+
+    @property
+    def pipeline(self) -> str:
+        """This run's name of the pipeline."""
+        return self._record.pipeline
 
     @property
     def members(self) -> frozenset[str]:
@@ -122,13 +135,14 @@ class SharingMember:
         self._known_members |= self._fold.members.keys()
         ended = sorted(name for name, each in self._fold.members.items() if self._is_over(each))
         for name in ended:
-            self._log.put(member_key(self._group, name), None)
+            self._log.put(member_key(self.group, name), None)
         if ended:
             self._log.read(self._fold)
         view = self._sharing.observe(self._fold, self._clock())
         self.leaderships += view.is_leader and not self._leads
         self._leads = view.is_leader
         self._outdated = self._fold.owners.layout if view.is_outdated else ""
+        self.edition, self._own_edition = view.edition, view.own_edition
         return view
 
     def choose_owners(self, view: SharingView) -> SlotOwners | None:
@@ -139,11 +153,15 @@ class SharingMember:
         """
         if not view.is_leader:
             return None
-        if self._layout is None or view.is_outdated or self._fold.owners.layout != self._layout.id:
-            self._layout = self._find_layout()
-        if self._layout is None:
+        layout = self._layout
+        is_known = layout is not None and self._fold.owners.layout == layout.id
+        if layout is None or not is_known or view.is_outdated or not view.may_use(layout):
+            self._layout = layout = self._find_layout()
+        # What is found may be the answer to an earlier look, when another file counted.
+        if layout is None or not view.may_use(layout):
             return None
-        return self._sharing.next_owners(self._fold, view, self._layout)
+        self._sharing.used(layout)
+        return self._sharing.next_owners(self._fold, view, layout)
 
     def write_owners(self, owners: SlotOwners) -> None:
         """Write owners; all runs, this one included, follow them from their next look on.
@@ -151,7 +169,7 @@ class SharingMember:
         Raises:
             ConnectionFailed, TimedOut, Refused: they may or may not have been written.
         """
-        self._log.put(owners_key(self._group), owners_value(owners))
+        self._log.put(owners_key(self.group), owners_value(owners))
 
     def remove_silent(self, view: SharingView) -> None:
         """Remove the records of runs that are gone, as the leader; one that is not writes again.
@@ -163,7 +181,7 @@ class SharingMember:
         """
         if view.is_leader:
             for name in sorted(self.members - set(view.members)):
-                self._log.put(member_key(self._group, name), None)
+                self._log.put(member_key(self.group, name), None)
 
     def report(self, holds: Collection[int], outdated: str) -> None:
         """Write this run's record if it has changed or is due.
@@ -177,13 +195,17 @@ class SharingMember:
         """
         generation = self._fold.owners.generation
         now = replace(
-            self._record, generation=generation, holds=frozenset(holds), outdated=outdated
+            self._record,
+            generation=generation,
+            holds=frozenset(holds),
+            outdated=outdated,
+            edition=self._own_edition,
         )
         at = self._reported_at
         if at is not None and self._record == now and self._clock() - at < self._beat_s:
             return
         now = replace(now, beat=now.beat + 1)
-        self._log.put(member_key(self._group, self.own), member_value(now))
+        self._log.put(member_key(self.group, self.own), member_value(now))
         self._record, self._reported_at = now, self._clock()
 
     def _is_over(self, member: Member) -> bool:
@@ -196,4 +218,4 @@ class SharingMember:
         Raises:
             ConnectionFailed, TimedOut, Refused: they may wait for the grace window.
         """
-        self._log.put(member_key(self._group, self.own), None)
+        self._log.put(member_key(self.group, self.own), None)

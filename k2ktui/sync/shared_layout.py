@@ -13,6 +13,7 @@ from dataclasses import replace
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.editions import UNKNOWN_EDITION, Edition
 from k2ktui.engine.journal import Runner
 from k2ktui.engine.layout_choice import Choice, LayoutChoice
 from k2ktui.engine.run_record import Run, SharedLayout
@@ -80,6 +81,7 @@ class LayoutFinder:
         members: Collection[str],
         outdated: str = "",
         leadership: int = 0,
+        edition: Edition = UNKNOWN_EDITION,
         *,
         waits: bool = True,
     ) -> SharedLayout | None:
@@ -91,7 +93,9 @@ class LayoutFinder:
             members: the runs that share the pipeline, or did.
             outdated: id of a layout that one of them found to be outdated; "" for none.
             leadership: how many times this run has begun to lead.
-            waits: wait for other runs; otherwise fence them all, and divide the pipeline again.
+            edition: the edition by which the runs copy; unknown if it does not count.
+            waits: wait for other runs; otherwise fence them all, and divide the pipeline again. The
+                file of this run counts before those of all other runs then.
 
         Raises:
             Refused: a drill has fenced the pipeline, a record or topic cannot be used, or this run
@@ -102,7 +106,7 @@ class LayoutFinder:
         state = self._store.read()
         refuse_if_fenced(self._config, state.drills.values())
         if not waits:
-            return self._divide()
+            return self._divide(puts_first=True)
         if leadership != self._leadership:
             self._leadership = leadership
             self._choice.begin_to_lead()
@@ -114,12 +118,12 @@ class LayoutFinder:
         self._fencer.topic = with_all_partitions(self._target, self._fencer.topic)
         newest = self._read_newest()
         committed = self._read_committed().run.layout
-        choice = self._choice.choose(newest, committed, outdated)
+        choice = self._choice.choose(newest, committed, outdated, edition)
         if choice is Choice.USE:
             return committed
         if choice is Choice.WAIT:
             return None
-        return self._divide()
+        return self._divide(committed, edition.number)
 
     def close(self) -> None:
         """Disconnect."""
@@ -140,10 +144,18 @@ class LayoutFinder:
     def _read_committed(self) -> CommitState:
         return read_commit_state(self._target, self._fencer.topic, _READ_S)
 
-    def _divide(self) -> SharedLayout | None:
-        """Take the whole pipeline over, and let runs share it; None if another run does."""
-        self._report(Note(f"shared: divides the pipeline into {counted(self._slots, 'slot')}"))
-        self._fencer.divide(self._slots)
+    def _divide(
+        self, before: SharedLayout | None = None, edition: int = 0, *, puts_first: bool = False
+    ) -> SharedLayout | None:
+        """Take the whole pipeline over, and let runs share it; None if another run does.
+
+        A file that does not say how many slots there are keeps the number of the layout before.
+        """
+        slots = self._slots
+        if before is not None and self._config.slots is None:
+            slots = before.slots
+        self._report(Note(f"shared: divides the pipeline into {counted(slots, 'slot')}"))
+        self._fencer.divide(slots, edition, puts_first=puts_first)
         try:
             state = self._fencer.take_over(0)
             if state.malformed:
@@ -181,7 +193,7 @@ class LayoutSearch:
 
     def __init__(
         self,
-        find: Callable[[Collection[str], str, int], SharedLayout | None],
+        find: Callable[[Collection[str], str, int, Edition], SharedLayout | None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._find, self._clock = find, clock
@@ -190,12 +202,16 @@ class LayoutSearch:
         self._leadership = 0
 
     def ask(
-        self, members: Collection[str], outdated: str = "", leadership: int = 0
+        self,
+        members: Collection[str],
+        outdated: str = "",
+        leadership: int = 0,
+        edition: Edition = UNKNOWN_EDITION,
     ) -> SharedLayout | None:
         """Return what was found since the last call; None if it is not known yet.
 
         Args:
-            members, outdated, leadership: as for ``LayoutFinder.find``.
+            members, outdated, leadership, edition: as for ``LayoutFinder.find``.
 
         Raises:
             Exception: what ``find`` raised.
@@ -209,7 +225,9 @@ class LayoutSearch:
         if found is not None and leadership == before and self._clock() - at < _FRESH_S:
             return found
         # Nothing was found, or another run has led since.
-        self._search = self._thread.submit(self._run, frozenset(members), outdated, leadership)
+        self._search = self._thread.submit(
+            self._run, frozenset(members), outdated, leadership, edition
+        )
         return None
 
     def close(self) -> None:
@@ -217,6 +235,6 @@ class LayoutSearch:
         self._thread.shutdown()
 
     def _run(
-        self, members: Collection[str], outdated: str, leadership: int
+        self, members: Collection[str], outdated: str, leadership: int, edition: Edition
     ) -> tuple[SharedLayout | None, float]:
-        return self._find(members, outdated, leadership), self._clock()
+        return self._find(members, outdated, leadership, edition), self._clock()

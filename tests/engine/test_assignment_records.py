@@ -20,6 +20,7 @@ from k2ktui.engine.assignment_records import (
     read_member,
     read_owners,
 )
+from k2ktui.engine.editions import UNKNOWN_EDITION, Edition
 from k2ktui.engine.run_record import ASSIGNMENT_KINDS, LARGEST_SHARED_SLOTS
 from k2ktui.engine.slot_owners import SlotOwners, rebalance
 from k2ktui.engine.state import MalformedRecord, read_commit_record
@@ -40,6 +41,9 @@ def test_owners(slots: int, first: set[str], second: set[str], layout: str) -> N
 def test_members(name: str, beat: int, holds: frozenset[int], outdated: str) -> None:
     member = Member(name, beat, beat, holds, outdated, beat, outdated)
     assert read_member(name, member_value(member)) == member
+    for edition in (UNKNOWN_EDITION, Edition(1 + beat % 9, "0123456789abcdef")):
+        filed = replace(member, edition=edition, pipeline=outdated)
+        assert read_member(name, member_value(filed)) == filed
 
 
 def test_a_member_of_a_release_that_did_not_write_its_process() -> None:

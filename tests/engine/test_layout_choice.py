@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from k2ktui.engine.editions import UNKNOWN_EDITION, Edition, layout_id
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.layout_choice import Choice, LayoutChoice
 from k2ktui.engine.run_record import Run, SharedLayout
@@ -25,6 +26,7 @@ class Leader:
     members: frozenset[str] = frozenset()
     now: float = 0.0
     beats: int = 0
+    edition: Edition = UNKNOWN_EDITION
 
     def __post_init__(self) -> None:
         self.choice = LayoutChoice(OWN, self.slots, GRACE_S, BEAT_S)
@@ -39,7 +41,7 @@ class Leader:
             self.others = {n: replace(r, at_ms=self.beats) for n, r in self.others.items()}
         own = runner(OWN, RunnerState.RUNNING, at_ms=self.beats)
         self.choice.observe([own, *self.others.values()], self.members, self.now)
-        return self.choice.choose(newest, committed, outdated)
+        return self.choice.choose(newest, committed, outdated, self.edition)
 
     def seconds_to_divide(self, newest: Run, committed: SharedLayout | None = None) -> int | None:
         """How long it waits; None for more than 100 s."""
@@ -141,6 +143,31 @@ def test_a_layout_that_runs_no_longer_use_is_made_again() -> None:
         waited += 1
     assert GRACE_S <= waited < 2 * GRACE_S
     assert leader.look(SHARED, READY) is Choice.USE, "it was not outdated"
+
+
+OLDER, OWN_EDITION, LATER = (Edition(n, f"{n}" * 16) for n in (1, 2, 3))
+
+
+def made_for(edition: Edition) -> SharedLayout:
+    return SharedLayout(layout_id("ab", edition), 4, ready=True)
+
+
+@pytest.mark.parametrize("made_by", [OLDER, UNKNOWN_EDITION])
+def test_a_layout_of_an_older_file_is_replaced_at_once(made_by: Edition) -> None:
+    """Also one of an earlier release, whose file is not known."""
+    layout = made_for(made_by)
+    choice, run = LayoutChoice(OWN, None, GRACE_S, BEAT_S), Run(7, 1, layout=layout)
+    assert choice.choose(run, layout, edition=OWN_EDITION) is Choice.DIVIDE
+    assert choice.choose(run, layout, edition=UNKNOWN_EDITION) is Choice.USE, "it does not count"
+
+
+def test_a_layout_of_a_newer_file_is_left_for_the_grace_window() -> None:
+    """No run with it lives, as this one leads; it may be about to start again."""
+    leader, layout = Leader(edition=OWN_EDITION), made_for(LATER)
+    waited = leader.seconds_to_divide(Run(7, 1, layout=layout), layout)
+    assert waited is not None and GRACE_S <= waited < 2 * GRACE_S
+    own = made_for(OWN_EDITION)
+    assert leader.look(Run(8, 1, layout=own), own) is Choice.USE
 
 
 def test_a_run_that_leads_again_does_not_wait_for_what_it_saw_when_it_led_before() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.cluster_pair import ClusterPair
+from k2ktui.engine.editions import Edition, Editions
 from k2ktui.engine.producer_registration import (
     ProducerRegistration,
     read_registration,
@@ -146,6 +147,9 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
     for layout in (SharedLayout("l", 3), SharedLayout("l", 1000, ready=True)):
         divided = replace(registering, layout=layout, most_shared=1000)
         assert read_commit_record(run_key("g"), run_value(divided)) == ("g", None, divided)
+    editions = Editions((Edition(7, "b" * 16), Edition(2, "a" * 16)))
+    filed = replace(registering, digest="a" * 16, editions=editions)
+    assert read_commit_record(run_key("g"), run_value(filed)) == ("g", None, filed)
     of_slot = replace(registering, shared_slot=3)
     assert read_commit_record(run_key("g", 3), run_value(of_slot)) == ("g", None, of_slot)
     assert read_commit_record(run_key("g", 3), None) == ("g", None, None)

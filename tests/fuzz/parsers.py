@@ -31,6 +31,7 @@ from k2ktui.engine.drill import (
 from k2ktui.engine.drill_checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill_report import report_json, report_markdown
 from k2ktui.engine.drill_steps import describe_next
+from k2ktui.engine.editions import Edition, Editions
 from k2ktui.engine.groups import CommittedOffset
 from k2ktui.engine.guard import MappingVersion
 from k2ktui.engine.journal import (
@@ -140,14 +141,22 @@ POSITION = Position(
 )
 REGISTRATION = ProducerRegistration(4711, "lQmM", "8Qh2", 1_795_252_312_786)
 OWNERS = SlotOwners(7, "a-1", "l-1", {0: "a-1", 2: "b-2"}, {1: "a-1"})
+EDITION = Edition(2, "0123456789abcdef")
 MEMBER = Member("a-1", 5, 7, frozenset({0, 2}), "l-0", 4711, "5f0c2a7d91be4403")
 ASSIGNMENT: list[tuple[bytes | None, bytes | None]] = [
     (owners_key("g"), owners_value(OWNERS)),
     (member_key("g", "a-1"), member_value(MEMBER)),
+    (member_key("g", "a-1"), member_value(replace(MEMBER, edition=EDITION, pipeline="p"))),
     (member_key("g", "a-1"), None),
 ]
 RUN = Run(5, 4, "p", "bastion", 1_795_252_312_786)
-DIVIDED = replace(RUN, layout=SharedLayout("l-1", 4, ready=True), most_shared=7)
+DIVIDED = replace(
+    RUN,
+    layout=SharedLayout("l-1", 4, ready=True),
+    most_shared=7,
+    digest=EDITION.digest,
+    editions=Editions((EDITION, Edition(1, "f" * 16))),
+)
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
 )

@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from k2ktui.engine.assignment_records import AssignmentFold, Member
+from k2ktui.engine.assignment_records import (
+    AssignmentFold,
+    Member,
+    owners_key,
+    owners_value,
+)
+from k2ktui.engine.editions import (
+    NO_EDITIONS,
+    UNKNOWN_EDITION,
+    Edition,
+    Editions,
+    layout_id,
+)
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, Refused, TimedOut
@@ -97,11 +109,15 @@ class One:
     notes: list[str] = field(default_factory=list)
     assigned: list[SlotsAssigned] = field(default_factory=list)
     now: float = 0.0
+    edition: Edition = UNKNOWN_EDITION
+    editions: Editions = NO_EDITIONS
+    pipeline: str = ""
+    troubles: list[Trouble] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.log, self.slots = Log(self.topic), Slots(self.name)
         self.member = SharingMember(
-            Member(self.name),
+            Member(self.name, edition=self.edition, pipeline=self.pipeline),
             GROUP,
             self.log,
             self.find,
@@ -110,6 +126,7 @@ class One:
             RELEASE_S,
             lambda pid, space, birth: False,
             lambda: self.now,
+            editions=self.editions,
         )
         self.loop = SharingLoop(self.member, self.slots, self._report, lambda: self.now)
 
@@ -118,6 +135,7 @@ class One:
             self.assigned.append(event)
             return
         if isinstance(event, Trouble):
+            self.troubles.append(event)
             return
         assert isinstance(event, Note | Waiting)
         self.notes.append(report_text(event))
@@ -331,3 +349,118 @@ def test_a_run_that_cannot_leave_ends_anyway(topic: AssignmentTopic) -> None:
 
     run.loop.run(Rounds(3, cut))
     assert run.slots.is_closed and members(topic) == {"a"}
+
+
+OLDER, NEWER = Edition(1, "a" * 16), Edition(2, "b" * 16)
+
+
+def with_file(topic: AssignmentTopic, name: str, edition: Edition) -> One:
+    layout = SharedLayout(layout_id(f"{edition.number}", edition), 4, ready=True)
+    known = Editions((NEWER, OLDER))
+    return One(topic, name, lambda: layout, edition=edition, editions=known)
+
+
+def look(*runs: One) -> None:
+    for _ in range(4):
+        for run in runs:
+            run.loop.look()
+
+
+def test_a_run_with_an_older_file_waits_and_says_so_once(topic: AssignmentTopic) -> None:
+    """Also if its id is the lowest. Nothing keeps records from being copied."""
+    older, newer = with_file(topic, "a", OLDER), with_file(topic, "b", NEWER)
+    for run in (older, newer):
+        run.member.report((), "")
+    look(older, newer)
+    assert newer.slots.holds == {0, 1, 2, 3} and not older.slots.holds
+    assert newer.loop.leads and not older.loop.leads
+    assert newer.notes == [
+        "note: shared by 1 run: this one owns 4 of 4 slots: 0, 1, 2, 3; it leads"
+    ]
+    assert newer.troubles == []
+    text = (
+        "pipeline file: it differs from that of the runs that copy (b), and is older: this run "
+        "waits (edition 1, they have 2). Give this host the newer file and restart the run, or go "
+        "back to this one with --take-over"
+    )
+    assert sorted(older.notes) == [f"note: {text}", "standby: waits for b"]
+    assert older.troubles == [Trouble("pipeline file", text, blocks=False)]
+
+
+def test_a_run_that_copies_by_an_older_file_says_so_until_a_newer_one_is_back(
+    topic: AssignmentTopic,
+) -> None:
+    older = with_file(topic, "a", OLDER)
+    older.member.report((), "")
+    look(older)
+    assert older.slots.holds == {0, 1, 2, 3}
+    (trouble,) = older.troubles
+    assert "it is not the newest one (edition 1 of 2), and no run with a newer one" in trouble.text
+    newer = with_file(topic, "b", NEWER)
+    newer.member.report((), "")
+    look(older, newer)
+    assert not older.slots.holds and "this run waits" in older.troubles[-1].text
+
+
+def test_the_newest_file_again(topic: AssignmentTopic) -> None:
+    """A host went back to it with --take-over: its number has grown, for all runs that have it."""
+    older, newer = with_file(topic, "a", OLDER), with_file(topic, "b", NEWER)
+    for run in (older, newer):
+        run.member.report((), "")
+    look(older, newer)
+    back = with_file(topic, "c", Edition(3, OLDER.digest))
+    back.member.report((), "")
+    look(older, newer, back)
+    assert len(older.slots.holds) == len(back.slots.holds) == 2 and not newer.slots.holds
+    assert older.notes.count("note: pipeline file: it is the newest one again") == 1
+    assert older.troubles[-1] == Trouble("pipeline file", "", blocks=False)
+    assert "shared by 2 runs" in older.notes[-2] + older.notes[-1]
+
+
+def test_another_pipeline_with_the_same_group_ends(topic: AssignmentTopic) -> None:
+    """Both have started at once, when neither could see the other."""
+    first, second = One(topic, "a", pipeline="orders"), One(topic, "b", pipeline="payments")
+    unnamed = One(topic, "c")
+    for run in (first, second, unnamed):
+        run.member.report((), "")
+    look(first, unnamed)
+    second.loop.look()
+    assert not second.slots.is_closed, "the other one may be dead"
+
+    def beat() -> None:
+        first.now += BEAT_S
+        first.loop.look()
+
+    with pytest.raises(Refused, match="pipeline orders is running with the same") as refused:
+        second.loop.run(Rounds(3, beat))
+    assert "coordination.commit.group" in str(refused.value.hint)
+    assert second.slots.is_closed and members(topic) == {"a", "c"}
+    look(first, unnamed)
+    assert len(first.slots.holds) == len(unnamed.slots.holds) == 2
+
+
+def test_the_layout_says_that_a_file_was_put_first_again(topic: AssignmentTopic) -> None:
+    """The run that did so has died, before this one could see its record."""
+    older, newer = with_file(topic, "b", OLDER), with_file(topic, "a", NEWER)
+    for run in (older, newer):
+        run.member.report((), "")
+    look(older, newer)
+    layout = layout_id("0", Edition(3, OLDER.digest))
+    owners = SlotOwners(9, "c", layout, dict.fromkeys(range(4), "c"))
+    topic.put(owners_key(GROUP), owners_value(owners))
+    look(older, newer)
+    assert older.loop.leads and older.slots.holds == {0, 1, 2, 3} and not newer.slots.holds
+
+
+def test_a_layout_of_another_file_is_not_used(topic: AssignmentTopic) -> None:
+    """The search for it may have begun when another file counted."""
+    found = [layout_id("0", NEWER), layout_id("1", UNKNOWN_EDITION), layout_id("2", OLDER)]
+
+    def find() -> SharedLayout:
+        return SharedLayout(found.pop(0) if len(found) > 1 else found[0], 4, ready=True)
+
+    run = One(topic, "a", find, edition=OLDER, editions=Editions((OLDER,)))
+    run.member.report((), "")
+    assert [run.loop.look() for _ in range(3)] == [False, False, True]
+    look(run)
+    assert run.slots.holds == {0, 1, 2, 3} and run.member.owners.layout == found[0]

@@ -6,6 +6,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from k2ktui.engine.editions import (
+    UNKNOWN_EDITION,
+    Edition,
+    Editions,
+    layout_id,
+    merge_editions,
+)
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.kafka.wire import CoordinatorError
 from k2ktui.replication.epochs import STATE, NotOwner, OwnershipUnknown, ProducerEpochs
@@ -18,12 +25,16 @@ _LAYOUT_STEPS = 400
 
 @dataclass(frozen=True)
 class Layout:
-    """Into how many slots runs share a pipeline, 0 if they do not; by which driver, which try."""
+    """Into how many slots runs share a pipeline, 0 if they do not; by which driver, which try.
+
+    ``edition`` is that of the file for which it was made.
+    """
 
     slots: int
     driver: int
     attempt: int
     ready: bool = False
+    edition: Edition = UNKNOWN_EDITION
 
 
 class WholeDriver(ModelDriver):
@@ -34,13 +45,24 @@ class WholeDriver(ModelDriver):
     """
 
     def __init__(
-        self, number: int, slots: int, cluster: SharedCluster, shared: int, announces: bool
+        self,
+        number: int,
+        slots: int,
+        cluster: SharedCluster,
+        shared: int,
+        announces: bool,
+        edition: Edition = UNKNOWN_EDITION,
     ) -> None:
         self._shared, self._announces, self._attempt = shared, announces, 0
+        self._edition = edition
         super().__init__(number, slots, cluster)
 
     async def _announce(self) -> None:
         self._attempt += 1
+        if self._edition.digest:
+            written = (each for each in self._target.written if isinstance(each, Layout))
+            known = merge_editions(Editions((each.edition,)) for each in written)
+            self._edition = known.edition_of(self._edition.digest, self._edition.number)
         if self._announces:
             await self._write(self._layout(ready=False))
         await Pause()
@@ -75,24 +97,24 @@ class WholeDriver(ModelDriver):
         raise NotOwner  # this driver's work is done
 
     def _layout(self, *, ready: bool) -> Layout:
-        return Layout(self._shared, self.number, self._attempt, ready)
+        return Layout(self._shared, self.number, self._attempt, ready, self._edition)
 
 
 class SlotRunner(ModelDriver):
     """Copies one slot of a shared pipeline, as a driver copies a pipeline."""
 
     def __init__(self, number: int, slot: int, layout: Layout, cluster: SharedCluster) -> None:
-        self.group, self._slot, self._layout = f"g.{slot}", slot, layout
+        self.group, self._slot, self.layout = f"g.{slot}", slot, layout
         super().__init__(number, 1, cluster)
 
     async def _check(self) -> None:
         """Give the slot up unless the newest layout is the one that this run works for."""
         await Pause()
-        if newest_layout(self._target.written) != self._layout:
+        if newest_layout(self._target.written) != self.layout:
             raise NotOwner
 
     def _is_in(self, partition: int, slot: int) -> bool:
-        return partition % self._layout.slots == self._slot
+        return partition % self.layout.slots == self._slot
 
 
 def newest_layout(entries: list[Any]) -> Layout | None:
@@ -120,8 +142,10 @@ class SharedCluster(Cluster):
     def _has_room(self) -> bool:
         return sum(driver.running for driver in self.drivers) < 5 and len(self.drivers) < 20
 
-    def start_whole(self, slots: int, shared: int) -> WholeDriver:
-        driver = WholeDriver(len(self.drivers), slots, self, shared, self.announces)
+    def start_whole(
+        self, slots: int, shared: int, edition: Edition = UNKNOWN_EDITION
+    ) -> WholeDriver:
+        driver = WholeDriver(len(self.drivers), slots, self, shared, self.announces, edition)
         self.drivers.append(driver)
         return driver
 
@@ -180,7 +204,7 @@ class ClusterRegister:
 
     def __init__(self, cluster: SharedCluster) -> None:
         self._cluster = cluster
-        self._runners: dict[tuple[str, int], SlotRunner] = {}
+        self.runners: dict[tuple[str, int], SlotRunner] = {}
 
     @property
     def layout(self) -> SharedLayout:
@@ -190,7 +214,14 @@ class ClusterRegister:
 
     @staticmethod
     def _describe(layout: Layout) -> SharedLayout:
-        return SharedLayout(f"{layout.driver}/{layout.attempt}", layout.slots, layout.ready)
+        id_ = layout_id(f"{layout.driver:x}{layout.attempt:03x}", layout.edition)
+        return SharedLayout(id_, layout.slots, layout.ready)
+
+    @property
+    def editions(self) -> Editions:
+        """Those of all layouts that were committed."""
+        committed = (e for e in self._cluster.target.committed if isinstance(e, Layout))
+        return merge_editions(Editions((each.edition,)) for each in committed)
 
     def take(self, runner: str, slot: int, layout: str) -> bool:
         """Begin to take a slot over; the request that fences its owner comes later."""
@@ -199,20 +230,20 @@ class ClusterRegister:
             return False
         taken = SlotRunner(len(self._cluster.drivers), slot, newest, self._cluster)
         self._cluster.drivers.append(taken)
-        self._runners[runner, slot] = taken
+        self.runners[runner, slot] = taken
         return True
 
     def is_owner(self, runner: str, slot: int) -> bool:
         """Return whether it has not found yet that it is fenced."""
-        return self._runners[runner, slot].running
+        return self.runners[runner, slot].running
 
     def release(self, runner: str, slot: int) -> None:
         """End what copies the slot; its last requests may arrive later."""
-        self._runners[runner, slot].killed = True
+        self.runners[runner, slot].killed = True
 
     def copies(self, runner: str, slot: int) -> SlotRunner:
         """Return what copies a slot for a run."""
-        return self._runners[runner, slot]
+        return self.runners[runner, slot]
 
 
 assert PARTITIONS == 2, "slots of the model have a partition each, or both"

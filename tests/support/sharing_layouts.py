@@ -9,6 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from k2ktui.engine.editions import (
+    NO_EDITIONS,
+    UNKNOWN_EDITION,
+    Edition,
+    Editions,
+    layout_id,
+    merge_editions,
+)
 from k2ktui.engine.journal import Runner, RunnerState
 from k2ktui.engine.layout_choice import Choice, LayoutChoice
 from k2ktui.engine.run_record import Run, SharedLayout
@@ -32,14 +40,26 @@ class RunRecords:
         """Fence the owner before; its open transaction is aborted."""
         self.owner, self._open = owner, None
 
-    def write(self, owner: str, layout: SharedLayout | None) -> bool:
-        """Write a record that is not committed yet; return False if the run was fenced."""
+    def write(self, owner: str, layout: SharedLayout | None, digest: str = "") -> bool:
+        """Write a record that is not committed yet; return False if the run was fenced.
+
+        A run of an earlier release, without a digest, does not know what the others have written.
+        """
         if owner != self.owner:
             return False
         self._terms += 1
-        self._open = Run(self._terms, 0, layout=layout)
+        editions = NO_EDITIONS
+        if digest:
+            edition = layout.edition if layout is not None else self.editions.edition_of(digest)
+            editions = self.editions.with_edition(edition)
+        self._open = Run(self._terms, 0, layout=layout, digest=digest, editions=editions)
         self.written.append(self._open)
         return True
+
+    @property
+    def editions(self) -> Editions:
+        """Those of all records that were written."""
+        return merge_editions(each.editions for each in self.written)
 
     def commit(self, owner: str) -> bool:
         if owner != self.owner or self._open is None:
@@ -63,6 +83,7 @@ class LayoutRegister:
         self.owners: dict[int, str] = {}
         self.takeovers = 0
         self.alone = ""  # the run that copies alone, until it ends or is fenced
+        self.files: dict[str, str] = {}  # digest by run
 
     @property
     def layout(self) -> SharedLayout:
@@ -76,6 +97,9 @@ class LayoutRegister:
         if newest is None or not newest.ready or newest.id != layout:
             return False
         assert not self.alone, "a slot is copied twice"
+        file = self.files.get(runner, "")
+        if all(self.files.values()):
+            assert newest.edition.digest == file, "a run copies by a file that it does not have"
         self.owners[slot] = runner
         self.takeovers += 1
         return True
@@ -100,6 +124,8 @@ class LayoutRuns(SharingRuns):
         super().__init__(self.shared)
         self.heartbeats: dict[str, Runner] = {}
         self.slots: int | None = 3
+        self.file = ""  # digest of the file that a run has which starts now
+        self.takes_over = False  # it starts with --take-over
         self.exclusive: list[Iterator[None]] = []
 
     def _make(self, name: str, began: float) -> SharingRun:
@@ -152,11 +178,25 @@ class _LayoutRun(SharingRun):
     """A run that divides the pipeline by itself, one step per look."""
 
     def __init__(self, name: str, runs: LayoutRuns, began: float) -> None:
-        self._runs = runs
+        self._runs, self._name = runs, name
         self._choice = LayoutChoice(name, runs.slots, GRACE_S, BEAT_S)
         self._dividing: Iterator[SharedLayout | None] | None = None
         self._beats = self._leaderships = 0
-        super().__init__(name, runs.topic, runs.shared, began, self._find)
+        runs.shared.files[name] = runs.file
+        editions = runs.records.committed.editions
+        if runs.takes_over and runs.file:
+            for layout in self._divide(UNKNOWN_EDITION, runs.file, puts_first=True):
+                if layout is not None:
+                    editions = editions.with_edition(layout.edition)
+        super().__init__(
+            name,
+            runs.topic,
+            runs.shared,
+            began,
+            self._find,
+            digest=runs.file,
+            editions=editions,
+        )
 
     def look(self) -> None:
         if not self.is_dead and self.now % BEAT_S < 1:
@@ -181,30 +221,38 @@ class _LayoutRun(SharingRun):
             return None
         records = self._runs.records
         newest, committed = records.written[-1], records.committed.layout
-        choice = self._choice.choose(newest, committed, self.outdated_layout)
+        choice = self._choice.choose(newest, committed, self.outdated_layout, self.edition)
         if choice is Choice.USE:
             return records.committed.layout
         if choice is Choice.DIVIDE:
-            self._dividing = self._divide()
+            self._dividing = self._divide(self.edition, self.digest)
         return None
 
-    def _divide(self) -> Iterator[SharedLayout | None]:
+    def _divide(
+        self, edition: Edition, digest: str, *, puts_first: bool = False
+    ) -> Iterator[SharedLayout | None]:
         records = self._runs.records
         records.divisions += 1
-        records.bump(self.name)
+        records.bump(self._name)
         yield None
-        layout = SharedLayout(f"{self.name}/{records.divisions}", self._runs.slots or 2)
-        if not records.write(self.name, layout):
+        known = records.editions
+        of_layout = UNKNOWN_EDITION
+        if digest:
+            of_layout = (
+                known.next(digest) if puts_first else known.edition_of(digest, edition.number)
+            )
+        layout = SharedLayout(layout_id(f"{records.divisions:x}", of_layout), self._runs.slots or 2)
+        if not records.write(self._name, layout, digest):
             return
         self._choice.begin(layout)
         yield None
-        if not records.commit(self.name):
+        if not records.commit(self._name):
             return
         self._runs.shared.fence_all()
         yield None
         ready = replace(layout, ready=True)
-        if not records.write(self.name, ready):
+        if not records.write(self._name, ready, digest):
             return
         yield None
-        if records.commit(self.name):
+        if records.commit(self._name):
             yield ready

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from k2ktui.engine.assignment_records import AssignmentFold, Member
+from k2ktui.engine.editions import NO_EDITIONS, UNKNOWN_EDITION, Edition, Editions
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.replication.sharing_member import SharingMember
@@ -106,6 +107,8 @@ class SharingRun:
         pid, host: its process; a host "" is one that it shares with no other run.
         birth: of its process, which no other one has.
         ended: births of the processes that have ended, which the runs of a host see.
+        digest: of its pipeline file; "" for a run of an earlier release.
+        editions: those of the run record when it started.
     """
 
     def __init__(
@@ -120,12 +123,21 @@ class SharingRun:
         host: str = "",
         birth: str = "",
         ended: Container[str] = (),
+        digest: str = "",
+        editions: Editions = NO_EDITIONS,
     ) -> None:
         self.name, self.now = name, began
+        self.digest = digest
         self.pid, self.birth = pid, birth
         self._register = register
         self._member = SharingMember(
-            Member(name, pid=pid, pid_space=host, birth=birth),
+            Member(
+                name,
+                pid=pid,
+                pid_space=host,
+                birth=birth,
+                edition=editions.edition_of(digest) if digest else UNKNOWN_EDITION,
+            ),
             GROUP,
             _Reader(topic),
             find_layout or (lambda: register.layout),
@@ -134,6 +146,7 @@ class SharingRun:
             RELEASE_S,
             lambda pid, space, born: space == host != "" and born in ended,
             lambda: self.now,
+            editions=editions,
         )
         self.holds: set[int] = set()
         self._releasing: dict[int, int] = {}
@@ -162,6 +175,10 @@ class SharingRun:
     @property
     def outdated_layout(self) -> str:
         return self._member.outdated_layout
+
+    @property
+    def edition(self) -> Edition:
+        return self._member.edition
 
     def step(self) -> None:
         if not self.is_dead:

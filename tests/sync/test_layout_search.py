@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
+from k2ktui.engine.editions import Edition
 from k2ktui.engine.run_record import SharedLayout
 from k2ktui.errors import TimedOut
 from k2ktui.sync.shared_layout import LayoutSearch
@@ -28,7 +29,7 @@ class Searches:
         self.search = LayoutSearch(self._find, lambda: self.now)
 
     def _find(
-        self, members: Collection[str], outdated: str, leadership: int
+        self, members: Collection[str], outdated: str, leadership: int, edition: Edition
     ) -> SharedLayout | None:
         self.members.append(frozenset(members))
         assert self.may_end.acquire(timeout=30)
