@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from k2ktui.cli.status_line import StatusLine
 from k2ktui.demo import mirrormaker
+from k2ktui.progress import ProgressTexts
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.offline_archive import find_wheels, read_archive, write_archive
 from k2ktui.runtime.spark_extra import require_demo_packages
@@ -38,10 +40,12 @@ def create(wheels: Path, output: Path) -> None:
     """Write the archive."""
     find_wheels(wheels)  # before the download
     require_demo_packages("k2ktui bundle create")
-    jars = (
-        artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=_print_step),
-        mirrormaker.jars(_print_step),
-    )
+    with StatusLine() as line:
+        show = ProgressTexts(line.show)
+        jars = (
+            artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=show),
+            mirrormaker.jars(show),
+        )
     content = write_archive(output, wheels, jars)
     size = output.stat().st_size / 1e6
     click.echo(
@@ -56,8 +60,3 @@ def create(wheels: Path, output: Path) -> None:
 def load(directory: Path) -> None:
     """Copy the jars."""
     click.echo(f"{counted(read_archive(directory), 'jar')} in the cache", err=True)
-
-
-def _print_step(step: artifacts.ProgressStep) -> None:
-    if step.done in (0, step.total):
-        click.echo(step.text, err=True)

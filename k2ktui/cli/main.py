@@ -17,6 +17,7 @@ from k2ktui.cli.console import OPTIONS
 from k2ktui.cli.ending import leave
 from k2ktui.cli.lazy import LazyGroup
 from k2ktui.cli.output import find_output_failure, watch_output
+from k2ktui.cli.status_line import shown_progress
 from k2ktui.cli.streams import ReaderGone, open_streams, reader_is_there
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import fault
@@ -54,6 +55,8 @@ Try it:                   k2ktui demo
 Open the console:         k2ktui -f pipeline.yaml
 Check before a start:     k2ktui check -f pipeline.yaml
 Run in the background:    k2ktui jobs start -f pipeline.yaml"""
+# These print while they work; a line beside that would be torn.
+_OWN_OUTPUT = frozenset({"bundle", "demo", "drill", "start", "sync", "watch"})
 _PRIVATE = 0o077
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
@@ -94,6 +97,8 @@ def cli(context: click.Context, /, **given: Any) -> int | None:
         # Options before a command look like the command's own, but would have no effect.
         name = context.invoked_subcommand
         raise click.UsageError(f"options of {name} go after the command: k2ktui {name} -f FILE")
+    elif context.invoked_subcommand not in _OWN_OUTPUT:
+        context.with_resource(shown_progress())
     return None
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
+
+from k2ktui.progress import ProgressTexts, listening
 
 _CLEAR = "\r\x1b[K"
 
@@ -37,6 +40,14 @@ class StatusLine:
 
     def _write(self, text: str) -> None:
         if self._shown:
-            with suppress(OSError):  # what is going on goes on without it
+            with contextlib.suppress(OSError):  # what is going on goes on without it
                 sys.stderr.write(_CLEAR + text)
                 sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def shown_progress() -> Iterator[None]:
+    """Show the long steps of a block on a line of its own while they run."""
+    utf = (getattr(sys.stderr, "encoding", None) or "").lower().startswith("utf")
+    with StatusLine() as line, listening(ProgressTexts(line.show, ascii_only=not utf)):
+        yield

@@ -14,7 +14,6 @@ from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.notes import print_notes
 from k2ktui.cli.options import file_option, json_option, load_flow, matcher
 from k2ktui.cli.pair_line import note_pair, read_beside
-from k2ktui.cli.status_line import StatusLine
 from k2ktui.cli.tables import print_table
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
@@ -81,17 +80,15 @@ def command(
     plan = read_plan(Path(plan_file), now=0) if plan_file else None
     flow = load_flow(files)
     pair = read_beside(flow.config)
-    with StatusLine() as line:
-        proof = verify_content(
-            flow,
-            group=matcher("--group", group),
-            translated=translated,
-            plan=plan,
-            sample=sample,
-            seed=seed,
-            timeout=timeout,
-            progress=line.show,
-        )
+    proof = verify_content(
+        flow,
+        group=matcher("--group", group),
+        translated=translated,
+        plan=plan,
+        sample=sample,
+        seed=seed,
+        timeout=timeout,
+    )
     result = proof.verification
     note_pair(flow.config, pair())
     if as_json:

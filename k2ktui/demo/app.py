@@ -32,6 +32,7 @@ from k2ktui.demo.signals import DemoEnded, ending_signals
 from k2ktui.demo.table import summarize_topics
 from k2ktui.errors import ExitCode, K2kError, Refused, fix_text
 from k2ktui.faults import fault as report
+from k2ktui.progress import ProgressStep
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.runtime.paths import state_dir, state_path
@@ -298,9 +299,7 @@ def _write_seed_data(addresses: tuple[str, str], screen: Screen, *, tour: bool) 
     """Write records and offsets; those of a tour begin in a state that can be failed over."""
     with screen.busy("Creating topics") as step:
         topics.create(*addresses)
-        seed.write_seed_data(
-            *addresses, say=lambda text: step(artifacts.ProgressStep(text)), prior=not tour
-        )
+        seed.write_seed_data(*addresses, say=lambda text: step(ProgressStep(text)), prior=not tour)
         commit_seed_offsets(*addresses, flaws=not tour)
 
 
@@ -312,11 +311,7 @@ def _start_clusters(
     ]
     with screen.busy("Looking for Java and Apache Kafka") as step:
         artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=step)
-        step(
-            artifacts.ProgressStep(
-                f"Starting two clusters (Apache Kafka {artifacts.KAFKA_VERSION})"
-            )
-        )
+        step(ProgressStep(f"Starting two clusters (Apache Kafka {artifacts.KAFKA_VERSION})"))
         stack.callback(_run_on_each, nodes, KafkaNode.close)
         _run_on_each(nodes, KafkaNode.start)
     for node in nodes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.topics import TOPICS
+from k2ktui.progress import Progress
 from k2ktui.runtime import artifacts, child_process
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.paths import write_atomically
@@ -41,7 +42,7 @@ status.storage.replication.factor = 1
 """
 
 
-def jars(progress: artifacts.Progress | None = None) -> artifacts.Classpath:
+def jars(progress: Progress | None = None) -> artifacts.Classpath:
     """Return the jars of MirrorMaker 2, downloading missing ones.
 
     Raises:

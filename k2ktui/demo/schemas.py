@@ -14,9 +14,9 @@ from k2ktui.demo.records import DemoRecord
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.topics import BOUNDED, SCHEMA_TOPIC, DemoTopic, RegistryUrls
 from k2ktui.engine.schemas import AVRO, Schema
+from k2ktui.progress import Progress
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.settings import RegistrySettings
-from k2ktui.runtime.artifacts import Progress
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.program_archive import unpack_program
 from k2ktui.runtime.registry_node import APICURIO, MINIMUM_JAVA, RegistryNode

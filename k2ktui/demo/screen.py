@@ -20,7 +20,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from k2ktui.demo.table import TopicLine, render
-from k2ktui.runtime.artifacts import ProgressStep
+from k2ktui.progress import ProgressStep
 
 _PLAIN_SECONDS = 5.0
 _PLAIN_WIDTH = 120

@@ -21,7 +21,7 @@ from k2ktui.engine.drill_report import has_findings, report_markdown, summarize
 from k2ktui.engine.drill_steps import describe_phase, next_phase
 from k2ktui.errors import ExitCode, K2kError, TimedOut
 from k2ktui.kafka.properties import load_checked
-from k2ktui.runtime.artifacts import ProgressStep
+from k2ktui.progress import ProgressStep
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import View

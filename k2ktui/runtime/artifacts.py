@@ -16,7 +16,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ from typing import Any
 
 from k2ktui.engine.strict_json import parse_object
 from k2ktui.errors import ConnectionFailed
+from k2ktui.progress import Progress, ProgressStep
 from k2ktui.runtime.downloads import download_hint
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
 
@@ -37,18 +38,6 @@ LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 _LOCK_FILE = Path(__file__).with_name("artifacts.lock.json")
 _DOWNLOADS_AT_ONCE = 6
 _TIMEOUT_SECONDS = 30
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressStep:
-    """Progress of a long operation: ``done`` of ``total`` (0 if unknown) steps of ``text``."""
-
-    text: str
-    done: int = 0
-    total: int = 0
-
-
-Progress = Callable[[ProgressStep], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from k2ktui.engine.strict_json import integer, parse_object
 from k2ktui.errors import Refused, TimedOut
+from k2ktui.progress import Progress
 from k2ktui.runtime import child_process
-from k2ktui.runtime.artifacts import Progress
 from k2ktui.runtime.paths import write_atomically
 from k2ktui.runtime.ports import HeldPort
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from k2ktui.errors import Refused
+from k2ktui.progress import Progress
 from k2ktui.runtime import artifacts, child_process, probe, storage
 from k2ktui.runtime.class_archive import ClassArchive, make_in_background
 from k2ktui.runtime.java import Java, find_java
@@ -127,7 +128,7 @@ class KafkaNode(JavaServer[artifacts.Classpath]):
     def _port_names(self) -> Iterable[str]:
         return self._protocols
 
-    def _program(self, progress: artifacts.Progress | None) -> artifacts.Classpath:
+    def _program(self, progress: Progress | None) -> artifacts.Classpath:
         return self._jars(progress)
 
     def _spawn(self, program: artifacts.Classpath) -> child_process.ChildProcess:
@@ -149,7 +150,7 @@ class KafkaNode(JavaServer[artifacts.Classpath]):
         if program.coordinates == (artifacts.SERVER, artifacts.LOGGING):
             make_in_background(broker_archive(find_java(), program), ARCHIVE_MAKER)
 
-    def _jars(self, progress: artifacts.Progress | None) -> artifacts.Classpath:
+    def _jars(self, progress: Progress | None) -> artifacts.Classpath:
         return artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=progress)
 
     def _format(self, java: Java, jars: artifacts.Classpath) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from k2ktui.errors import ConnectionFailed
-from k2ktui.runtime.artifacts import Progress, ProgressStep
+from k2ktui.progress import Progress, ProgressStep
 from k2ktui.runtime.downloads import download_hint
 from k2ktui.runtime.paths import cache_dir, locked
 

@@ -17,8 +17,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from k2ktui.progress import Progress
 from k2ktui.runtime import child_process
-from k2ktui.runtime.artifacts import Progress
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.java_server import JavaServer
 from k2ktui.runtime.ports import LOOPBACK

@@ -38,6 +38,7 @@ from k2ktui.engine.written import Commit, WrittenCommits, announce, read_back
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster
 from k2ktui.kafka.groups import OUTCOME_UNKNOWN, GroupCommit
+from k2ktui.progress import long_step
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.plans import whoami
 from k2ktui.sync.store import StateStore
@@ -256,6 +257,12 @@ class Applier:
 
     def write_only(self, writes: Sequence[OffsetWrite]) -> list[WriteResult]:
         """Write and read back without a journal entry."""
+        with long_step("offsets written and read back", len(writes)) as advance:
+            return self._write_in_blocks(writes, advance)
+
+    def _write_in_blocks(
+        self, writes: Sequence[OffsetWrite], advance: Callable[[int], None]
+    ) -> list[WriteResult]:
         rows: list[WriteResult] = []
         by_group = [list(each) for _, each in groupby(writes, key=lambda write: write.group)]
         for begin in range(0, len(by_group), _RECORDED_AT_ONCE):
@@ -268,6 +275,7 @@ class Applier:
                 for written in self._write_groups(chunk, current):
                     results.append(written)
                     self._on_result(written)
+                    advance(len(rows) + len(results))
             self._record_read_back(results, current, recorded)
             rows += results
         return rows

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from time import monotonic
 from zlib import crc32
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
@@ -27,6 +27,7 @@ from k2ktui.engine.state import MappingRecord as OffsetMapping
 from k2ktui.engine.state import Position, SourcePartition, mapping_key
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster
+from k2ktui.progress import long_step
 from k2ktui.sync import mapping_republish
 from k2ktui.sync.mapping_reader import TopicReader
 from k2ktui.sync.mapping_reload import Wanted, reload_ranges, walk_back
@@ -331,17 +332,24 @@ class MappingStore:
         stable = self._reader.offsets(
             self._next, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
         )
-        count = self._config.offset_mapping.retention.count
-        for found in self._reader.read(stable, until):
-            for messages in found.values():
-                for source, pieces in self._sorter.sort(messages):
-                    track = self._track(source)
-                    for piece in pieces:
-                        track.take(piece)
-                    if track.rows > _SLACK * count + _SLACK_RANGES:
-                        track.trim(count)
+        began = sum(self._next.values())
+        total = sum(max(0, stable.get(number, at) - at) for number, at in self._next.items())
+        with long_step("mapping records read", total) as advance:
+            for found in self._reader.read(stable, until):
+                self._take(found)
+                advance(sum(self._reader.next.values()) - began)
         self._next.update(self._reader.next)
         return all(at >= stable.get(number, FOREVER) for number, at in self._next.items())
+
+    def _take(self, found: Mapping[int, list[Message]]) -> None:
+        count = self._config.offset_mapping.retention.count
+        for messages in found.values():
+            for source, pieces in self._sorter.sort(messages):
+                track = self._track(source)
+                for piece in pieces:
+                    track.take(piece)
+                if track.rows > _SLACK * count + _SLACK_RANGES:
+                    track.trim(count)
 
     def _track(self, source: SourcePartition) -> MappingLog:
         if source not in self._tracks:

@@ -29,6 +29,7 @@ from k2ktui.engine.plan import Plan, PlanRow
 from k2ktui.engine.planning import PlanOptions
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
+from k2ktui.progress import long_step
 from k2ktui.sync.apply import Applied, Applier, judge_entry, read_results, refuse_other_pipeline
 from k2ktui.sync.changed_records import skip_left_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -272,7 +273,6 @@ def verify_content(
     sample: int = 20,
     seed: int = 0,
     timeout: float = 120.0,
-    progress: Callable[[str], None] = lambda _: None,
     snapshot: Snapshot | None = None,
 ) -> VerificationReport:
     """Compare groups' next records, and sampled ranges, on both clusters; changes nothing.
@@ -283,7 +283,7 @@ def verify_content(
         translated: compare at translated offsets instead of the committed offsets on the target.
         plan: compare at the offsets of a plan, applied or not; groups that continue to consume
             on either cluster then do not affect the result.
-        sample, seed, timeout, progress: as for :func:`k2ktui.sync.verify.verify`.
+        sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
         snapshot: one taken just before, with :func:`planned_offsets`; None to take one.
 
     Raises:
@@ -293,8 +293,8 @@ def verify_content(
     """
     if plan is not None:
         refuse_other_pipeline(plan, flow.config)
-    progress("commits and mappings of both clusters are read")
-    snapshot, source, target = open_verification(flow, planned_offsets(plan), snapshot)
+    with long_step("commits and mappings of both clusters are read"):
+        snapshot, source, target = open_verification(flow, planned_offsets(plan), snapshot)
     if snapshot.source_down:
         raise ConnectionFailed(
             f"{snapshot.source_down}: its records cannot be compared",
@@ -324,7 +324,6 @@ def verify_content(
             records=records,
             both_ways=snapshot.opposite.keys(),
             timeout=timeout,
-            progress=progress,
         )
     notes = snapshot_notes(snapshot)
     if reading and not translated:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -27,6 +27,7 @@ from k2ktui.log.content import (
     RecordRange,
     Where,
 )
+from k2ktui.progress import long_step
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.record_comparison import (
     Compaction,
@@ -69,7 +70,6 @@ def verify(
     records: RecordComparison | None = None,
     both_ways: Collection[TargetPartition] = (),
     timeout: float = 120.0,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Verification:
     """Compare each group's next record on both sides, and the records of sampled ranges.
 
@@ -85,7 +85,6 @@ def verify(
         records: how a record and its copy are compared; without it, in every part.
         both_ways: target partitions with records of both directions; rows there are of one record.
         timeout: seconds for everything; what is not read in time counts as could-not-check.
-        progress: called before each step with what it compares.
 
     Raises:
         ConnectionFailed: a cluster did not answer, or rejected the connection.
@@ -98,17 +97,19 @@ def verify(
     judge = RecordComparator(known, pairs, (compacted[0].may, compacted[1].may), records, both_ways)
     with ContentReader(source) as left, ContentReader(target) as right:
         found: dict[PositionPair, tuple[Comparison, tuple[str, str]]] = {}
-        for some in _in_turn(pairs):
-            progress(f"next records of groups: {len(found):,} of {len(pairs):,} compared")
-            found |= _next_checks(some, left, right, judge, records, until)
+        with long_step("next records of groups compared", len(pairs)) as advance:
+            for some in _in_turn(pairs):
+                advance(len(found))
+                found |= _next_checks(some, left, right, judge, records, until)
         pieces = sample_ranges(known, sample, seed)
         foreign = [p for p in pieces if known[p.pair.source].unusable_reason]
         ranges = [
             _foreign_check(piece, known[piece.pair.source].unusable_reason) for piece in foreign
         ]
-        for batch in _batches([p for p in pieces if not known[p.pair.source].unusable_reason]):
-            progress(f"sampled ranges: {len(ranges):,} of {len(pieces):,} compared")
-            ranges += _range_checks(batch, left, right, compacted[1], records, until)
+        with long_step("sampled ranges compared", len(pieces)) as advance:
+            for batch in _batches([p for p in pieces if not known[p.pair.source].unusable_reason]):
+                advance(len(ranges))
+                ranges += _range_checks(batch, left, right, compacted[1], records, until)
     checks = [
         ContentCheck(row.group, row.pair, 1, verdict.outcome, verdict.why, hashes)
         for row, (verdict, hashes) in ((row, found[row.pair]) for row in rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from k2ktui.errors import ConnectionFailed
+from k2ktui.progress import ProgressStep
 from k2ktui.runtime import artifacts
 from tests.support.maven import Repository, only_repository
 
@@ -27,10 +28,10 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repo
 
 
 def test_dependencies_are_fetched_once(repository: Repository) -> None:
-    steps: list[artifacts.ProgressStep] = []
+    steps: list[ProgressStep] = []
     found = artifacts.classpath(COORDINATE, progress=steps.append)
     assert [jar.read_bytes() for jar in found.jars] == [b"part jar", b"needed jar"]
-    assert steps[-1] == artifacts.ProgressStep("Downloading Apache Kafka", 2, 2)
+    assert steps[-1] == ProgressStep("Downloading Apache Kafka", 2, 2)
     assert found.argument == f"{found.jars[0]}:{found.jars[1]}"
 
     repository.asked.clear()

@@ -8,8 +8,9 @@ import psutil
 import pytest
 
 from k2ktui.errors import Refused
+from k2ktui.progress import Progress
 from k2ktui.runtime import probe
-from k2ktui.runtime.artifacts import Classpath, Progress
+from k2ktui.runtime.artifacts import Classpath
 from k2ktui.runtime.java import Java
 from k2ktui.runtime.node import KafkaNode
 from tests.support.group_offsets import commit_offsets, committed

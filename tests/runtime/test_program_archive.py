@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from k2ktui.errors import ConnectionFailed
+from k2ktui.progress import ProgressStep
 from k2ktui.runtime import artifacts
-from k2ktui.runtime.artifacts import ProgressStep
 from k2ktui.runtime.program_archive import ProgramArchive, unpack_program
 from tests.support.maven import Repository, only_repository
 from tests.support.tls import certificate_pem, make_leaf, make_root

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from k2ktui.errors import Refused
-from k2ktui.runtime.artifacts import Progress
+from k2ktui.progress import Progress
 from k2ktui.runtime.registry_node import RegistryNode
 from tests.support.kafka import START_S, eventually, unique_name
 from tests.support.registries import Registries, avro_record, call, register

@@ -23,8 +23,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from k2ktui.progress import Progress
 from k2ktui.runtime import storage
-from k2ktui.runtime.artifacts import KAFKA_VERSION, Classpath, Progress
+from k2ktui.runtime.artifacts import KAFKA_VERSION, Classpath
 from k2ktui.runtime.java import Java
 from k2ktui.runtime.node import CONTROLLER_LISTENER, KafkaNode, broker_archive
 from tests.support.kafka import START_S, TIMEOUT, admin, client, create_topic, eventually

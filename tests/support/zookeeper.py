@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+from k2ktui.progress import Progress
 from k2ktui.runtime import artifacts, child_process, storage
-from k2ktui.runtime.artifacts import LOGGING, Classpath, Progress
+from k2ktui.runtime.artifacts import LOGGING, Classpath
 from k2ktui.runtime.java import find_java
 from k2ktui.runtime.ports import LOOPBACK, HeldPort
 from tests.support.kafka import START_S, eventually

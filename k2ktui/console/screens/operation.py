@@ -25,6 +25,7 @@ from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.applying import OffsetWrite
 from k2ktui.errors import K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.progress import ProgressTexts, listening
 from k2ktui.sync import operations
 from k2ktui.sync.apply import Applied, OffsetsChanged
 from k2ktui.sync.flow import Flow
@@ -135,14 +136,20 @@ class OperationScreen(ListScreen):
                 failed(error)
             self.show_state()
 
-        if not self.background(ACT, job, finished, broken):
+        ascii_only = glyphs_of(self).ascii
+
+        def watched() -> T:
+            with listening(ProgressTexts(self._report_progress, ascii_only=ascii_only)):
+                return job()
+
+        if not self.background(ACT, watched, finished, broken):
             return False
         self.busy, self._writing, self.error = doing, writes, None
         events.add(EventKind.STARTED, doing, command)
         self.show_state()
         return True
 
-    def report_progress(self, text: str) -> None:
+    def _report_progress(self, text: str) -> None:
         """Show how far the operation is; called on its thread."""
         self.post_message(self.Progressed(text))
 

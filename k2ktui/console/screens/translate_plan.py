@@ -340,9 +340,7 @@ class PlanScreen(OperationScreen):
             return
 
         def job() -> operations.VerificationReport:
-            return operations.verify_content(
-                flow, group=lambda _: True, plan=shown.plan, progress=self.report_progress
-            )
+            return operations.verify_content(flow, group=lambda _: True, plan=shown.plan)
 
         command = cli_equivalent.verify(self.session.files, self._path)
         self.act("comparing the next records", job, self._show_comparison, command=command)

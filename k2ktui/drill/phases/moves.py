@@ -28,6 +28,7 @@ from k2ktui.engine.journal import has_displaced
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
+from k2ktui.progress import ProgressTexts, listening
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import GroupAuditor
 from k2ktui.sync.operations import (
@@ -190,15 +191,20 @@ def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
     if session.snapshot is None:
         patience_s = session.drill.options.wait_s
         session.snapshot = take_snapshot(session.flow, planned_offsets(plan), patience_s)
-    report = verify_content(
-        session.flow,
-        group=lambda _: True,
-        plan=plan,
-        sample=_RANGES,
-        timeout=_CONTENT_S,
-        progress=lambda text: session.show(phase or DrillPhase.CONTENT, text),
-        snapshot=session.snapshot,
-    )
+
+    def show(text: str) -> None:
+        if text:
+            session.show(phase or DrillPhase.CONTENT, text)
+
+    with listening(ProgressTexts(show)):
+        report = verify_content(
+            session.flow,
+            group=lambda _: True,
+            plan=plan,
+            sample=_RANGES,
+            timeout=_CONTENT_S,
+            snapshot=session.snapshot,
+        )
     if not limit:
         session.compared = report.verification
     totals, records = report.verification.positions, report.verification.records
