@@ -32,6 +32,7 @@ from k2ktui.engine.state import (
 )
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.progress import ProgressStep, listening
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.mapping_store import MappingStore
 from tests.support.copied import Copied, delete_topic
@@ -152,6 +153,23 @@ def test_order_terms_and_what_is_new(copied: Copied, store: MappingStore) -> Non
     report = store.refresh(20, position(310, 180))
     assert (report.malformed_count, report.malformed[0].offset) == (1, 3)
     assert store.find_gaps(AT) == MappingGaps(holes=((260, 300),))
+
+
+def test_loading_says_how_far_it_is(copied: Copied, store: MappingStore) -> None:
+    put_steps(copied, 2_000)
+    steps_heard: list[ProgressStep] = []
+    with listening(steps_heard.append):
+        store.refresh(20, position(20_000))
+    counted = [step for step in steps_heard if step.total == 2_000]
+    assert {step.text for step in counted} == {"mapping records read"}
+    assert (counted[0].done, counted[-1].done) == (0, 2_000)
+    assert [step.done for step in counted] == sorted(step.done for step in counted)
+    assert steps_heard[-1] == ProgressStep("")
+    put_steps(copied, 5, first=2_000)
+    steps_heard.clear()
+    with listening(steps_heard.append):
+        store.refresh(20, position(20_050))
+    assert max(step.done for step in steps_heard) == 5  # counted from where it went on
 
 
 def test_a_bound_changes_no_answer(copied: Copied) -> None:
