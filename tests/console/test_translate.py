@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui import progress
 from k2ktui.console import cli_equivalent
 from k2ktui.console.screens import translate_plan
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
@@ -25,6 +25,7 @@ from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
 from k2ktui.engine.state import SourcePartition
 from k2ktui.engine.translate import Basis
+from k2ktui.progress import long_step
 from k2ktui.sync import operations
 from k2ktui.sync.operations import VerificationReport
 from k2ktui.sync.record_comparison import ComparisonOutcome, PositionPair
@@ -161,26 +162,30 @@ def test_verify_shows_its_progress_and_why_a_row_is_unchecked(
         pair = PositionPair(SourcePartition("orders", 0), 5, ("orders", 0), 12)
         return ContentCheck(group, pair, 1, outcome, why)
 
-    def verify(*_: object, progress: Callable[[str], None], **__: object) -> VerificationReport:
-        progress("commits and mappings of both clusters are read")
-        progress("next records of groups: 1 of 2 compared")
-        begun.set()
-        assert end.wait(60)
+    def verify(*_: object, **__: object) -> VerificationReport:
+        with long_step("next records of groups compared", 2) as advance:
+            advance(1)
+            begun.set()
+            assert end.wait(60)
         held = check("held", ComparisonOutcome.COULD_NOT_CHECK, "deleted on the source")
         checks = (held, check("well", ComparisonOutcome.SAME))
         unasked = ((lost, "nothing was planned: no mapping"),)
         return VerificationReport(Verification(checks), unasked, ())
 
     monkeypatch.setattr(operations, "verify_content", verify)
+    monkeypatch.setattr(progress, "_COUNTED_AFTER_S", 0)  # shorter steps are not shown
+    monkeypatch.setattr(progress, "_SHOWN_EVERY_S", 0)
 
     async def steps(console: ConsoleDriver) -> None:
         screen = opened(console, shown)
         await console.press("v")
         await console.until(begun.is_set, "begun")
-        await console.sees("comparing the next records: next records of groups: 1 of 2")
+        await console.sees(
+            "comparing the next records: next records of groups compared ██████░░░░░░ 50 %  1 of 2"
+        )
         end.set()
         await console.sees("verified: 1 same, 0 re-read, 0 different, 2 unchecked")
-        assert "1 of 2 compared" not in console.text
+        assert "1 of 2" not in console.text
         grid = screen.query_one(Grid)
         for group, why in (("lost", "nothing was planned: no mapping"), ("held", "deleted on")):
             grid.select((group, "orders", 0))
