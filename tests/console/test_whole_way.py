@@ -119,7 +119,7 @@ def test_from_the_start_of_the_job_to_its_end(
         await_moving_lag(tmux)
 
         tmux.press("3")
-        tmux.sees(group, "1 diverge", timeout=PATIENCE)
+        tmux.sees(group, "1 group: 1 skips", timeout=PATIENCE)
         tmux.press("Enter")
         tmux.sees(f"+{AHEAD - READ - PRIOR}")  # as many records would be skipped
         tmux.press("q", "T")
