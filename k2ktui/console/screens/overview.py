@@ -28,6 +28,7 @@ from k2ktui.console.visuals.panel import Panel, Tile
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of, plain
 from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.journal import RunKind
 from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import Job
@@ -46,6 +47,8 @@ from k2ktui.watch.severity import (
 _LOOK_S = 2.0
 # Lines of the problems that stay whatever is shown above them, and of a map and a chart.
 _LEAST_PROBLEMS, _LEAST_CHART, _HIGHEST_CHART, _HIGHEST_MAP = 3, 7, 15, 6
+# As in the style sheet.
+_HIGHEST_BANNER = 4
 # From this width on, tiles stand in one row, and the map beside the pair.
 _ONE_ROW, _BESIDE = 120, 160
 
@@ -272,8 +275,9 @@ class OverviewScreen(ConsoleScreen):
         """Give every part its lines, and return them."""
         width, height = self.size
         boxed = self.has_class("-wide") and self.has_class("-high")
-        above = self.query_one("#header").size.height + self.query_one("#banner").size.height
-        room = height - max(2, above) - 1
+        # By their lines: their sizes are those of the last layout.
+        above, warnings = (self.query_one(name, TextLines).lines for name in ("#header", "#banner"))
+        room = height - len(above) - min(_HIGHEST_BANNER, len(warnings)) - 1
         pair += 0 if boxed else 1
         layout = lay_out(width, room, pair, boxed=boxed, charts=False)
         if self._charts and not layout.chart and width >= 80:
