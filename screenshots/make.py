@@ -88,6 +88,9 @@ class _Live:
         return getattr(self._player, name)
 
 
+_STILL_S = 0.3
+
+
 async def drawn(picture: Picture) -> str:
     """Return a picture as SVG."""
 
@@ -99,7 +102,12 @@ async def drawn(picture: Picture) -> str:
             await app.push_screen(_plan_screen(picture.plan, app.session.feed.now()))
         await app.workers.wait_for_complete()
         await pilot.pause()
-        return [app.export_screenshot(title="k2ktui", simplify=True)]
+        # Charts are drawn after the layout, and a panel follows the cursor once it rests.
+        before, text = "", app.export_screenshot(title="k2ktui", simplify=True)
+        while _IDS.sub("", before) != _IDS.sub("", text):
+            await pilot.pause(_STILL_S)
+            before, text = text, app.export_screenshot(title="k2ktui", simplify=True)
+        return [text]
 
     return (await _open(picture, opens))[0]
 
