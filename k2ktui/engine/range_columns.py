@@ -53,7 +53,13 @@ class RangeColumns:
 
 
 def clip_columns(columns: RangeColumns, low: int, high: int) -> RangeColumns:
-    """Return the part of columns, sorted by source, in the source offsets ``[low, high)``."""
+    """Return the part of columns, sorted by source, in the source offsets ``[low, high)``.
+
+    An empty interval has no part of a range, also in the middle of one: a row of 0 records is not
+    valid.
+    """
+    if low >= high:
+        return columns.take(slice(0, 0))
     ends = columns.source + columns.count
     first = int(np.searchsorted(ends, low, side="right"))
     last = max(first, int(np.searchsorted(columns.source, high, side="left")))

@@ -81,7 +81,7 @@ def test_it_waits_for_as_long_as_a_console_is_open(
         assert given[2]() == ""  # polled every second
         ages.append(time.time() - file.stat().st_mtime)
         os.utime(file, (old, old))
-        monkeypatch.setattr(wiring, "state_dir", lambda _: tmp_path)
+        monkeypatch.setattr(wiring, "state_path", lambda _: tmp_path)
         assert watchdog_beside([str(tmp_path / "pipeline-reverse.yaml")])() == ""
         ages.append(time.time() - file.stat().st_mtime)
         return int(DemoEnded.HANG_UP)

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from k2ktui.engine.mapping_log import MappingChunk, MappingLog
@@ -110,6 +110,7 @@ def test_offsets_are_translated_to_the_first_record_and_back_to_an_unread_one(
     check(ranges_of(landed), landed.targets, len(found))
 
 
+@example([(1, 0), (1, 0)], Random(0), 1, 1)
 @given(copies, st.randoms(use_true_random=False), st.integers(0, 41), st.integers(0, 41))
 def test_parts_of_the_source_keep_what_belongs_to_them(
     found: list[tuple[int, int]], random: Random, low: int, high: int
