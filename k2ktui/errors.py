@@ -116,6 +116,10 @@ class ClusterRefused(Refused):
     """
 
 
+REFUSALS = (ClusterRefused, LoginFailed)
+"""What a cluster answers again to the next attempt, until somebody changes something there."""
+
+
 class InternalError(K2kError):
     """A bug in k2ktui."""
 

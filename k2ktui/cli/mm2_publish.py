@@ -16,11 +16,11 @@ from k2ktui.cli.notes import print_note
 from k2ktui.cli.options import access_to, file_option, json_option, load_flow, unlock_option
 from k2ktui.engine.access import require
 from k2ktui.errors import (
+    REFUSALS,
     ClusterRefused,
     ConnectionFailed,
     ExitCode,
     K2kError,
-    LoginFailed,
     TimedOut,
 )
 from k2ktui.mm2.publish import MirrorNames, Publisher
@@ -101,7 +101,7 @@ def command(
                 _publish_once(publisher, as_json=as_json)
             except forgiven as error:
                 print_note(f"{error.message}; retrying")
-                if isinstance(error, ClusterRefused | LoginFailed):
+                if isinstance(error, REFUSALS):
                     pause_s = max(pause_s, _REFUSED_PAUSE_S)
             else:
                 # From now on, a right may be taken away for a while.

@@ -22,6 +22,7 @@ class StatusLine:
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
+        self._text = ""
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +40,9 @@ class StatusLine:
         self._write(text[: shutil.get_terminal_size().columns - 1])
 
     def _write(self, text: str) -> None:
-        if self._shown:
+        # A line that is not there is not cleared: another program's text may stand in its place.
+        if self._shown and (text or self._text):
+            self._text = text
             with contextlib.suppress(OSError):  # what is going on goes on without it
                 sys.stderr.write(_CLEAR + text)
                 sys.stderr.flush()

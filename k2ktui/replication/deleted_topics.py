@@ -12,7 +12,7 @@ from time import monotonic
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ClusterRefused, K2kError, LoginFailed
+from k2ktui.errors import K2kError
 from k2ktui.replication.copying.partition_faults import deleted_fault
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.events import Event, Note, PartitionsReleased
@@ -21,7 +21,7 @@ from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault, FaultKind, SourceLogBounds
 from k2ktui.replication.slots import SlotState
-from k2ktui.replication.stopped import RETRY_S, StoppedPartitions
+from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.text import counted, list_names
 
 _RETRY_S = 1.0
@@ -176,9 +176,8 @@ class DeletedTopics:
         except Superseded:
             raise
         except K2kError as error:
-            is_refusal = isinstance(error, ClusterRefused | LoginFailed)
-            self._notifier.report(_SUBJECT, error.message, lasts=is_refusal)
-            self._not_before = monotonic() + (RETRY_S if is_refusal else _RETRY_S)
+            pause_s = self._notifier.report_error(_SUBJECT, error, _RETRY_S)
+            self._not_before = monotonic() + pause_s
             return False
         self._notifier.over(_SUBJECT)
         for log in logs:

@@ -15,7 +15,13 @@ from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
+from k2ktui.errors import (
+    REFUSALS,
+    ClusterRefused,
+    ConnectionFailed,
+    K2kError,
+    TimedOut,
+)
 from k2ktui.kafka.control_reader import ReadInterrupted
 from k2ktui.replication.commit_state import CommitState, adopt_positions
 from k2ktui.replication.copying import partition_faults
@@ -37,7 +43,7 @@ from k2ktui.replication.progress import ProgressReporter, SkippedReporter, Throt
 from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, LapOutcome, SlotResult
 from k2ktui.replication.slots import SlotPlacement, SlotState, in_turn, make_slots
 from k2ktui.replication.spark import SparkEnded
-from k2ktui.replication.stopped import RETRY_S, StoppedPartitions
+from k2ktui.replication.stopped import StoppedPartitions
 from k2ktui.replication.waiting import WaitingRecords
 from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.text import duration
@@ -47,7 +53,6 @@ _DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
 _PROGRESS_S = 5.0  # where laps are micro-batches
 _TAKE_OVER_RETRY_S = 1.0
-_REFUSALS = (ClusterRefused, LoginFailed)
 _DISCOVERY = "looking for new topics"
 _TAKE_OVER = "taking over"
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
@@ -204,9 +209,7 @@ class Driver:
         except Superseded:
             raise
         except K2kError as error:
-            is_refusal = isinstance(error, _REFUSALS)
-            self._notifier.report(_DISCOVERY, error.message, lasts=is_refusal)
-            return RETRY_S if is_refusal else _DISCOVERY_INTERVAL_S
+            return self._notifier.report_error(_DISCOVERY, error, _DISCOVERY_INTERVAL_S)
         self._notifier.over(_DISCOVERY)
         return _DISCOVERY_INTERVAL_S
 
@@ -280,7 +283,7 @@ class Driver:
         except (Contested, ReadInterrupted):
             slot.broken = True  # read its positions before its next lap
             return
-        except _REFUSALS as error:
+        except REFUSALS as error:
             self._stop_slot(slot, error)
             return
         except (ConnectionFailed, TimedOut) as error:
@@ -362,9 +365,7 @@ class Driver:
         try:
             state = self._fencer.take_over(len(self._slots))
         except (ConnectionFailed, TimedOut, ClusterRefused) as error:
-            is_refusal = isinstance(error, _REFUSALS)
-            self._notifier.report(_TAKE_OVER, error.message, lasts=is_refusal)
-            self._stopping.wait(RETRY_S if is_refusal else _TAKE_OVER_RETRY_S)
+            self._stopping.wait(self._notifier.report_error(_TAKE_OVER, error, _TAKE_OVER_RETRY_S))
             return
         self._notifier.over(_TAKE_OVER)
         self._positions = dict(state.positions)
@@ -383,7 +384,7 @@ class Driver:
         try:
             with suppress(ReadInterrupted):  # it is still broken, and read before its next lap
                 self._restore_from_target(slot)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             refused = error
         except (ConnectionFailed, TimedOut) as error:
             outage = error

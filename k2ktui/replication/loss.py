@@ -8,13 +8,12 @@ from time import monotonic
 
 from k2ktui.engine.gaps import gaps_before
 from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ClusterRefused, K2kError, LoginFailed
+from k2ktui.errors import K2kError
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing import TransactionFencer
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.progress import ThrottledNotifier
 from k2ktui.replication.slot_task import Fault
-from k2ktui.replication.stopped import RETRY_S
 
 _RETRY_S = 1.0
 _SUBJECT = "continuing after lost records"
@@ -90,9 +89,8 @@ class LossRecorder:
         except Superseded:
             raise
         except K2kError as error:
-            is_refusal = isinstance(error, ClusterRefused | LoginFailed)
-            self._notifier.report(_SUBJECT, error.message, lasts=is_refusal)
-            self._not_before = monotonic() + (RETRY_S if is_refusal else _RETRY_S)
+            pause_s = self._notifier.report_error(_SUBJECT, error, _RETRY_S)
+            self._not_before = monotonic() + pause_s
             return
         self._notifier.over(_SUBJECT)
         positions.update(moved)

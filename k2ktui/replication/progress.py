@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
+from k2ktui.errors import REFUSALS, K2kError
 from k2ktui.replication.events import Event, FirstRecord, Note, Progress, SlotLap, Trouble
 from k2ktui.replication.slot_task import SkippedRecords, SlotResult, SlotStats, UnknownSchemas
+from k2ktui.replication.stopped import RETRY_S
 from k2ktui.text import counted, duration
 
 _FIRST_PAUSE_S = 10.0
@@ -137,6 +139,15 @@ class ThrottledNotifier:
         pause = _FIRST_PAUSE_S if last is None else min(2 * last.pause_s, _LONGEST_PAUSE_S)
         reported[text] = _LastReport(pause, now + pause)
         self._report(Note(f"{subject}: {text}"))
+
+    def report_error(self, subject: str, error: K2kError, retry_s: float) -> float:
+        """Report the error of an attempt; return the seconds until the next one.
+
+        That is ``retry_s``, and ``RETRY_S`` after a refusal, which does not pass by itself.
+        """
+        is_refusal = isinstance(error, REFUSALS)
+        self.report(subject, error.message, lasts=is_refusal)
+        return RETRY_S if is_refusal else retry_s
 
     def over(self, subject: str, *, always: bool = False) -> None:
         """Mark the subject's problem as resolved; report how long it lasted unless it was short.

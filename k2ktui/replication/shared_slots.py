@@ -16,7 +16,12 @@ from typing import Protocol
 
 from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS
 from k2ktui.engine.slot_owners import SlotOwners
-from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
+from k2ktui.errors import (
+    REFUSALS,
+    ConnectionFailed,
+    K2kError,
+    TimedOut,
+)
 from k2ktui.replication.events import Event, Note
 from k2ktui.replication.fencing_errors import LayoutChanged, Superseded
 from k2ktui.replication.pipeline_fencing import UnreadableRecords
@@ -28,7 +33,6 @@ from k2ktui.text import duration
 # the slot that is taken over next: each run refused them when it started.
 _PASSING = (ConnectionFailed, TimedOut, UnreadableRecords)
 # These end a start, but not a run that has copied: a right may have been taken away for a while.
-_REFUSALS = (ClusterRefused, LoginFailed)
 _BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -174,7 +178,7 @@ class SharedSlots:
             elif isinstance(error, Superseded):
                 self._report(Note(f"slot {slot}: another run has taken it over"))
                 self._back_off(slot)
-            elif isinstance(error, _REFUSALS):
+            elif isinstance(error, REFUSALS):
                 if not (self._has_copied or any(h.driver.has_started for h in others)):
                     raise error
                 self._notifier.report(_subject(slot), error.message, lasts=True)

@@ -14,7 +14,13 @@ from typing import Protocol
 
 from k2ktui.engine.slot_owners import SlotOwners
 from k2ktui.engine.slot_sharing import SharingView
-from k2ktui.errors import ClusterRefused, ConfigError, K2kError, LoginFailed, NotInstalled, Refused
+from k2ktui.errors import (
+    REFUSALS,
+    ConfigError,
+    K2kError,
+    NotInstalled,
+    Refused,
+)
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.events import Event, Note, SlotsAssigned, Trouble, Waiting
 from k2ktui.replication.fencing_errors import other_name
@@ -30,7 +36,6 @@ _SHOWN_SLOTS = 20
 _SHOWN_RUNS = 5
 # Another attempt does not change these. Others pass: a broker that restarts reports many.
 _LASTING = (Refused, ConfigError, NotInstalled)
-_REFUSALS = (ClusterRefused, LoginFailed)
 _LOOKING = "reading the assignment topic"
 _LEADING = "dividing the slots"
 _REPORTING = "writing to the assignment topic"
@@ -167,7 +172,7 @@ class SharingLoop:
 
     def _raise_lasting(self, error: K2kError) -> None:
         """Raise what another attempt does not change; a refusal only before this run has copied."""
-        self._is_refused = isinstance(error, _REFUSALS)
+        self._is_refused = isinstance(error, REFUSALS)
         if self._is_refused and self._has_copied:
             return
         if isinstance(error, _LASTING) or self._is_refused:

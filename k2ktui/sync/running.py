@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from k2ktui.engine.journal import RunKind
 from k2ktui.engine.plan import Rewind
-from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, LoginFailed, TimedOut
+from k2ktui.errors import (
+    REFUSALS,
+    ClusterRefused,
+    ConnectionFailed,
+    K2kError,
+    TimedOut,
+)
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.kafka.control import create_mapping_application_topics
 from k2ktui.kafka.unreachable import await_open
@@ -158,7 +164,7 @@ class SyncRun:
             except (ConnectionFailed, TimedOut, ClusterRefused) as error:
                 if once or not answered:
                     raise
-                if isinstance(error, ClusterRefused | LoginFailed):
+                if isinstance(error, REFUSALS):
                     pause_s = max(pause_s, RETRY_S)
                 self._update_heartbeat(error.message)
                 self._readiness = Readiness(False, f"the last poll failed: {error.message}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.cli.status_line import StatusLine
+from k2ktui.cli.status_line import StatusLine, shown_progress
+from k2ktui.progress import long_step
 
 
 class Terminal:
@@ -34,3 +35,11 @@ def test_a_terminal_sees_the_steps(monkeypatch: pytest.MonkeyPatch, terminal: bo
         assert stderr.written == "\r\x1b[Ksampled ranges: 3 o\r\x1b[K"
     else:
         assert stderr.written == ""
+
+
+def test_steps_that_are_not_shown_leave_the_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = Terminal(terminal=True)
+    monkeypatch.setattr("sys.stderr", stderr)
+    with shown_progress(), long_step("mapping records read", 10) as advance:
+        advance(10)
+    assert stderr.written == ""

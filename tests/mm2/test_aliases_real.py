@@ -210,18 +210,7 @@ def test_connectors_with_blank_aliases(
         mirror = worker.create_mirror(source, target, topic, more)
         eventually(lambda: end_offsets(target, topic) == {0: RECORDS}, "it is copied", PATIENCE)
         names = (mirror.source_connector, mirror.checkpoint_connector)
-        connectors = [
-            {
-                "name": name,
-                "config": worker.ask("GET", f"/connectors/{name}/config"),
-                "worker": {
-                    "offset.storage.topic": worker.offsets_topic,
-                    "status.storage.topic": worker.status_topic,
-                    "group.id": worker.group,
-                },
-            }
-            for name in names
-        ]
+        connectors = worker.describe(*names)
         file.write_text(json.dumps(connectors))
 
         eventually(lambda: has_checkpoint(file), "its checkpoint is found", PATIENCE)

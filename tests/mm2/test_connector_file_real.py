@@ -66,18 +66,7 @@ def site(
         names = (mirror.source_connector, mirror.checkpoint_connector)
         copy = f"{mirror.source}.{topic}"
         eventually(lambda: end_offsets(target, copy) == {0: RECORDS}, "it is copied", PATIENCE)
-        connectors = [
-            {
-                "name": name,
-                "config": worker.ask("GET", f"/connectors/{name}/config"),
-                "worker": {
-                    "offset.storage.topic": worker.offsets_topic,
-                    "status.storage.topic": worker.status_topic,
-                    "group.id": worker.group,
-                },
-            }
-            for name in names
-        ]
+        connectors = worker.describe(*names)
         made = Site(
             worker,
             mirror,

@@ -85,27 +85,20 @@ def counts(runs: LayoutRuns, run: SharingRun) -> bool:
     return run.digest == newest
 
 
+@pytest.mark.parametrize("files", [FILES, [*FILES, NO_FILE]], ids=["known", "earlier-release"])
 @settings(max_examples=examples(300), deadline=None)
 @given(happening=st.lists(ACTIONS, max_size=40))
-def test_whatever_happens_the_newest_file_counts(happening: list[Any]) -> None:
-    """Runs start with any file, end, die and are suspended; others copy alone meanwhile."""
+def test_whatever_happens_the_newest_file_counts(happening: list[Any], files: list[str]) -> None:
+    """Runs start with any file, end, die and are suspended; others copy alone meanwhile.
+
+    Files of an earlier release's runs are not known: as long as one lives, all runs share the slots
+    as before.
+    """
     runs = LayoutRuns()
     runs.file = OLD
     runs.join(5)
     for action in happening:
-        do(runs, action, FILES)
-    settle(runs)
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(happening=st.lists(ACTIONS, max_size=40))
-def test_with_runs_of_an_earlier_release_all_slots_are_copied(happening: list[Any]) -> None:
-    """Their files are not known: as long as one lives, all runs share the slots as before."""
-    runs = LayoutRuns()
-    runs.file = OLD
-    runs.join(5)
-    for action in happening:
-        do(runs, action, [*FILES, NO_FILE])
+        do(runs, action, files)
     settle(runs)
 
 

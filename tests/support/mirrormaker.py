@@ -241,6 +241,21 @@ class ConnectWorker:
             raw = answer.read()
         return json.loads(raw) if raw else None
 
+    def describe(self, *names: str) -> list[dict[str, Any]]:
+        """Return connectors and their worker as files of connectors have them."""
+        return [
+            {
+                "name": name,
+                "config": self.ask("GET", f"/connectors/{name}/config"),
+                "worker": {
+                    "offset.storage.topic": self.offsets_topic,
+                    "status.storage.topic": self.status_topic,
+                    "group.id": self.group,
+                },
+            }
+            for name in names
+        ]
+
     def create(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector and wait until it and its tasks run; again while it rebalances."""
 
