@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from crc32c import crc32c
-from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
+from kafka.codec import lz4_encode, snappy_encode, zstd_encode
 
 from k2ktui.log.batch import HEADER, HEADER_BYTES, PREFIX_BYTES
 from k2ktui.log.records import I64, Records, encode_varints
 
+
+def _gzip(data: bytes) -> bytes:
+    # Without the time of day, as Java's clients: the same records give the same bytes.
+    return gzip.compress(data, mtime=0)
+
+
 _ENCODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: gzip_encode,
+    1: _gzip,
     2: snappy_encode,
     3: lz4_encode,
     4: zstd_encode,

@@ -235,6 +235,18 @@ def test_every_record_arrives_with_its_offset_and_time(
     assert found == expected
 
 
+@pytest.mark.parametrize("codec", range(5))
+def test_the_same_records_give_the_same_bytes_at_any_time(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"".join(log(some(6, codec)))
+    sent = []
+    for now in (1_800_000_000.0, 1_800_000_001.0):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        sent.append(copy(reader_of(PartitionReader, 0), data))
+    assert sent[0] == sent[1]
+
+
 def some(count: int, codec: int = 0, flags: int = 0) -> list[Made]:
     records = tuple(Record(b"k%d" % n, b"v" * 50) for n in range(5))
     return [Made(records, codec, flags) for _ in range(count)]
