@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
@@ -34,6 +35,7 @@ from k2ktui.mm2.formats import (
 from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.flow import Flow, PipelineFlow
+from k2ktui.sync.mapping_source import NothingCopied
 from k2ktui.sync.snapshot import SnapshotReader
 from k2ktui.text import safe_text
 
@@ -187,7 +189,9 @@ class PublisherThread(BackgroundRunner):
             chosen = self._config.mm2
             names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
             self._publisher = Publisher(PipelineFlow(self._config), names, force=chosen.force)
-        self._publisher.turn()
+        # The run that this thread belongs to records itself a moment after its start.
+        with suppress(NothingCopied):
+            self._publisher.turn()
 
     def close(self) -> None:
         """Close all connections."""
