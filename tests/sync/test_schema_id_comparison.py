@@ -165,7 +165,7 @@ def test_a_registry_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Mon
     """Records are not taken for different, and it is not asked again."""
     asked: list[str] = []
 
-    def fail(_method: str, path: str, _body: object) -> tuple[int, Any]:
+    def fail(_method: str, path: str, *_: object) -> tuple[int, Any]:
         asked.append(path)
         return 500, {"error_code": 50001, "message": "no storage"}
 
