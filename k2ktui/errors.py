@@ -6,7 +6,10 @@ line prints it as text, never as a traceback.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from enum import IntEnum
+from importlib.util import find_spec
 
 from k2ktui.secret_values import hide_secrets
 
@@ -72,6 +75,22 @@ class NotInstalled(K2kError):
     """A package that the command needs is not installed."""
 
     exit_code = ExitCode.USAGE
+
+
+def pip_command(packages: str) -> str:
+    """Return the shell command that installs packages for the running Python.
+
+    A bare ``pip`` is another Python's where the environment is not active; Debian's refuses.
+    """
+    python = shlex.quote(sys.executable)
+    if find_spec("pip") is None:  # uv's environments have none
+        return f"uv pip install --python {python} {packages}"
+    return f"{python} -m pip install {packages}"
+
+
+def install_command(extra: str = "spark") -> str:
+    """Return the shell command that installs an extra from a checkout, for the running Python."""
+    return pip_command(f"'.[{extra}]'")
 
 
 class OutputFailed(K2kError):

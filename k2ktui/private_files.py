@@ -105,14 +105,14 @@ def why_others_may_write(path: Path) -> str:
 
 
 def _why_writable(path: Path) -> str:
-    found = path.stat()
-    if found.st_uid not in (os.geteuid(), 0):
+    status = path.stat()
+    if status.st_uid not in (os.geteuid(), 0):
         return "belongs to another user"
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return ""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "can be written by everybody"
-    if found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid, found.st_uid):
+    if status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, status.st_uid):
         return "can be written by a group"
     return ""
 

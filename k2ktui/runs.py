@@ -2,11 +2,12 @@
 
 ::
 
-    configuration ─► clusters ─► preflight ─► control topics ─► transaction fencer ─┐
-                                              Spark (starts meanwhile) ─────────────┤
-                                              topic discovery ──────────────────────┴─► driver
-    or, where runs share the pipeline, a driver per slot (k2ktui/shared_runs.py)
-    beside it, each on its own thread: heartbeats, commit snapshots, MirrorMaker 2's checkpoints
+    configuration ─► clusters ─► preflight ─► control topics ─┐
+                                     Spark (starts meanwhile) ─┴─► what copies
+        exclusive, standby    the whole pipeline, by one driver            (k2ktui/whole_runs.py)
+        shared                the slots that it owns, by a driver each     (k2ktui/shared_runs.py)
+    beside it, each on its own thread: heartbeats, commit snapshots, summaries,
+    MirrorMaker 2's checkpoints
     its events: driver ─► heartbeat ─► telemetry ─► the caller's report
 
 ``k2ktui start`` and jobs (and so the demo) run pipelines through ``k2ktui.starting`` only.
@@ -20,39 +21,33 @@ from concurrent.futures import ThreadPoolExecutor
 from time import time
 from typing import TYPE_CHECKING
 
-from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunnerState
+from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
-from k2ktui.kafka.control import ControlTopics, ensure_control_topics
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.control.topics import ControlTopics, ensure_control_topics
+from k2ktui.kafka.properties.translation import wire
 from k2ktui.mm2.publish import PublisherThread
-from k2ktui.replication.commit_state import CommittedPositions
-from k2ktui.replication.discovery import TopicDiscovery
-from k2ktui.replication.driver import Driver
-from k2ktui.replication.events import Event, Finished, Note, Report, Waiting
-from k2ktui.replication.fencing import TransactionFencer
+from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
-from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.pair_topics import PairTopicsReader
-from k2ktui.replication.pipeline_fencing import make_fencer, read_pair
 from k2ktui.replication.preflight.checks import Check
 from k2ktui.replication.preflight.gate import require_startable, wait_for_clusters
-from k2ktui.replication.spark import SparkRuntime
-from k2ktui.replication.spark_java import SparkJava, application_name
-from k2ktui.replication.spark_settings import local_cores
-from k2ktui.replication.stages.schemas import TransformSchemas
+from k2ktui.replication.reports.events import Event, Finished, Note, Report, Waiting
+from k2ktui.replication.spark.java import SparkJava, application_name
+from k2ktui.replication.spark.session import SparkRuntime
+from k2ktui.replication.spark.settings import local_cores
 from k2ktui.replication.telemetry.session import measure_run, read_exporter_names
+from k2ktui.replication.transforms.schemas import TransformSchemas
 from k2ktui.runtime.probes import Readiness
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.shared_runs import SharedRun, SharedRunParts
+from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
-from k2ktui.sync.drill_guard import refuse_fenced
-from k2ktui.sync.drill_watch import RehearsalWatcher
+from k2ktui.sync.drill.rehearsals import RehearsalWatcher
 from k2ktui.sync.other_files import read_last_run, refuse_other_name
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
+from k2ktui.sync.summaries import SummaryRunner
 from k2ktui.text import counted, duration
+from k2ktui.whole_runs import RunParts, WholeRun
 
 if TYPE_CHECKING:
     from k2ktui.runtime.http_server import HttpServer
@@ -64,13 +59,13 @@ _LAST_CHECKPOINTS_S = 20.0
 
 
 class RunSeries:
-    """The runs of one process: a run that another one has fenced is followed by a standby.
+    """The runs of one process: after a run was fenced by another one, a standby follows.
 
     Args:
         config: the pipeline; only with ``coordination.mode: standby`` is there a second run.
         report: called with notes.
-        make_run: returns a run. Its argument is None for the first one, later the seconds that a
-            standby waits at least.
+        make_run: returns a run. Its argument is None for the first run, and later the minimum wait
+            of a standby in seconds.
     """
 
     def __init__(
@@ -151,8 +146,7 @@ class PipelineRun:
         self._until_caught_up = until_caught_up
         self._telemetry, self._http = telemetry, http
         self._began_at = time()
-        self._driver: Driver | None = None
-        self._fencer: TransactionFencer | None = None
+        self._copying: WholeRun | SharedRun | None = None
         self._stopping = StopFlag()
         self._observe: Callable[[Event], None] | None = None
         self._heartbeat = Heartbeat(
@@ -162,8 +156,8 @@ class PipelineRun:
             self._feed_metrics,
             beat_s=beat_interval_s(config),
         )
-        self._shared: SharedRun | None = None
         self._snapshots = CommitSnapshotRunner(config, self._note, self._works_beside)
+        self._summaries = SummaryRunner(config, self._note, self._works_beside)
         self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
         self._publisher = PublisherThread(config, self._note, self._works_beside)
         source, self._target_options = (
@@ -201,6 +195,7 @@ class PipelineRun:
             finally:
                 self._heartbeat.stop()
                 self._snapshots.stop()
+                self._summaries.stop()
                 self._rehearsals.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
 
@@ -222,8 +217,6 @@ class PipelineRun:
         """Request a stop and return at once; called from signal handlers."""
         self._heartbeat.ending()
         self._stopping.set()
-        if self._driver is not None:
-            self._driver.stop()
 
     def abandon(self) -> None:
         """Remove temporary files when there is no time to stop; the processes end on their own."""
@@ -231,18 +224,17 @@ class PipelineRun:
 
     def idle_s(self) -> float:
         """Return the seconds since its loop began its last turn."""
-        driver, idle_s = self._driver, self._stopping.idle_s()
-        return idle_s if driver is None else min(idle_s, driver.idle_s())
+        return self._stopping.idle_s()
 
     def readiness(self) -> Readiness:
         """Return whether it takes part: it copies, or waits for a turn or for slots."""
-        now, shared = self._heartbeat.shown, self._shared
+        now, copying = self._heartbeat.shown, self._copying
         # While it joins the others, heartbeats show it as a standby, too.
-        has_joined = self._waits or (shared is not None and shared.has_joined)
+        has_joined = self._waits or (copying is not None and copying.has_joined)
         if now.state is RunnerState.RUNNING:
             is_ready, text = True, f"running: {counted(now.slots, 'slot')}, term {now.term}"
         elif now.state is RunnerState.STANDBY and has_joined:
-            is_ready, text = True, "standby: no slots" if shared is not None else "standby"
+            is_ready, text = True, "standby" if self._waits else "standby: no slots"
         else:
             is_ready = False
             text = str(RunnerState.STARTING if now.state is RunnerState.STANDBY else now.state)
@@ -254,53 +246,59 @@ class PipelineRun:
             text += f"\nproblem: {now.last_error}"
         return Readiness(is_ready, text)
 
+    def _start_beside(self, target: Cluster) -> ControlTopics:
+        """Start what runs beside the copying, and return the pipeline's own topics."""
+        self._snapshots.start()
+        if self._config.mm2.publish:
+            self._publisher.start()
+        control = ensure_control_topics(self._config, target)
+        for note in control.notes:
+            self._note(note)
+        if self._config.coordination.mode == "shared":
+            # Runs that share the pipeline already do not wait for this one to start.
+            self._heartbeat.stand_by(waiting=True)
+        if not self._heartbeat.was_started:
+            self._heartbeat.start()
+        if self._config.features.offset_mapping:
+            self._summaries.start()
+        has_http = self._http is not None
+        if read_exporter_names(os.environ, wanted=self._telemetry, has_http=has_http):
+            self._rehearsals.start()
+        return control
+
     def _replicate(self, observe: Callable[[Event], None]) -> Finished:
-        source, target = source_cluster(self._config), target_cluster(self._config)
+        config, mode = self._config, self._config.coordination.mode
+        source, target = source_cluster(config), target_cluster(config)
         with ThreadPoolExecutor(1) as pool:
             starting = pool.submit(self._start_spark)
             try:
-                require_startable(self._config, self._show_check)
-                if self._config.coordination.mode == "standby" and not self._waits:
+                require_startable(config, self._show_check)
+                if mode == "standby" and not self._waits:
                     self._refuse_other_name()
-                self._snapshots.start()
-                if self._config.mm2.publish:
-                    self._publisher.start()
-                control = ensure_control_topics(self._config, target)
-                for note in control.notes:
-                    self._note(note)
-                if self._config.coordination.mode == "shared":
-                    # Runs that share the pipeline already do not wait for this one to start.
-                    self._heartbeat.stand_by(waiting=True)
-                if not self._heartbeat.was_started:
-                    self._heartbeat.start()
-                has_http = self._http is not None
-                if read_exporter_names(os.environ, wanted=self._telemetry, has_http=has_http):
-                    self._rehearsals.start()
-                if self._config.coordination.mode == "shared":
-                    known = self._known_slots()
-                    if known is None:
-                        starting.result()
-                    slots = known or self._slots()
-                    self._shared = self._make_shared(source, target, control, observe, slots)
-                    self._shared.prepare()
-                    starting.result()
-                    return self._shared.run(self._stopping)
+                parts = RunParts(
+                    source,
+                    target,
+                    self._target_options,
+                    self._start_beside(target),
+                    self._spark,
+                    self._heartbeat,
+                    self._began_at,
+                    self._take_over,
+                    self._until_caught_up,
+                )
+                kind = SharedRun if mode == "shared" else WholeRun
+                self._copying = kind(config, parts, self._make_observer(observe))
+                self._copying.prepare()
                 starting.result()
-                slots = self._slots()
-                self._driver = self._make_driver(source, target, control, observe)
-                if self._stopping.is_set():
-                    self._driver.stop()
-                return self._driver.run(slots)
+                return self._copying.run(self._slots(), self._stopping)
             except K2kError as error:
                 self._heartbeat.add_error(error.message)
-                if self._fencer is not None and isinstance(error, Superseded | OwnershipLost):
-                    self._fencer.close(fence=False)  # the process may continue as a standby
                 raise
             finally:
                 starting.exception()
                 self._heartbeat.stop()
-                if self._shared is not None:
-                    self._shared.close()
+                if self._copying is not None:
+                    self._copying.close()
                 self._spark.stop()
 
     def _start_spark(self) -> None:
@@ -312,68 +310,11 @@ class PipelineRun:
         self._spark.check_transforms(self._transforms)
         self._spark.warm_up_transforms(slots, (transform for _, transform in self._transforms))
 
-    def _make_driver(
-        self,
-        source: Cluster,
-        target: Cluster,
-        control: ControlTopics,
-        observe: Callable[[Event], None],
-    ) -> Driver:
-        config = self._config
-        pair = read_pair(config, source, target)
-        fencer = self._fencer = make_fencer(
-            config,
-            target,
-            self._target_options,
-            control.commit_partitions,
-            pair,
-            guard=lambda named: refuse_fenced(config, target, named),
-            digest=copy_digest(config),
-        )
-
-        return Driver(
-            config,
-            fencer,
-            self._spark,
-            TopicDiscovery(
-                config,
-                source,
-                target,
-                PairTopicsReader(config, source, target),
-                CommittedPositions(target, fencer.topic),
-            ),
-            self._make_observer(observe),
-            mapping_partitions=control.mapping_partitions,
-            until_caught_up=self._until_caught_up,
-            began_at=self._began_at,
-        )
-
-    def _make_shared(
-        self,
-        source: Cluster,
-        target: Cluster,
-        control: ControlTopics,
-        observe: Callable[[Event], None],
-        slots: int,
-    ) -> SharedRun:
-        parts = SharedRunParts(
-            source,
-            target,
-            self._target_options,
-            control,
-            self._spark,
-            self._heartbeat,
-            slots,
-            self._began_at,
-            self._take_over,
-            self._until_caught_up,
-        )
-        return SharedRun(self._config, parts, self._make_observer(observe))
-
     def _works_beside(self) -> bool:
         """Return whether this run does what one run does for the whole pipeline."""
-        is_shared = self._config.coordination.mode == "shared"
-        return not is_shared or (self._shared is not None and self._shared.leads)
+        if self._copying is None:  # of runs that share, the one that leads does
+            return self._config.coordination.mode != "shared"
+        return self._copying.leads
 
     def _make_observer(self, observe: Callable[[Event], None]) -> Callable[[Event], None]:
         """Return what takes the events of drivers: the heartbeat first, then ``observe``."""
@@ -385,13 +326,10 @@ class PipelineRun:
         return observe_event
 
     def _slots(self) -> int:
-        found = self._known_slots() or self._spark.parallelism
-        return min(found, self._config.coordination.most_slots)
-
-    def _known_slots(self) -> int | None:
-        """Return the number of slots that is known before Spark has started; None if it is not."""
-        found = self._config.slots or local_cores(self._config.spark.master)
-        return min(found, self._config.coordination.most_slots) if found else None
+        """Return the number of slots; where neither the file nor the master says it, ask Spark."""
+        config = self._config
+        slots = config.slots or local_cores(config.spark.master) or self._spark.parallelism
+        return min(slots, config.coordination.most_slots)
 
     def _report_note(self, event: Event) -> None:
         if isinstance(event, Note | Waiting):

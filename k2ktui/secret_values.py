@@ -30,6 +30,18 @@ _URL = re.compile(r"(?<=://)(?:(?![a-z][a-z0-9+.-]*://).)*@", re.IGNORECASE | re
 # An option of a login line: its value in quotes, or one word.
 _OPTION = re.compile(r"""([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 _PEM_EDGE = "-----"
+# For texts of others: a name with its value, a login of HTTP, a private key, what pydantic quotes
+# and SASL sends.
+_TEXT = r"""b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'"""
+_NAMED = re.compile(
+    rf"""([A-Za-z][\w.-]*)((?:\\?["'])?\s*(?:=>|[=:])\s*|\\?["']\s*,\s*(?=b?["']))"""
+    rf"""(\\"[^"\\]*\\"|{_TEXT}|(?:Basic|Bearer)\s+\S+|[^\s,;)\]}}"'&]+)""",
+    re.IGNORECASE,
+)
+_NO_SECRETS = ("", REDACTED, "None", "True", "False")
+_LOGIN = re.compile(r"\b(Basic|Bearer)\s+[A-Za-z0-9+/._~-]{6,}=*")
+_INPUT = re.compile(rf"(\b(?:input_value|auth_bytes)=)(?:{_TEXT}|[^\s,\]]+)")
+_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.DOTALL)
 
 _values: frozenset[str] = frozenset()
 _pattern: re.Pattern[str] | None = None
@@ -74,10 +86,10 @@ def hide_secrets(text: str) -> str:
 
 def _secrets_in(key: str, value: str) -> Iterator[str]:
     """Yield the secret parts of a property: of a login line its options, of a URL its password."""
-    for found in _URL.finditer(value):
-        user, _, password = found[0][:-1].partition(":")
+    for match in _URL.finditer(value):
+        user, _, password = match[0][:-1].partition(":")
         yield password or user
-        yield found[0][:-1]
+        yield match[0][:-1]
     if not is_secret_key(key):
         return
     if "jaas" in key.lower():
@@ -110,3 +122,27 @@ def _forms(secret: str) -> Iterator[str]:
     yield from (encoded, encoded.rstrip("="))
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
+
+
+def redact(text: str) -> str:
+    """Return a log text without secrets: known values, and those whose key looks like a secret's.
+
+    The keys count because libraries also quote settings that this process has not remembered.
+    """
+    text = _PEM.sub(f"{_PEM_EDGE}{REDACTED}{_PEM_EDGE}", hide_secrets(text))
+    text = _LOGIN.sub(rf"\1 {REDACTED}", _INPUT.sub(rf"\1{REDACTED}", text))
+    return "".join(_without_named(text))
+
+
+def _without_named(text: str) -> Iterator[str]:
+    """Yield the parts of a text; behind the name of a secret, its value is replaced."""
+    at = 0
+    while (named := _NAMED.search(text, at)) is not None:
+        name, _, value = named.groups()
+        is_secret = is_secret_key(name) and value.strip("\"'\\") not in _NO_SECRETS
+        yield text[at : named.start(3)]
+        if is_secret:
+            yield REDACTED
+        # The value of another name may hold names itself: a URL, JSON in a string.
+        at = named.end() if is_secret else named.start(3)
+    yield text[at:]

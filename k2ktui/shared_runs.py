@@ -10,84 +10,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
-from time import monotonic, time
-from typing import Any
+from time import time
 
 from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.assignment_records import Member
-from k2ktui.engine.editions import NO_EDITIONS
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.ownership.assignment_records import Member
+from k2ktui.engine.records.editions import NO_EDITIONS
+from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import TimedOut
-from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control import ControlTopics
-from k2ktui.replication.assignment_topic import AssignmentTopic
-from k2ktui.replication.commit_state import (
+from k2ktui.replication.driver.held_slots import HeldSlots
+from k2ktui.replication.driver.laps import longest_lap_s
+from k2ktui.replication.driver.sharing_loop import SharingLoop
+from k2ktui.replication.driver.slot_driver import IsWanted, SlotDriver
+from k2ktui.replication.ownership.assignment_topic import AssignmentTopic
+from k2ktui.replication.ownership.commit_state import (
+    CommitState,
+    CommitStatesReader,
     CommittedPositions,
     read_commit_state,
     with_all_partitions,
 )
-from k2ktui.replication.discovery import TopicDiscovery
-from k2ktui.replication.events import Event, Finished, Note, Started, Stopped
-from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.lap_runner import LapRunner
-from k2ktui.replication.laps import longest_lap_s
-from k2ktui.replication.pair_topics import PairTopicsReader
-from k2ktui.replication.pipeline_fencing import (
-    PipelineFencer,
-    describe_malformed,
-    make_fencer,
-    read_pair,
-)
-from k2ktui.replication.shared_commit_topic import CommitStatesReader
-from k2ktui.replication.shared_ends import PipelineEnds, SharedEnds
-from k2ktui.replication.shared_events import SharedEvents
-from k2ktui.replication.shared_slots import SharedSlots
-from k2ktui.replication.sharing_loop import SharingLoop
-from k2ktui.replication.sharing_member import SharingMember
-from k2ktui.replication.slot_driver import IsWanted, SharedSlotDriver
+from k2ktui.replication.ownership.pipeline import describe_malformed
+from k2ktui.replication.ownership.shared_ends import SharedEnds
+from k2ktui.replication.ownership.sharing_member import SharingMember
+from k2ktui.replication.reports.events import Event, Finished, Note, Started, Stopped
+from k2ktui.replication.reports.shared_events import SharedEvents
+from k2ktui.replication.topics.discovery import TopicDiscovery
+from k2ktui.replication.topics.pair_topics import PairTopicsReader
+from k2ktui.replication.topics.selected_topics import find_deleted
 from k2ktui.runtime.host import birth_of, pid_space, process_has_ended
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.sync.drill_guard import read_named_fence, refuse_fenced
+from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
 from k2ktui.sync.other_files import refuse_other_name
 from k2ktui.sync.shared_layout import LayoutFinder, LayoutSearch
 from k2ktui.sync.standby import beat_interval_s
 from k2ktui.text import safe_text
+from k2ktui.whole_runs import RunParts
 
 _READ_S = 10.0
-_TICK_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRunParts:
-    """What a run has made before it shares its pipeline.
-
-    Attributes:
-        source, target: the clusters.
-        options: connection options of the target's producer.
-        control: the control topics.
-        laps: runs the laps of all slots.
-        heartbeat: the run's heartbeat, which was started.
-        slots: number of slots of a layout that this run makes.
-        began_at: epoch seconds of the request to run.
-        take_over: fence all other runs first.
-        until_caught_up: end when every partition of the pipeline has reached its end at the start.
-    """
-
-    source: Cluster
-    target: Cluster
-    options: Mapping[str, Any]
-    control: ControlTopics
-    laps: LapRunner
-    heartbeat: Heartbeat
-    slots: int
-    began_at: float
-    take_over: bool
-    until_caught_up: bool = False
 
 
 class SharedRun:
@@ -100,22 +63,22 @@ class SharedRun:
     """
 
     def __init__(
-        self, config: PipelineConfig, parts: SharedRunParts, report: Callable[[Event], None]
+        self, config: PipelineConfig, parts: RunParts, report: Callable[[Event], None]
     ) -> None:
         self._config, self._parts, self._report = config, parts, report
         self._digest = copy_digest(config)
         self._editions = NO_EDITIONS
-        self._fencer = self._make_fencer()
+        self._ownership = parts.make_ownership(config)
         self._loop: SharingLoop | None = None
         self._closing = ExitStack()
-        self._closing.callback(self._fencer.close, fence=False)
+        self._closing.callback(self._ownership.close, fence=False)
         self._log = AssignmentTopic(parts.target, config.coordination.assignment.topic)
         self._closing.callback(self._log.close)
         self._ends: SharedEnds | None = None
         self._is_prepared = False
         # All slots read the topics and the commit topic together.
         self._topics = PairTopicsReader(config, parts.source, parts.target)
-        self._committed = CommittedPositions(parts.target, self._fencer.topic)
+        self._committed = CommittedPositions(parts.target, self._ownership.topic)
 
     @property
     def leads(self) -> bool:
@@ -147,8 +110,12 @@ class SharedRun:
         """Disconnect; a run that has ended is closed."""
         self._closing.close()
 
-    def run(self, stopping: StopFlag) -> Finished:
+    def run(self, slots: int, stopping: StopFlag) -> Finished:
         """Share the pipeline until stopped, or until all runs have caught up.
+
+        Args:
+            slots: number of slots of a layout that this run makes.
+            stopping: set when it has to end.
 
         Raises:
             Refused: a drill has fenced the pipeline, or a record or topic cannot be used.
@@ -157,17 +124,17 @@ class SharedRun:
         config, parts, runner = self._config, self._parts, self._parts.heartbeat.runner
         events = SharedEvents(self._report, self._show, parts.began_at, stopping.is_set)
         assignment = config.coordination.assignment
-        release_s = assignment.grace_window_s + longest_lap_s(config, self._fencer)
+        release_s = assignment.grace_window_s + longest_lap_s(config, self._ownership)
         with self._closing as closing:
             self.prepare()
             ends = self._ends
             finder = LayoutFinder(
                 config,
                 parts.target,
-                self._fencer,
+                self._ownership,
                 self._make_discovery,
                 parts.heartbeat,
-                parts.slots,
+                slots,
                 self._report,
             )
             closing.callback(finder.close)
@@ -200,15 +167,19 @@ class SharedRun:
                 editions=self._editions,
             )
             make_driver = partial(self._make_driver, events)
-            slots = SharedSlots(runner, make_driver, self._report, release_s)
-            self._loop = SharingLoop(member, slots, self._report)
-            ending = _RunEnd(stopping, partial(_have_caught_up, ends, member, slots))
-            self._loop.run(ending)
+            held = HeldSlots(runner, make_driver, self._report, release_s)
+            self._loop = loop = SharingLoop(
+                member,
+                held,
+                self._report,
+                have_caught_up=partial(_have_caught_up, ends, member, held) if ends else None,
+            )
+            loop.run(stopping)
         faults = events.faults
-        for fault in ends.left_faults if ends is not None and ending.caught_up else ():
+        for fault in ends.left_faults if ends is not None and loop.has_caught_up else ():
             self._report(Stopped(fault))
             faults += (fault,)
-        caught_up = ending.caught_up and not faults
+        caught_up = loop.has_caught_up and not faults
         finished = Finished(caught_up, events.records, time() - parts.began_at, faults)
         self._report(finished)
         return finished
@@ -220,7 +191,7 @@ class SharedRun:
         of this one cannot be read. Later, only the slots that are taken over wait for such records:
         runs that have slots continue.
         """
-        topic = with_all_partitions(self._parts.target, self._fencer.topic)
+        topic = with_all_partitions(self._parts.target, self._ownership.topic)
         state = read_commit_state(self._parts.target, topic, _READ_S)
         if state.damaged:
             describe_malformed(self._config, state)
@@ -231,26 +202,32 @@ class SharedRun:
 
     def _read_ends(self, closing: ExitStack) -> SharedEnds:
         """Read the ends of all partitions, before this run takes a slot over."""
-        config, target, topic = self._config, self._parts.target, self._fencer.topic
+        config, target, topic = self._config, self._parts.target, self._ownership.topic
         refuse_fenced(config, target, read_named_fence(config, target))
         states = CommitStatesReader(target, topic.group)
 
-        def read() -> Mapping[SourcePartition, Position]:
-            found = target.find(topic.name)
-            if found is None:
+        def read() -> CommitState:
+            description = target.find(topic.name)
+            if description is None:
                 raise TimedOut(f"topic {safe_text(topic.name)} does not exist on the target")
-            state = states.read(found, _READ_S).get(topic.group)
-            return state.positions if state is not None else {}
+            state = states.read(description, _READ_S).get(topic.group)
+            return state or CommitState(Run(0, 0), {})
 
-        snapshot = self._make_discovery().discover(read())
+        def find_deleted_now(topics: Collection[str]) -> Collection[str]:
+            return find_deleted(config.topics, self._parts.source.describe(sorted(topics)))
+
+        snapshot = self._make_discovery().discover(read().positions)
         continues = config.on_source_data_loss == "continue"
         recreated = snapshot.recreated if continues else {}
-        found = PipelineEnds(
+        ends = SharedEnds(
             snapshot.every_end(),
-            {source: position.topic_id for source, position in recreated.items()},
-            tuple(fault for fault in snapshot.faults if fault.source not in recreated),
+            read,
+            find_deleted_now,
+            self._report,
+            recreated={source: position.topic_id for source, position in recreated.items()},
+            faults=tuple(fault for fault in snapshot.faults if fault.source not in recreated),
+            continues=continues,
         )
-        ends = SharedEnds(found, read, self._report)
         closing.callback(ends.close)
         return ends
 
@@ -261,26 +238,14 @@ class SharedRun:
         else:
             self._parts.heartbeat.stand_by(waiting=True)
 
-    def _make_fencer(self) -> PipelineFencer:
-        config, parts = self._config, self._parts
-        return make_fencer(
-            config,
-            parts.target,
-            parts.options,
-            parts.control.commit_partitions,
-            read_pair(config, parts.source, parts.target),
-            guard=lambda named: refuse_fenced(config, parts.target, named),
-            digest=self._digest,
-        )
-
-    def _make_driver(self, events: SharedEvents, slot: int, layout: str) -> SharedSlotDriver:
-        fencer = self._fencer.make_slot_fencer(slot, layout)
-        return SharedSlotDriver(
+    def _make_driver(self, events: SharedEvents, slot: int, layout: str) -> SlotDriver:
+        ownership = self._ownership.of_slot(slot, layout)
+        return SlotDriver(
             self._config,
-            fencer,
+            ownership,
             self._parts.laps,
             self._make_discovery,
-            lambda event: events.take(slot, fencer.pipeline_run.term, event),
+            lambda event: events.take(slot, ownership.pipeline_run.term, event),
             mapping_partitions=self._parts.control.mapping_partitions,
             began_at=time(),
             until_caught_up=self._parts.until_caught_up,
@@ -294,34 +259,7 @@ class SharedRun:
         )
 
 
-def _have_caught_up(ends: SharedEnds | None, member: SharingMember, slots: SharedSlots) -> bool:
-    """Return whether the run ends by itself; ``ends`` is None for one that does not."""
+def _have_caught_up(ends: SharedEnds, member: SharingMember, slots: HeldSlots) -> bool:
+    """Return whether all runs have caught up, and this one ends by itself."""
     owners = member.owners
-    return ends is not None and ends.are_reached(
-        member.own, owners, slots.find_reached(owners.layout)
-    )
-
-
-class _RunEnd:
-    """When a run has to end: a stop was requested, or all runs have caught up.
-
-    Attributes:
-        caught_up: whether it ends by itself.
-    """
-
-    def __init__(self, stopping: StopFlag, have_caught_up: Callable[[], bool]) -> None:
-        self._stopping, self._have_caught_up = stopping, have_caught_up
-        self.caught_up = False
-
-    def is_set(self) -> bool:
-        """Return whether the run has to end."""
-        if not self._stopping.is_set() and not self.caught_up:
-            self.caught_up = self._have_caught_up()
-        return self.caught_up or self._stopping.is_set()
-
-    def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, or until it has to end."""
-        until = monotonic() + timeout
-        while not self.is_set() and (left := until - monotonic()) > 0:
-            self._stopping.wait(min(left, _TICK_S))
-        return self.is_set()
+    return ends.are_reached(member.own, owners, slots.find_reached(owners.layout))

@@ -1,11 +1,12 @@
-"""Starts a run of a pipeline: what takes long is begun first, then all else that a run needs loads.
+"""Starts a run of a pipeline: Spark's Java first, since it takes longest; then the imports.
 
-``k2ktui.runs``, which composes a run, loads for most of a second, mostly Kafka's clients. Spark's
-Java process starts meanwhile.
+Importing ``k2ktui.runs``, which composes a run, takes most of a second, mostly for Kafka's clients.
+Spark's Java process starts in parallel.
 """
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
@@ -13,18 +14,20 @@ from typing import TYPE_CHECKING
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.kafka.unreachable import await_open
-from k2ktui.replication.spark_java import SparkJava, application_name
-from k2ktui.replication.spark_master import require_master
+from k2ktui.replication.spark.java import SparkJava, application_name
+from k2ktui.replication.spark.master import require_master
 from k2ktui.runtime.host import allow_many_descriptors
 from k2ktui.runtime.probes import Readiness, serve_probes
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
 from k2ktui.runtime.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:
-    from k2ktui.replication.events import Finished, Report
     from k2ktui.replication.preflight.checks import Check
+    from k2ktui.replication.reports.events import Finished, Report
     from k2ktui.runs import RunSeries
     from k2ktui.runtime.http_server import Address, HttpServer
+
+log = logging.getLogger(__name__)
 
 
 def run_pipeline(
@@ -86,7 +89,7 @@ def run_pipeline(
 
 
 def _note(report: Callable[[Report], None], text: str) -> None:
-    from k2ktui.replication.events import Note
+    from k2ktui.replication.reports.events import Note
 
     report(Note(text))
 
@@ -109,11 +112,11 @@ class _Start:
         self._last_note = ""
         self._http: HttpServer | None = None
         if http is not None:
-            from k2ktui.runtime.http_server import HttpServer
+            from k2ktui.runtime.http_server import PAGES, HttpServer
 
             self._http = HttpServer(http, lambda text: _note(report, text))
             serve_probes(self._http, self._idle_s, self._readiness)
-            self._http.start(announce=True)
+            self._http.start(announce=PAGES)
 
     def _idle_s(self) -> float:
         return 0.0 if self._series is None else self._series.idle_s()
@@ -121,10 +124,12 @@ class _Start:
     def _readiness(self) -> Readiness:
         if self._is_stopped:
             return Readiness(False, "stopping")
-        found = Readiness(False, "starting") if self._series is None else self._series.readiness()
-        if found.is_ready or not self._last_note:
-            return found
-        return Readiness(False, f"{found.text}\nlast note: {self._last_note}")
+        readiness = (
+            Readiness(False, "starting") if self._series is None else self._series.readiness()
+        )
+        if readiness.is_ready or not self._last_note:
+            return readiness
+        return Readiness(False, f"{readiness.text}\nlast note: {self._last_note}")
 
     def begin(self) -> None:
         """Start Java if the run needs it at once; one that waits starts it when its turn comes."""
@@ -143,19 +148,27 @@ class _Start:
     ) -> Finished | None:
         """Run until the end; None if it was stopped before it began. Raises as the run does."""
         # Deferred import: Java starts meanwhile.
-        from k2ktui.replication.events import Note
+        from k2ktui.replication.reports.event_text import report_text
+        from k2ktui.replication.reports.events import Note, Progress
         from k2ktui.runs import PipelineRun, RunSeries
 
         def report(event: Report) -> None:
             if isinstance(event, Note):
                 self._last_note = event.text
+            level = logging.DEBUG if isinstance(event, Progress) else logging.INFO
+            if log.isEnabledFor(level):
+                log.log(level, "%s", report_text(event))
             self._report(event)
+
+        def show(check: Check) -> None:
+            log.warning("check %s: %s: %s", check.outcome, check.name, check.detail)
+            show_check(check)
 
         def make_run(quiet_s: float | None) -> PipelineRun:
             return PipelineRun(
                 self._config,
                 report,
-                show_check,
+                show,
                 until_caught_up=until_caught_up,
                 telemetry=telemetry,
                 take_over=self._take_over and quiet_s is None,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -23,6 +25,7 @@ _BLANK = frozenset(
         ),
     )
 )
+_whole: ContextVar[bool] = ContextVar("whole", default=False)
 _MARKS = 4  # maximum per letter; more would overlap the lines above and below
 
 
@@ -67,9 +70,19 @@ def safe_message(value: object, limit: int | None = None) -> str:
         text = _escaped(text)
     if text.endswith(" "):
         text = f"{text[:-1]}\\x20"
-    if limit is not None and len(text) > limit:
+    if limit is not None and len(text) > limit and not _whole.get():
         text = text[: max(0, limit - 1)] + "…"
     return text
+
+
+@contextmanager
+def whole_texts() -> Iterator[None]:
+    """Within the context, no text is cut to a limit: for a copy of what a screen has cut."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 def _escaped(text: str) -> str:

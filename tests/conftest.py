@@ -14,24 +14,24 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import settings
 
-from k2ktui.replication.spark_archive import ARCHIVE_MAKER as SPARK_MAKER
-from k2ktui.replication.spark_archive import TRANSFORM_ARCHIVE_MAKER
+from k2ktui.replication.spark.archive import ARCHIVE_MAKER as SPARK_MAKER
+from k2ktui.replication.spark.archive import TRANSFORM_ARCHIVE_MAKER
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.secret_values import forget_secrets
-from tests.support.brokers import Brokers
-from tests.support.examples import examples
-from tests.support.kafka import START_S
-from tests.support.long import is_long
-from tests.support.registries import Registries, start_registries
-from tests.support.secure import SecureNode, start_secure_node
+from tests.support.clusters.brokers import Brokers
+from tests.support.clusters.kafka import START_S
+from tests.support.clusters.registries import Registries, start_registries
+from tests.support.clusters.secure import SecureNode, start_secure_node
+from tests.support.schedule.examples import examples
+from tests.support.schedule.long import is_long
 
 # A loaded machine fails no test: timings belong to bench/.
 settings.register_profile("k2ktui", deadline=None, max_examples=examples(100))
 settings.load_profile("k2ktui")
 
-pytest_plugins = ["tests.parallel"]
+pytest_plugins = ["tests.support.schedule.plugin", "tests.support.pipelines.fixtures"]
 
 SECURE_USERS = ("guest", "nobody", "reader", "stranger", "writer", "ann", "copier")
 

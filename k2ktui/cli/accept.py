@@ -13,7 +13,7 @@ from k2ktui.text import counted, safe_text
 if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
     from k2ktui.engine.access import Access
-    from k2ktui.sync.positions import PositionPlan
+    from k2ktui.sync.moves.positions import PositionPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,13 +48,13 @@ def accept_clusters(
             raise ConfigError("--yes confirms --accept-cluster, which is not given")
         return
     # Deferred imports: a start without the option must not wait for them.
-    from k2ktui.cli.confirm import confirm
-    from k2ktui.cli.notes import print_notes
-    from k2ktui.cli.positions import MOVES
-    from k2ktui.cli.tables import output, print_table
+    from k2ktui.cli.terminal.confirm import confirm
+    from k2ktui.cli.terminal.notes import print_notes
+    from k2ktui.cli.terminal.positions import MOVES
+    from k2ktui.cli.terminal.tables import output, print_table
     from k2ktui.sync.cluster_acceptance import plan_to_accept
-    from k2ktui.sync.position_writer import PositionWriter
-    from k2ktui.sync.positions import PositionPlanner
+    from k2ktui.sync.moves.position_writer import PositionWriter
+    from k2ktui.sync.moves.positions import PositionPlanner
 
     known = PositionPlanner(config)
     try:
@@ -78,7 +78,7 @@ def accept_clusters(
 
 
 def _describe(change: PositionPlan) -> str:
-    from k2ktui.engine.moves import MoveEffect
+    from k2ktui.engine.moves.positions import MoveEffect
 
     ids = ", ".join(
         f"the {side} cluster {safe_text(now)} in place of {safe_text(former)}"

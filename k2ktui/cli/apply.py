@@ -9,26 +9,26 @@ from pathlib import Path
 
 import click
 
-from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import (
+from k2ktui.cli.plan import show_plan
+from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.terminal.options import (
     access_to,
     json_option,
     load_flow,
     optional_file_option,
     unlock_option,
 )
-from k2ktui.cli.plan import show_plan
-from k2ktui.cli.results import exit_code, result_object, show_results
+from k2ktui.cli.terminal.results import exit_code, result_object, show_results
 from k2ktui.config.inputs import STDIN
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
-from k2ktui.engine.plan import Plan, UnusablePlan, load_plan
+from k2ktui.engine.moves.plan import Plan, UnusablePlan, load_plan
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.text import counted, duration, moment, safe_message, safe_text
 
 
 @click.command(help="Commit a plan's offsets on the target, after confirmation; undo reverts it.")
-@click.argument("plan_file", metavar="FILE")
+@click.argument("plan_file", metavar="PLAN")
 @optional_file_option
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @unlock_option
@@ -60,9 +60,9 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
 
 def _files_of(plan: Plan) -> tuple[str, ...]:
     """Return the pipeline files that a plan names, if nobody else chose their contents."""
-    from k2ktui.sync.plan_files import require_trusted_files
+    from k2ktui.sync.moves.plan_files import require_trusted_files
 
-    require_trusted_files(plan)
+    require_trusted_files(plan, "k2ktui apply")
     return plan.files
 
 
@@ -101,10 +101,10 @@ def read_plan(path: Path, now: float) -> Plan:
         raise ConfigError(
             f"plan {safe_text(str(path))} could not be read: {reason}",
             unchanged="Nothing was changed.",
-        ) from None
+        ) from error
     except UnusablePlan as error:
         raise Refused(
             f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
             unchanged="Nothing was changed.",
             hint="Make a new plan with k2ktui plan.",
-        ) from None
+        ) from error

@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
+from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline
 from k2ktui.errors import fix_text
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, exit_code
 from k2ktui.replication.preflight.suite import run_checks
-from k2ktui.sync.drill_guard import check_fence
+from k2ktui.sync.drill.guard import check_fence
 from k2ktui.sync.other_files import check_file
 from k2ktui.text import counted, safe_message
 

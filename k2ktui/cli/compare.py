@@ -34,7 +34,7 @@ def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
     Raises:
         ConfigError: it is not a MirrorMaker 2 file, or ``flow`` is such a flow itself.
     """
-    from k2ktui.cli.notes import print_notes
+    from k2ktui.cli.terminal.notes import print_notes
     from k2ktui.mm2.mirror_flow import load_mirror
 
     if file is None:

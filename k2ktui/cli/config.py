@@ -6,8 +6,8 @@ import json
 
 import click
 
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import file_option, json_option
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import file_option, json_option
 from k2ktui.config.editor_schema import editor_schema
 from k2ktui.config.load import Loaded, load
 from k2ktui.config.reverse import reverse_file
@@ -73,12 +73,16 @@ def reverse(files: tuple[str, ...], as_json: bool) -> int:
     Source and target are swapped, the topic mapping is inverted, and
     features.bidirectionalReplication is enabled. What needs attention is printed on standard error.
     """
-    found = reverse_file(files)
+    reversed_file = reverse_file(files)
     if as_json:
-        click.echo(json.dumps({"pipeline": found.text, "notes": list(found.notes)}, indent=2))
+        click.echo(
+            json.dumps(
+                {"pipeline": reversed_file.text, "notes": list(reversed_file.notes)}, indent=2
+            )
+        )
         return ExitCode.OK
-    print_notes(found.notes)
-    click.echo(found.text, nl=False)
+    print_notes(reversed_file.notes)
+    click.echo(reversed_file.text, nl=False)
     return ExitCode.OK
 
 
@@ -91,7 +95,7 @@ def schema() -> int:
 
 def _load(files: tuple[str, ...]) -> Loaded:
     # Only validate needs the client libraries.
-    from k2ktui.kafka.properties import load_checked
+    from k2ktui.kafka.properties.translation import load_checked
 
     return load_checked(files, need_replication=False)
 

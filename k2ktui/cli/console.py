@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.compare import COMPARE_HELP, load_compared
-from k2ktui.cli.interval import INTERVAL
-from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.cli.terminal.interval import INTERVAL
+from k2ktui.cli.terminal.options import choose_directory
+from k2ktui.errors import ConfigError, ExitCode, K2kError
 
 if TYPE_CHECKING:
-    from k2ktui.console.session import Session
+    from k2ktui.console.session import Options, Session
+    from k2ktui.fleet.feed import FleetFeed
 
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(
@@ -22,6 +25,12 @@ OPTIONS: tuple[click.Option, ...] = (
         metavar="FILE",
         help="Pipeline file to open in the console; may be repeated, later files override "
         "earlier ones.",
+    ),
+    click.Option(
+        ["-d", "--directory"],
+        metavar="DIR",
+        help="Directory of pipeline files to open in the console.  [default without -f: "
+        "~/.config/k2ktui/pipelines, if it exists]",
     ),
     click.Option(["--compare"], metavar="FILE", help=COMPARE_HELP),
     click.Option(["--replay"], metavar="FILE", help="Recording to replay in the console."),
@@ -47,6 +56,7 @@ class ConsoleArguments:
     """Options given without a command; fields are named after the options."""
 
     files: tuple[str, ...] = ()
+    directory: str | None = None
     compare: str | None = None
     replay: str | None = None
     record: str | None = None
@@ -63,8 +73,10 @@ def run(given: ConsoleArguments) -> int:
     Raises:
         ConfigError: there is no terminal, or a file or an option is not usable.
     """
-    if bool(given.files) == bool(given.replay):
-        raise ConfigError("give either a pipeline with -f or a recording with --replay")
+    directory = choose_directory(given.files, given.replay, given.directory)
+    if directory and (given.record or given.compare):
+        option = "--record" if given.record else "--compare"
+        raise ConfigError(f"{option} and -d cannot be combined: open one pipeline with -f")
     if given.replay and given.record:
         raise ConfigError("--record and --replay cannot be combined")
     if given.replay and given.compare:
@@ -72,7 +84,10 @@ def run(given: ConsoleArguments) -> int:
     from k2ktui.console import terminal
 
     terminal.check()
-    session = _session(replace(given, theme=terminal.prepare(given.theme)))
+    given = replace(given, theme=terminal.prepare(given.theme))
+    if directory:
+        return _run_fleet(given, Path(directory))
+    session = _session(given)
     # Deferred: no other command needs Textual, and the clusters answer while it is imported.
     from k2ktui.console.app import open_console
 
@@ -80,18 +95,25 @@ def run(given: ConsoleArguments) -> int:
     return ExitCode.OK
 
 
-def _session(given: ConsoleArguments) -> Session:
-    from k2ktui.cli.options import load_flow_and_notes
-    from k2ktui.config.load import SEVERAL_NAMES
+def _options(given: ConsoleArguments) -> Options:
     from k2ktui.console import terminal
-    from k2ktui.console.session import Options, Session
+    from k2ktui.console.session import Options
+    from k2ktui.console.settings import settings_path
+
+    plain = terminal.wants_ascii(given.ascii)
+    return Options(given.read_only, plain, given.theme, given.mouse, settings=settings_path())
+
+
+def _session(given: ConsoleArguments) -> Session:
+    from k2ktui.cli.terminal.options import load_flow_and_notes
+    from k2ktui.config.load import SEVERAL_NAMES
+    from k2ktui.console.session import Session
     from k2ktui.runtime.paths import no_state_note
     from k2ktui.watch.player import Player
     from k2ktui.watch.poller import describe_pair, open_poller
     from k2ktui.watch.recording import Recorder
 
-    plain = terminal.wants_ascii(given.ascii)
-    options = Options(given.read_only, plain, given.theme, given.mouse)
+    options = _options(given)
     if given.replay:
         player = Player(Path(given.replay))
         return Session(player, player.pair, options=options)
@@ -99,7 +121,7 @@ def _session(given: ConsoleArguments) -> Session:
     recorder = Recorder(Path(given.record)) if given.record else None
     feed = open_poller(flow, given.interval, load_compared(given.compare, flow))
     feed.begin()
-    from k2ktui.demo.wiring import steps_beside, watchdog_beside
+    from k2ktui.demo.console import steps_beside, watchdog_beside
 
     return Session(
         feed,
@@ -115,4 +137,57 @@ def _session(given: ConsoleArguments) -> Session:
         ),
         demo_steps=steps_beside(given.files),
         watchdog=watchdog_beside(given.files),
+    )
+
+
+def _run_fleet(given: ConsoleArguments, directory: Path) -> int:
+    """Show the pipelines of a directory, and each that is opened there, until the operator quits.
+
+    The pipelines are read on while one of them is shown.
+    """
+    from k2ktui.console.app import open_console
+    from k2ktui.console.session import FLEET
+    from k2ktui.fleet.feed import FleetFeed
+    from k2ktui.fleet.files import read_directory
+
+    files = read_directory(directory)
+    # A name that two files have stands for none of them.
+    seen = Counter(file.name for file in files)
+    names = {file.name if seen[file.name] == 1 else file.path.name: file.path for file in files}
+    feed = FleetFeed(files, given.interval)
+    feed.start(lambda row: None)
+    opened: Path | None = FLEET
+    note = ""
+    try:
+        while opened is not None:
+            if opened == FLEET:
+                session = _fleet_session(given, directory, feed, note)
+                note = ""
+            else:
+                try:
+                    session = _session(replace(given, files=(str(opened),), directory=None))
+                except K2kError as error:
+                    opened, note = FLEET, error.message
+                    continue
+            session.fleet = names
+            if open_console(session):
+                break  # a signal has ended it
+            opened = session.leaves_for
+    finally:
+        feed.close()
+    return ExitCode.OK
+
+
+def _fleet_session(given: ConsoleArguments, directory: Path, feed: FleetFeed, note: str) -> Session:
+    from k2ktui.console.fleet_views import FleetViews
+    from k2ktui.console.session import Session
+    from k2ktui.engine.access import is_production
+    from k2ktui.watch.model import PipelinePair
+
+    # A site drill changes all of them: one in production is enough to lock it.
+    environments = (file.flow.config.environment for file in feed.files if file.flow is not None)
+    environment = next(filter(is_production, environments), "")
+    pair = PipelinePair(directory.resolve().name, environment=environment)
+    return Session(
+        FleetViews(feed, pair), pair, options=_options(given), notes=tuple(filter(None, [note]))
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.demo.actions import DemoAction
-from k2ktui.demo.app import DemoOptions, Tour, act, end, run
+from k2ktui.cli.terminal.status_line import StatusLine
+from k2ktui.demo.app import DemoOptions, Tour, act, end, fetch_jars, run
+from k2ktui.demo.running import DemoAction
 from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.progress import ProgressTexts
 
 
 @click.command(help="Start two local clusters with traffic and a pipeline between them.")
@@ -15,9 +17,14 @@ from k2ktui.errors import ConfigError, ExitCode
 @click.option("--headless", is_flag=True, help="Show a live table instead of the console.")
 @click.option("--stop", is_flag=True, help="Stop the running demo.")
 @click.option(
+    "--jars",
+    is_flag=True,
+    help="Download the jars of Kafka and MirrorMaker 2, and print their folder; start nothing.",
+)
+@click.option(
     "--do",
     "action",
-    type=click.Choice([str(each) for each in DemoAction]),
+    type=click.Choice([str(action) for action in DemoAction]),
     help="Act on the applications or the source of the running demo, as screen 8 does with C; "
     "show prints what runs.",
 )
@@ -45,7 +52,7 @@ from k2ktui.errors import ConfigError, ExitCode
 )
 @click.option(
     "--drill",
-    type=click.Choice([str(each) for each in Tour]),
+    type=click.Choice([str(tour) for tour in Tour]),
     is_flag=False,
     flag_value=str(Tour.PLANNED),
     help="Fail over and back, with new data: planned (default, after a rehearsal), or disaster, "
@@ -61,6 +68,7 @@ def command(
     keep: bool,
     headless: bool,
     stop: bool,
+    jars: bool,
     action: str | None,
     seconds: float | None,
     rate: float,
@@ -69,9 +77,14 @@ def command(
     drill: str | None,
     pause: float | None,
 ) -> int:
-    """Start, resume or stop the demo or act on it, and return the exit code."""
+    """Start, resume or stop the demo, act on it or fetch its jars; return the exit code."""
     if stop:
         return end()
+    if jars:
+        with StatusLine() as line:
+            folder = fetch_jars(ProgressTexts(line.show))
+        click.echo(folder)
+        return ExitCode.OK
     if action:
         click.echo(act(DemoAction(action)))
         return ExitCode.OK

@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 import click
 
-from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.cli.tables import print_table
+from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline
+from k2ktui.cli.terminal.tables import print_table
 from k2ktui.present.columns import Column, text_column
-from k2ktui.replication.explain import Explanation, explain_pipeline
+from k2ktui.replication.preflight.explain import Explanation, explain_pipeline
 from k2ktui.text import safe_message, safe_text
 
 

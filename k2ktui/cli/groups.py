@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.pair_line import print_pair, read_beside
-from k2ktui.cli.tables import MOST, print_table
-from k2ktui.engine.groups import (
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow
+from k2ktui.cli.terminal.pair_line import print_pair, read_beside
+from k2ktui.cli.terminal.tables import MOST, print_table
+from k2ktui.engine.drill.pair_state import PairState
+from k2ktui.engine.moves.failover import GroupEstimate, count_gone, count_waiting
+from k2ktui.engine.moves.group_sums import GroupsOnBoth, estimate_moves, summarize_groups
+from k2ktui.engine.moves.groups import (
     GroupRow,
     Snapshot,
     after_failover,
@@ -21,8 +24,8 @@ from k2ktui.engine.groups import (
     reading_notes,
     snapshot_notes,
 )
-from k2ktui.engine.pair_state import PairState
 from k2ktui.present.columns import pick
+from k2ktui.present.failover import group_lines
 from k2ktui.present.formatting import WORDS, moment
 from k2ktui.present.groups import outcome_text, row_columns
 from k2ktui.text import safe_text
@@ -33,26 +36,37 @@ from k2ktui.text import safe_text
 @json_option
 def command(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
-    from k2ktui.sync.snapshot import take_snapshot
+    from k2ktui.sync.moves.snapshot import take_snapshot
 
     flow = load_flow(files)
     reading = read_beside(flow.config)
     snapshot = take_snapshot(flow, for_plans=False)
     pair = reading()
-    found = make_group_rows(snapshot)
+    rows = make_group_rows(snapshot)
     if pair.moved:
-        found = after_failover(found)
+        rows = after_failover(rows)
     if as_json:
-        click.echo(json.dumps(as_object(snapshot, found, pair)))
+        click.echo(json.dumps(as_object(snapshot, rows, pair)))
         return
     print_pair(flow.config, pair)
     print_notes(snapshot_notes(snapshot))
     title = f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
-    print_table(title, COLUMNS, found, most=MOST)
-    click.echo(outcome_text(outcome(found)))
+    print_table(title, COLUMNS, rows, most=MOST)
+    click.echo(outcome_text(outcome(rows)))
+    for line in group_lines(_estimate(snapshot, rows), failed_over=pair.moved):
+        click.echo(line)
 
 
-def as_object(snapshot: Snapshot, found: list[GroupRow], pair: PairState) -> dict[str, Any]:
+def _estimate(snapshot: Snapshot, rows: list[GroupRow]) -> GroupEstimate:
+    """Count and name the groups of a snapshot by what a move now would do to them."""
+    both = GroupsOnBoth(snapshot.source, snapshot.target, rows)
+    copies = {(at.topic, at.partition): replica for at, replica in snapshot.replicas.items()}
+    new = {at for at, replica in copies.items() if replica.position is None}
+    gone = count_gone(rows, {at: replica.source_start for at, replica in copies.items()})
+    return estimate_moves(summarize_groups(both, {}, {}), count_waiting(rows, new), gone)
+
+
+def as_object(snapshot: Snapshot, rows: list[GroupRow], pair: PairState) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     return {
         "pipeline": snapshot.pipeline,
@@ -62,7 +76,8 @@ def as_object(snapshot: Snapshot, found: list[GroupRow], pair: PairState) -> dic
         "source_down": snapshot.source_down,
         # The source is in a field of its own.
         "notes": reading_notes(replace(snapshot, source_down="")),
-        "groups": [row.as_json() for row in found],
+        "groups": [row.as_json() for row in rows],
+        "failover": {"groups": asdict(_estimate(snapshot, rows))},
     }
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.accept import accept_clusters, accept_options
-from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
-from k2ktui.cli.jobs_text import columns, job_object, job_text, row_object
-from k2ktui.cli.notes import print_note
-from k2ktui.cli.options import (
+from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
+from k2ktui.cli.terminal.jobs_text import columns, job_object, job_text, row_object
+from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.options import (
     access_to,
     json_option,
     kept_file_option,
@@ -25,12 +25,12 @@ from k2ktui.cli.options import (
     optional_file_option,
     unlock_option,
 )
-from k2ktui.cli.pair_line import note_pair, read_beside
-from k2ktui.cli.tables import print_table
+from k2ktui.cli.terminal.pair_line import note_pair, read_beside
+from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access, require
-from k2ktui.engine.journal import RunKind, Runner
-from k2ktui.engine.plan import Rewind
+from k2ktui.engine.moves.journal import RunKind, Runner
+from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import ConfigError, ExitCode, K2kError, Refused, TimedOut
 from k2ktui.jobs import joblog, local_jobs, manager
 from k2ktui.jobs.job_directory import job_directory
@@ -84,7 +84,7 @@ def command(ctx: click.Context) -> int:
 @json_option
 def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     """Print the jobs; without -f no cluster is contacted."""
-    found, name = local_jobs.list_jobs(), ""
+    jobs, name = local_jobs.list_jobs(), ""
     heartbeats: tuple[Runner, ...] = ()
     if files:
         from k2ktui.jobs.runners import read_runners
@@ -93,13 +93,13 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
         pair = read_beside(config)
         own = {job_directory(config, kind).id for kind in RunKind}
         own |= {
-            job.place.id for job in found if job.record.files == local_jobs.absolute_paths(files)
+            job.place.id for job in jobs if job.record.files == local_jobs.absolute_paths(files)
         }
-        found = [job for job in found if job.place.id in own]
+        jobs = [job for job in jobs if job.place.id in own]
         heartbeats, name = read_runners(config), config.name
         note_pair(config, pair())
     now = time.time()
-    table = make_run_rows(found, heartbeats, name, now)
+    table = make_run_rows(jobs, heartbeats, name, now)
     _note_state()
     if as_json:
         click.echo(json.dumps([row_object(row, now) for row in table]))
@@ -113,7 +113,7 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
 @click.option("--sync", "is_sync", is_flag=True, help="Run k2ktui sync instead of copying records.")
 @click.option(
     "--rewind",
-    type=click.Choice([str(each) for each in Rewind]),
+    type=click.Choice([str(policy) for policy in Rewind]),
     help="With --sync, action where a group moved back on the source: never (keep the target's "
     "offset) or follow (commit the lower offset).  [default: never]",
 )

@@ -6,7 +6,7 @@ import click
 
 from k2ktui.cli.check import check_text
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
 from k2ktui.jobs.checks import NAME, start_checks
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, error_of
 

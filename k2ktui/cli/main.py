@@ -5,38 +5,49 @@ Data goes to stdout, notes and errors to stderr; exit codes are in ``k2ktui.erro
 
 from __future__ import annotations
 
+import logging
 import os
+import platform
+import sys
+import threading
 from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
 
-from k2ktui import __version__
+from k2ktui import __version__, diagnostics
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
-from k2ktui.cli.ending import leave
-from k2ktui.cli.lazy import LazyGroup
-from k2ktui.cli.output import find_output_failure, watch_output
-from k2ktui.cli.status_line import shown_progress
-from k2ktui.cli.streams import ReaderGone, open_streams, reader_is_there
+from k2ktui.cli.terminal.ending import leave
+from k2ktui.cli.terminal.lazy import LazyGroup
+from k2ktui.cli.terminal.log_options import log_options
+from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.options import own_directory
+from k2ktui.cli.terminal.output import find_output_failure, watch_output
+from k2ktui.cli.terminal.status_line import shown_progress
+from k2ktui.cli.terminal.streams import ReaderGone, open_streams, reader_is_there
 from k2ktui.errors import ExitCode, K2kError, fix_text
-from k2ktui.faults import fault
+from k2ktui.faults import command_line, fault
 from k2ktui.text import safe_message
+
+log = logging.getLogger(__name__)
 
 _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
-    "bundle": "Pack everything for a host without internet; use it there.",
+    "bug-report": "Write versions, redacted configuration, logs, crashes and checks to a file.",
     "check": "Check clusters, permissions, topics, Java and Spark before a start.",
     "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",
     "drill": "Rehearse and carry out a failover, step by step, with proof.",
     "explain": "Show each topic's target and copy path, with the reason.",
+    "fleet": "Show the pipelines of a directory, the worst first.",
     "groups": "Show consumer groups on both clusters with translated offsets and divergence.",
     "jobs": "Run pipelines as detached jobs on this host.",
     "journal": "List applied and undone changes.",
     "mm2": "Import, audit and correct MirrorMaker 2 flows.",
     "offsets": "Show, set and clear a pipeline's source positions.",
+    "parity": "Keep topic settings, quotas and ACLs of the target in step with the source.",
     "plan": "Plan the offsets to commit on the target, without changing anything.",
     "schemas": "Plan, register and verify schemas in the target's registry.",
     "start": "Run a pipeline.",
@@ -56,7 +67,7 @@ Open the console:         k2ktui -f pipeline.yaml
 Check before a start:     k2ktui check -f pipeline.yaml
 Run in the background:    k2ktui jobs start -f pipeline.yaml"""
 # These print while they work; a line beside that would be torn.
-_OWN_OUTPUT = frozenset({"bundle", "demo", "drill", "start", "sync", "watch"})
+_OWN_OUTPUT = frozenset({"demo", "drill", "start", "sync", "watch"})
 _PRIVATE = 0o077
 _TYPED = click.core.ParameterSource.COMMANDLINE
 
@@ -76,7 +87,7 @@ class _Program(LazyGroup):
 @click.group(
     cls=_Program,
     verbs=_VERBS,
-    params=list(OPTIONS),
+    params=[*OPTIONS, *log_options()],
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -85,11 +96,15 @@ class _Program(LazyGroup):
 def cli(context: click.Context, /, **given: Any) -> int | None:
     """Replicate a Kafka cluster exactly once, and monitor it.
 
-    Without a command, -f FILE opens the console.
+    Without a command, -f FILE opens the console, and -d DIR opens it on many pipelines.
     """
+    diagnostics.read_levels(os.environ.get(diagnostics.VARIABLE, ""))
     typed = [name for name in given if context.get_parameter_source(name) is _TYPED]
+    if context.invoked_subcommand is None and typed:
+        diagnostics.set_up().leave_terminal()
+    log.info("k2ktui %s, Python %s: %s", __version__, platform.python_version(), command_line())
     if context.invoked_subcommand is None:
-        if typed:
+        if typed or (sys.stdout.isatty() and own_directory().is_dir()):
             return console.run(console.ConsoleArguments(**given))
         click.echo(context.get_help())
         click.echo(_FIRST_STEPS)
@@ -108,6 +123,8 @@ def main() -> NoReturn:
     os.umask(os.umask(_PRIVATE) | _PRIVATE)
     open_streams()
     watch_output()
+    diagnostics.set_up()
+    threading.excepthook = _report_thread
     try:
         code = cli(standalone_mode=False)
     except click.ClickException as error:
@@ -119,12 +136,13 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _exit(ExitCode.INTERRUPTED)
     except K2kError as error:
+        log.debug("ends with an error", exc_info=error)
         _print_error(error)
         _exit(error.exit_code)
     except Exception as error:
-        found = find_output_failure(error) or fault(error)
-        _print_error(found)
-        _exit(found.exit_code)
+        reported = find_output_failure(error) or fault(error)
+        _print_error(reported)
+        _exit(reported.exit_code)
     _exit(code if isinstance(code, int) else ExitCode.OK)
 
 
@@ -133,7 +151,19 @@ def _print_error(error: K2kError) -> None:
         click.echo(_error_text(error), err=True)
 
 
+def _report_thread(ended: threading.ExceptHookArgs) -> None:
+    """Keep the trace of a thread that a bug has ended; the screen is not for traces."""
+    if isinstance(ended.exc_value, Exception):
+        reported = fault(ended.exc_value)
+        if diagnostics.set_up().has_screen:
+            _print_error(reported)
+
+
 def _exit(code: int) -> NoReturn:
+    log.info("exit code %d", code)
+    configured = diagnostics.set_up()
+    if configured.asked_for:
+        print_note(f"the log is {configured.file}")
     leave(int(code))
 
 

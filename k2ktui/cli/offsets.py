@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.confirm import confirm
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import (
+from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import (
     access_to,
     file_option,
     json_option,
@@ -20,8 +20,8 @@ from k2ktui.cli.options import (
     matcher,
     unlock_option,
 )
-from k2ktui.cli.pair_line import note_pair
-from k2ktui.cli.positions import (
+from k2ktui.cli.terminal.pair_line import note_pair
+from k2ktui.cli.terminal.positions import (
     MOVES,
     ROWS,
     acknowledged_object,
@@ -29,21 +29,21 @@ from k2ktui.cli.positions import (
     row_object,
     runner_object,
 )
-from k2ktui.cli.tables import output, print_table
+from k2ktui.cli.terminal.tables import output, print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
-from k2ktui.engine.journal import RunKind
-from k2ktui.engine.pair_state import PairState, find_pair_state
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.drill.pair_state import PairState, find_pair_state
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.formatting import moment
 from k2ktui.present.positions import sum_moves
-from k2ktui.sync.positions_text import parse_partitions, parse_positions
+from k2ktui.sync.moves.positions_text import parse_partitions, parse_positions
 from k2ktui.text import counted, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.sync.position_writer import PositionWriteResult
-    from k2ktui.sync.positions import PositionPlan, PositionPlanner
+    from k2ktui.sync.moves.position_writer import PositionWriteResult
+    from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
 
 _UNCHANGED = "Nothing was changed."
 _MARKS = ("earliest", "latest")
@@ -74,7 +74,7 @@ def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 def show(files: tuple[str, ...], as_json: bool) -> None:
     """Read both clusters once and print."""
-    from k2ktui.sync.positions import PositionPlanner
+    from k2ktui.sync.moves.positions import PositionPlanner
 
     config = load_pipeline(files)
     positions = PositionPlanner(config)
@@ -193,9 +193,9 @@ def acknowledge(
     as_json: bool,
 ) -> int:
     """Show what was not copied, ask for confirmation and record the acknowledgment."""
-    from k2ktui.sync.acknowledge import Acknowledgment, find_unacknowledged
-    from k2ktui.sync.acknowledge import acknowledge as record
-    from k2ktui.sync.positions import PositionPlanner
+    from k2ktui.sync.moves.acknowledge import Acknowledgment, find_unacknowledged
+    from k2ktui.sync.moves.acknowledge import acknowledge as record
+    from k2ktui.sync.moves.positions import PositionPlanner
 
     is_chosen = _chooser(partitions, topic)
     flags = ChangeFlags(dry_run, yes, unlock, as_json)
@@ -261,8 +261,8 @@ class ChangeFlags:
 def _run(
     files: tuple[str, ...], plan: Callable[[PositionPlanner], PositionPlan], flags: ChangeFlags
 ) -> int:
-    from k2ktui.sync.position_writer import PositionWriter, refuse_bad
-    from k2ktui.sync.positions import PositionPlanner
+    from k2ktui.sync.moves.position_writer import PositionWriter, refuse_bad
+    from k2ktui.sync.moves.positions import PositionPlanner
 
     config = load_pipeline(files)
     known = PositionPlanner(config)
@@ -324,11 +324,11 @@ def _print_result(
 
 
 def _require_all_found(chosen: set[tuple[str, int | None]], change: PositionPlan) -> None:
-    there = {(m.source.topic, m.source.partition) for m in change.moves}
-    there_too = {(topic, None) for topic, _ in there}
+    existing = {(m.source.topic, m.source.partition) for m in change.moves}
+    there_too = {(topic, None) for topic, _ in existing}
     missing = sorted(
         topic if partition is None else f"{topic}:{partition}"
-        for topic, partition in chosen - there - there_too
+        for topic, partition in chosen - existing - there_too
     )
     if missing:
         raise ConfigError(
@@ -347,4 +347,4 @@ def _place(text: str) -> tuple[str, int | None]:
         raise ConfigError(
             f"--to: expected earliest, latest, {safe_text(error)}; found {safe_text(text)}",
             unchanged=_UNCHANGED,
-        ) from None
+        ) from error

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import file_option, json_option, load_flow, matcher
-from k2ktui.cli.pair_line import note_pair, read_beside
-from k2ktui.cli.tables import MOST, print_table
-from k2ktui.engine.plan import (
+from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.terminal.pair_line import note_pair, read_beside
+from k2ktui.cli.terminal.tables import MOST, print_table
+from k2ktui.engine.moves.plan import (
     Action,
     Plan,
     Rewind,
@@ -39,7 +39,7 @@ from k2ktui.text import safe_text
 )
 @click.option(
     "--rewind",
-    type=click.Choice([str(each) for each in Rewind]),
+    type=click.Choice([str(policy) for policy in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
     help="Action where the target's committed offset is ahead of the translation: never "
@@ -72,8 +72,8 @@ def command(
     valid_s: int,
 ) -> int:
     """Take a snapshot, plan, and print or write it; findings if nothing can move."""
+    from k2ktui.sync.moves.plans import plan_options
     from k2ktui.sync.operations import create_plan
-    from k2ktui.sync.plans import plan_options
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv cannot be combined")
@@ -109,7 +109,7 @@ def command(
 
 def nothing_can_move(plan: Plan) -> bool:
     """Whether there is no row, or each of them is left out."""
-    return all(row.action is Action.SKIP for row in plan.rows)
+    return all(row.action is Action.BLOCKED for row in plan.rows)
 
 
 def plan_csv(plan: Plan, *, to_terminal: bool) -> str:
@@ -132,7 +132,7 @@ def write_plan(path: Path, plan: Plan) -> None:
         raise ConfigError(
             f"the plan could not be written to {safe_text(str(path))}: {error.strerror}",
             unchanged="Nothing was changed.",
-        ) from None
+        ) from error
 
 
 def show_plan(plan: Plan) -> None:

@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 import click
 
-from k2ktui.cli.confirm import confirm
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import (
+from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import (
     access_to,
     file_option,
     json_option,
     load_pipeline,
     unlock_option,
 )
-from k2ktui.cli.tables import MOST, print_table
+from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.engine.access import require
-from k2ktui.engine.schema_plan import SchemaPlan
+from k2ktui.engine.schemas.plan import SchemaPlan
 from k2ktui.errors import ExitCode
 from k2ktui.present.schemas import (
     APPLIED,
@@ -67,12 +67,12 @@ def command() -> None:
 def plan(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
     """Read both registries and print; conflicts have exit code 1."""
     config = load_pipeline(files)
-    found = read_schema_plan(read_mapper_settings(config), deleted=deleted)
+    schema_plan = read_schema_plan(read_mapper_settings(config), deleted=deleted)
     if as_json:
-        click.echo(json.dumps({"pipeline": config.name, **plan_object(found)}, indent=2))
+        click.echo(json.dumps({"pipeline": config.name, **plan_object(schema_plan)}, indent=2))
     else:
-        show_schema_plan(config.name, found)
-    return int(ExitCode.FINDINGS if found.conflicts else ExitCode.OK)
+        show_schema_plan(config.name, schema_plan)
+    return int(ExitCode.FINDINGS if schema_plan.conflicts else ExitCode.OK)
 
 
 @command.command("apply", help="Register the schemas of the plan in the target's registry.")
@@ -86,19 +86,19 @@ def apply(files: tuple[str, ...], deleted: bool, yes: bool, unlock: bool, as_jso
     config = load_pipeline(files)
     require(access_to(config, unlock=unlock), "registering schemas")
     settings = read_mapper_settings(config)
-    found = read_schema_plan(settings, deleted=deleted)
+    schema_plan = read_schema_plan(settings, deleted=deleted)
     if not as_json:
-        show_schema_plan(config.name, found)
-    if not found.changes and not found.compatibility:
+        show_schema_plan(config.name, schema_plan)
+    if not schema_plan.changes and not schema_plan.compatibility:
         click.echo("Nothing to register.", err=True)
         if as_json:
             click.echo(json.dumps({"pipeline": config.name, "schemas": []}))
-        return int(ExitCode.FINDINGS if found.conflicts else ExitCode.OK)
-    what = f"register {counted(len(found.changes), 'schema')}"
-    if found.compatibility:
-        what += f" and set {counted(len(found.compatibility), 'compatibility level')}"
+        return int(ExitCode.FINDINGS if schema_plan.conflicts else ExitCode.OK)
+    what = f"register {counted(len(schema_plan.changes), 'schema')}"
+    if schema_plan.compatibility:
+        what += f" and set {counted(len(schema_plan.compatibility), 'compatibility level')}"
     confirm(config.name, f"{what} on the target", yes=yes)
-    rows = apply_schema_plan(settings, found)
+    rows = apply_schema_plan(settings, schema_plan)
     if as_json:
         schemas = [applied_object(row) for row in rows]
         click.echo(json.dumps({"pipeline": config.name, "schemas": schemas}, indent=2))
@@ -129,17 +129,23 @@ def verify(files: tuple[str, ...], deleted: bool, as_json: bool) -> int:
     return int(ExitCode.FINDINGS if bad else ExitCode.OK)
 
 
-def show_schema_plan(pipeline: str, found: SchemaPlan) -> None:
+def show_schema_plan(pipeline: str, schema_plan: SchemaPlan) -> None:
     """Print a plan as a table, what it leaves out, and its sum."""
-    print_table(safe_text(pipeline), PLANNED, found.schemas, most=MOST)
-    for each in found.compatibility:
-        click.echo(f"Sets compatibility {safe_text(each.level)} on {safe_text(each.subject)}.")
-    print_notes(list(map(safe_message, found.remarks)))
-    if found.unmapped:
-        names = ", ".join(safe_text(each.name) for each in found.unmapped[:_NAMED])
-        more = f" and {len(found.unmapped) - _NAMED:,} more" if len(found.unmapped) > _NAMED else ""
+    print_table(safe_text(pipeline), PLANNED, schema_plan.schemas, most=MOST)
+    for setting in schema_plan.compatibility:
+        click.echo(
+            f"Sets compatibility {safe_text(setting.level)} on {safe_text(setting.subject)}."
+        )
+    print_notes(list(map(safe_message, schema_plan.remarks)))
+    if schema_plan.unmapped:
+        names = ", ".join(safe_text(subject.name) for subject in schema_plan.unmapped[:_NAMED])
+        more = (
+            f" and {len(schema_plan.unmapped) - _NAMED:,} more"
+            if len(schema_plan.unmapped) > _NAMED
+            else ""
+        )
         click.echo(f"Not mapped: {names}{more} (--json has the reasons).")
-    click.echo(plan_text(found))
+    click.echo(plan_text(schema_plan))
 
 
 def _exit_code(rows: list[AppliedSchema]) -> ExitCode:

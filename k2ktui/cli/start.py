@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.accept import accept_clusters, accept_options
-from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.notes import print_note
-from k2ktui.cli.options import access_to, file_option, load_pipeline, unlock_option
-from k2ktui.cli.program_options import ProgramOptions, program_options
+from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.options import access_to, file_option, load_pipeline, unlock_option
+from k2ktui.cli.terminal.program_options import ProgramOptions, program_options
 from k2ktui.engine.access import require
 from k2ktui.runtime.log_lines import RunLog
 from k2ktui.starting import run_pipeline
 
 if TYPE_CHECKING:
-    from k2ktui.replication.events import Report
     from k2ktui.replication.preflight.checks import Check
+    from k2ktui.replication.reports.events import Report
 
 
 @click.command(help="Run a pipeline until SIGTERM or SIGINT, or until it has caught up.")
@@ -90,7 +90,7 @@ def _describe_lost(describe: Callable[[Report], str]) -> Callable[[str], str]:
     """Return what makes a line of the log of a sentence."""
 
     def describe_note(text: str) -> str:
-        from k2ktui.replication.events import Note
+        from k2ktui.replication.reports.events import Note
 
         return describe(Note(text))
 
@@ -105,12 +105,12 @@ def _check_lines(check: Check) -> str:
 
 
 def _json_line(report: Report) -> str:
-    from k2ktui.replication.event_text import report_event
+    from k2ktui.replication.reports.event_text import report_event
 
     return json.dumps(report_event(report))
 
 
 def _text_line(report: Report) -> str:
-    from k2ktui.replication.event_text import report_text
+    from k2ktui.replication.reports.event_text import report_text
 
     return report_text(report)

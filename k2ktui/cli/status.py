@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.groups import COLUMNS as GROUP_COLUMNS
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.pair_line import print_pair
-from k2ktui.cli.tables import print_table
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow
+from k2ktui.cli.terminal.pair_line import print_pair
+from k2ktui.cli.terminal.tables import print_table
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines
@@ -82,9 +82,9 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
 def unread_groups(view: View) -> list[str]:
     """Return why groups could not be read, on either cluster."""
     return [
-        f"group {safe_text(each.group)} on the {side}: {half.error}"
-        for each in view.summaries
-        for side, half in (("source", each.source), ("target", each.target))
+        f"group {safe_text(summary.group)} on the {side}: {half.error}"
+        for summary in view.summaries
+        for side, half in (("source", summary.source), ("target", summary.target))
         if half.error
     ]
 
@@ -93,7 +93,7 @@ def columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:
     shown = pick(
         partition_columns(WORDS),
         *("partition", "state", "path", "position", "end", "lag", "behind", "held-back"),
-        *("target", "target-end", "mapped", "coverage"),
+        *("target", "target-end", "mapped", "coverage", "unmapped"),
     )
     if reading.source_error is None:
         return shown

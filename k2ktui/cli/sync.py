@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.notes import note_text
-from k2ktui.cli.options import access_to, file_option, load_flow, unlock_option
-from k2ktui.cli.program_options import ProgramOptions, program_options
+from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.cli.terminal.notes import note_text
+from k2ktui.cli.terminal.options import access_to, file_option, load_flow, unlock_option
+from k2ktui.cli.terminal.program_options import ProgramOptions, program_options
 from k2ktui.engine.access import require
-from k2ktui.engine.plan import Rewind
+from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import ExitCode
 from k2ktui.runtime.log_lines import RunLog
 
 if TYPE_CHECKING:
-    from k2ktui.sync.loop import SyncPoll
+    from k2ktui.sync.loop.poll import SyncPoll
 
 
 @click.command(help="Translate and commit group offsets continuously, until SIGTERM or SIGINT.")
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="Poll once, then exit.")
 @click.option(
     "--rewind",
-    type=click.Choice([str(each) for each in Rewind]),
+    type=click.Choice([str(policy) for policy in Rewind]),
     default=str(Rewind.NEVER),
     show_default=True,
     help="Action where a group moved back on the source: never (keep the target's offset) or "
@@ -60,7 +60,8 @@ def command(
     options: ProgramOptions,
 ) -> int:
     """Run the loop; with ``--once``, findings if groups were left alone or not moved."""
-    from k2ktui.sync.running import SyncReports, SyncRun
+    from k2ktui.parity.watcher import watch_parity
+    from k2ktui.sync.loop.running import SyncReports, SyncRun
 
     flow = load_flow(files, templates=options.templates)
     require(access_to(flow.config, unlock=unlock), "translating continuously")
@@ -71,7 +72,17 @@ def command(
 
     printer = _make_poll_printer(log, as_json=as_json or log_format == "json")
     reports = SyncReports(report_note, printer)
-    run, seen = SyncRun(flow, Rewind(rewind), reports, telemetry=telemetry, http=options.http), [0]
+    run, seen = (
+        SyncRun(
+            flow,
+            Rewind(rewind),
+            reports,
+            telemetry=telemetry,
+            http=options.http,
+            beside=watch_parity(flow.config, report_note, is_pipeline=flow.pipeline is not None),
+        ),
+        [0],
+    )
 
     def handle(number: int, frame: FrameType | None) -> None:
         if run.is_ending:
@@ -90,7 +101,7 @@ def command(
 
 
 def _make_poll_printer(log: RunLog, *, as_json: bool) -> Callable[[SyncPoll, bool], None]:
-    from k2ktui.sync.poll_text import is_worth_reporting, poll_event, poll_lines
+    from k2ktui.sync.loop.poll_text import is_worth_reporting, poll_event, poll_lines
 
     def print_poll(turn: SyncPoll, always: bool) -> None:
         event = poll_event(turn)

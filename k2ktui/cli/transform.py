@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import click
 
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import file_option, json_option, load_pipeline
-from k2ktui.cli.tables import print_table
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline
+from k2ktui.cli.terminal.tables import print_table
 from k2ktui.log.record import KafkaRecord
 from k2ktui.present.columns import Column, text_column
 from k2ktui.replication.preview_records import (
@@ -56,23 +56,23 @@ def command() -> None:
 def preview(files: tuple[str, ...], topic: str, limit: int, mask: bool, as_json: bool) -> None:
     """Read the source, transform on this host, and print."""
     require_transform_packages("k2ktui transform preview")
-    found = preview_transform(load_pipeline(files), topic, limit)
+    result = preview_transform(load_pipeline(files), topic, limit)
     if mask:
-        found = mask_preview(found)
+        result = mask_preview(result)
     if as_json:
-        click.echo(json.dumps(preview_json(found), indent=2))
+        click.echo(json.dumps(preview_json(result), indent=2))
         return
-    if not found.rows:
+    if not result.rows:
         click.echo(f"{safe_text(topic)} has no records.")
         return
-    title = f"{safe_text(found.topic)} to {safe_text(found.target)}: {safe_message(found.does)}"
-    print_table(title, _COLUMNS, list(_lines(found)))
+    title = f"{safe_text(result.topic)} to {safe_text(result.target)}: {safe_message(result.does)}"
+    print_table(title, _COLUMNS, list(_lines(result)))
     counts = [
-        f"{sum(row.outcome is outcome for row in found.rows)} {outcome}"
+        f"{sum(row.outcome is outcome for row in result.rows)} {outcome}"
         for outcome in PreviewOutcome
-        if any(row.outcome is outcome for row in found.rows)
+        if any(row.outcome is outcome for row in result.rows)
     ]
-    click.echo(f"{counted(len(found.rows), 'record')}: {', '.join(counts)}. Nothing was written.")
+    click.echo(f"{counted(len(result.rows), 'record')}: {', '.join(counts)}. Nothing was written.")
 
 
 @command.command("schema", help="Print a JSON schema for decode, inferred from the newest records.")
@@ -88,10 +88,10 @@ def schema(
     """Read the source, infer the schema on this host, and print it as YAML, after its sample."""
     require_transform_packages("k2ktui transform schema")
     part = "key" if keys else "value"
-    found = infer_schema(load_pipeline(files), topic, limit, part=part)
-    sample = [(at, mask_record(record) if mask else record) for at, record in found.sample]
+    inferred = infer_schema(load_pipeline(files), topic, limit, part=part)
+    sample = [(at, mask_record(record) if mask else record) for at, record in inferred.sample]
     if as_json:
-        decode = {"schema": found.ddl, **({"schemaId": "enabled"} if found.has_id else {})}
+        decode = {"schema": inferred.ddl, **({"schemaId": "enabled"} if inferred.has_id else {})}
         shown_sample = [
             {
                 "partition": at.partition,
@@ -106,10 +106,13 @@ def schema(
         text = _text(shown.key if keys else shown.value)
         print_notes([f"sample: {source} offset {shown.offset}: {text}"])
     print_notes(
-        [f"inferred from {counted(len(found.sample), part)}; fields that none of them has are lost"]
+        [
+            f"inferred from {counted(len(inferred.sample), part)}; "
+            "fields that none of them has are lost"
+        ]
     )
-    more = ", schemaId: enabled" if found.has_id else ""
-    click.echo(f"decode: {{{part}: {{json: {{schema: {json.dumps(found.ddl)}{more}}}}}}}")
+    more = ", schemaId: enabled" if inferred.has_id else ""
+    click.echo(f"decode: {{{part}: {{json: {{schema: {json.dumps(inferred.ddl)}{more}}}}}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,8 @@ class _Line:
     after: str
 
 
-def _lines(found: Preview) -> Iterator[_Line]:
-    for row in found.rows:
+def _lines(result: Preview) -> Iterator[_Line]:
+    for row in result.rows:
         before = _parts(row.before)
         after = _parts(row.after) if row.after is not None else {}
         place = f"{row.source} {row.before.offset}"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.notes import print_note
-from k2ktui.cli.options import file_option, json_option, load_flow
-from k2ktui.cli.tables import print_table
-from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.translate import Basis, Translation
+from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow
+from k2ktui.cli.terminal.tables import print_table
+from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import number
@@ -39,7 +39,7 @@ def command(
     files: tuple[str, ...], as_json: bool, checkpoint: str | None, positions: tuple[str, ...]
 ) -> int:
     """Translate and print; findings if a position is not exact."""
-    from k2ktui.sync.positions_text import parse_positions
+    from k2ktui.sync.moves.positions_text import parse_positions
 
     if bool(checkpoint) == bool(positions):
         raise ConfigError(
@@ -49,17 +49,17 @@ def command(
     if checkpoint:
         return _checkpoint(flow, Path(checkpoint), as_json=as_json)
     commits = parse_positions(positions)
-    (found,) = translate_all(flow, commits)
+    (translations,) = translate_all(flow, commits)
     if as_json:
         click.echo(
-            json.dumps({"pipeline": flow.config.name, "positions": _objects(found, commits)})
+            json.dumps({"pipeline": flow.config.name, "positions": _objects(translations, commits)})
         )
     else:
-        print_table(f"{safe_text(flow.config.name)}", _columns(commits), found)
-    missing = commits.keys() - {source for row in found for source in row.sources}
+        print_table(f"{safe_text(flow.config.name)}", _columns(commits), translations)
+    missing = commits.keys() - {source for row in translations for source in row.sources}
     for source in sorted(missing):
         print_note(f"{source} is not replicated")
-    good = not missing and all(row.basis in _GOOD for row in found)
+    good = not missing and all(row.basis in _GOOD for row in translations)
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
 
 
@@ -71,33 +71,35 @@ def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list
         NothingCopied: nothing has been replicated yet.
     """
     from k2ktui.kafka.unreachable import await_open
-    from k2ktui.sync.snapshot import SnapshotReader
+    from k2ktui.sync.moves.snapshot import SnapshotReader
 
     # First: the source is not needed, and to find out that it does not answer takes a second.
     await_open("target", flow.config.target.bootstrap_servers)
     snapshots = SnapshotReader(flow, for_plans=False)
     try:
-        return [snapshots.translate(each) for each in commits]
+        return [snapshots.translate(offsets) for offsets in commits]
     finally:
         snapshots.close()
 
 
 def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
     """Print the checkpoint's offsets file for the target, only if every offset is exact."""
-    from k2ktui.sync.spark_checkpoints import read_checkpoint
+    from k2ktui.sync.moves.spark_checkpoints import read_checkpoint
 
     checkpoint = read_checkpoint(path)
     # Per line: two sources of a query may be at different offsets of one partition.
-    each = [dict(line.positions) for line in checkpoint.lines if line.positions]
-    found = {
+    positions_of_lines = [dict(line.positions) for line in checkpoint.lines if line.positions]
+    translations = {
         (row.sources[0], commits[row.sources[0]]): row
-        for commits, rows in zip(each, translate_all(flow, *each), strict=True)
+        for commits, rows in zip(
+            positions_of_lines, translate_all(flow, *positions_of_lines), strict=True
+        )
         for row in rows
         if len(row.sources) == 1
     }
     doubtful = []
-    for source, offset in sorted({at for commits in each for at in commits.items()}):
-        row = found.get((source, offset))
+    for source, offset in sorted({at for commits in positions_of_lines for at in commits.items()}):
+        row = translations.get((source, offset))
         if row is None or row.offset is None or row.basis not in _GOOD:
             why = _uncertainty(row)
             doubtful.append(f"{safe_text(f'{source}@{offset}')}: {safe_message(why)}")
@@ -109,7 +111,7 @@ def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
         )
 
     def translate_one(source: SourcePartition, offset: int) -> tuple[str, int, int]:
-        row = found[source, offset]
+        row = translations[source, offset]
         assert row.offset is not None
         return (*row.target, row.offset)
 
@@ -121,7 +123,9 @@ def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
         )
     content = checkpoint.render(translate_one)
     if as_json:
-        rows = [_objects([row], {at: offset})[0] for (at, offset), row in sorted(found.items())]
+        rows = [
+            _objects([row], {at: offset})[0] for (at, offset), row in sorted(translations.items())
+        ]
         batch = {"batch": checkpoint.batch, "unfinished": checkpoint.unfinished}
         body = {"pipeline": flow.config.name, **batch, "positions": rows, "content": content}
         click.echo(json.dumps(body))
@@ -137,7 +141,7 @@ def _uncertainty(row: Translation | None) -> str:
 
 
 def _objects(
-    found: list[Translation], commits: dict[SourcePartition, int]
+    translations: list[Translation], commits: dict[SourcePartition, int]
 ) -> list[dict[str, object]]:
     return [
         {
@@ -152,7 +156,7 @@ def _objects(
             "skipped": row.skipped,
             "reason": row.reason,
         }
-        for row in found
+        for row in translations
         for source in row.sources
     ]
 

@@ -6,15 +6,15 @@ import json
 
 import click
 
-from k2ktui.cli.confirm import confirm
-from k2ktui.cli.options import (
+from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.terminal.options import (
     access_to,
     json_option,
     load_flow,
     optional_file_option,
     unlock_option,
 )
-from k2ktui.cli.results import exit_code, result_object, show_results, show_writes
+from k2ktui.cli.terminal.results import exit_code, result_object, show_results, show_writes
 from k2ktui.engine.access import require
 from k2ktui.text import counted, safe_text
 
@@ -30,21 +30,23 @@ def command(
     entry: str, files: tuple[str, ...], yes: bool, skip_moved: bool, unlock: bool, as_json: bool
 ) -> int:
     """Undo a journal entry; a partial result has its own exit code."""
-    from k2ktui.sync.entry_files import files_of
+    from k2ktui.sync.moves.entry_files import files_of
     from k2ktui.sync.operations import read_entry, undo_entry
 
     files = files or files_of(entry)
     config = load_flow(files).config
     may = access_to(config, unlock=unlock)
     require(may, "undoing a journal entry")
-    found = read_entry(config, entry)
-    writes = found.reversal()
+    journal_entry = read_entry(config, entry)
+    writes = journal_entry.reversal()
     if not as_json:
         show_writes(f"Changes that undo entry {safe_text(entry)}", writes)
-    if found.taken_back_by:
-        click.echo(f"note: entry {safe_text(found.taken_back_by)} has already undone it", err=True)
+    if journal_entry.taken_back_by:
+        click.echo(
+            f"note: entry {safe_text(journal_entry.taken_back_by)} has already undone it", err=True
+        )
     confirm(config.name, f"restore {counted(len(writes), 'offset')} on the target", yes=yes)
-    applied = undo_entry(config, found, files, may, skip_moved=skip_moved)
+    applied = undo_entry(config, journal_entry, files, may, skip_moved=skip_moved)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
     else:

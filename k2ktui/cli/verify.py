@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.apply import read_plan
-from k2ktui.cli.interval import LONGEST_WAIT_S, range_check
-from k2ktui.cli.notes import print_notes
-from k2ktui.cli.options import file_option, json_option, load_flow, matcher
-from k2ktui.cli.pair_line import note_pair, read_beside
-from k2ktui.cli.tables import print_table
+from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.terminal.pair_line import note_pair, read_beside
+from k2ktui.cli.terminal.tables import print_table
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.operations import VerificationReport
-    from k2ktui.sync.verification import ContentCheck
+    from k2ktui.sync.verify.verification import ContentCheck
 
 _SHOWN = 200
 _REASONS = 3
@@ -113,7 +113,7 @@ def verification_object(proof: VerificationReport) -> dict[str, Any]:
 
 def show_verification(pipeline: str, proof: VerificationReport, *, sampled: bool) -> None:
     """Print the differences, and the totals; ``sampled`` if records were compared too."""
-    from k2ktui.sync.record_comparison import ComparisonOutcome
+    from k2ktui.sync.verify.record_comparison import ComparisonOutcome
 
     result = proof.verification
     notable = [

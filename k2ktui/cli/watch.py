@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -13,9 +15,15 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.compare import compare_option, load_compared
-from k2ktui.cli.ending import ending_signals
-from k2ktui.cli.interval import interval_option
-from k2ktui.cli.options import json_option, load_flow, optional_file_option
+from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.cli.terminal.interval import interval_option
+from k2ktui.cli.terminal.notes import print_note
+from k2ktui.cli.terminal.options import (
+    choose_directory,
+    json_option,
+    load_flow,
+    optional_file_option,
+)
 from k2ktui.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -26,8 +34,18 @@ _TICK_S = 0.5
 _ONCE_S = 30.0
 
 
-@click.command(help="Print lag, coverage, groups and jobs repeatedly, for logs and screen readers.")
+@click.command(
+    help="Print lag, coverage, groups and jobs repeatedly, for logs and screen readers; of one "
+    "pipeline, or of all of a directory."
+)
 @optional_file_option
+@click.option(
+    "-d",
+    "--directory",
+    metavar="DIR",
+    help="Directory of pipeline files: print a row for each.  [default without -f: "
+    "~/.config/k2ktui/pipelines, if it exists]",
+)
 @click.option("--plain", is_flag=True, help="Text output (the default).")
 @interval_option
 @click.option(
@@ -38,22 +56,41 @@ _ONCE_S = 30.0
 @compare_option
 @click.option("--record", metavar="FILE", help="New file to record to.")
 @click.option("--replay", metavar="FILE", help="Recording to print from beginning to end.")
+@click.option(
+    "--metrics",
+    is_flag=True,
+    help="With -d, serve the pipelines' metrics to Prometheus (default: localhost:9464), and "
+    "print only with --plain or --json.",
+)
 @json_option
 def command(
     files: tuple[str, ...],
+    directory: str | None,
     plain: bool,
     interval: float,
     once: bool,
     compare: str | None,
     record: str | None,
     replay: str | None,
+    metrics: bool,
     as_json: bool,
 ) -> int:
     """Print views until SIGINT or SIGTERM; with --once, findings if there is a bad problem."""
     if plain and as_json:
         raise ConfigError("--plain and --json cannot be combined")
-    if bool(files) == bool(replay):
-        raise ConfigError("give either a pipeline with -f or a recording with --replay")
+    directory = choose_directory(files, replay, directory)
+    if directory:
+        _check_directory(once=once, metrics=metrics, compare=compare, record=record)
+        prints = plain or as_json or not metrics
+        return _watch_directory(
+            Path(directory), interval, once=once, metrics=metrics, prints=prints, as_json=as_json
+        )
+    if metrics:
+        raise ConfigError(
+            "--metrics is for the pipelines of a directory: give it with -d",
+            unchanged="Nothing was started.",
+            hint="A run serves the metrics of its own pipeline: k2ktui start --http PORT.",
+        )
     if replay and compare:
         raise ConfigError("--replay and --compare cannot be combined")
     if replay:
@@ -66,6 +103,48 @@ def command(
         interval = MIN_INTERVAL_S  # ends with the first view that is complete and settled
     feed = open_poller(flow, interval, load_compared(compare, flow))
     return _print_live(feed, Path(record) if record else None, once=once, as_json=as_json)
+
+
+def _check_directory(*, once: bool, metrics: bool, compare: str | None, record: str | None) -> None:
+    if compare or record:
+        option = "--compare" if compare else "--record"
+        raise ConfigError(f"{option} and -d cannot be combined: watch one pipeline with -f")
+    if once and metrics:
+        raise ConfigError("--once and --metrics cannot be combined")
+
+
+def _watch_directory(
+    directory: Path, interval: float, *, once: bool, metrics: bool, prints: bool, as_json: bool
+) -> int:
+    """Print all pipelines of a directory repeatedly, serve their metrics, or both.
+
+    The first time is when all were read, or after the interval: a cluster that does not answer
+    delays nothing.
+    """
+    from k2ktui.cli.fleet import print_fleet, print_once
+    from k2ktui.fleet.feed import FleetFeed
+    from k2ktui.fleet.files import read_directory
+
+    files = read_directory(directory)
+    if once:
+        return print_once(files, as_json=as_json)
+    ended = _on_signals()
+    feed = FleetFeed(files, interval)
+    with ExitStack() as stack:
+        stack.callback(feed.close)
+        if metrics:
+            from k2ktui.fleet.metrics import serve_metrics
+
+            stack.enter_context(serve_metrics(feed, print_note, os.environ))
+        feed.start(lambda row: None)
+        due, is_first = time.monotonic() + feed.interval, True
+        while not ended:
+            is_ready = is_first and all(row.taken_at is not None for row in feed.rows)
+            if prints and (is_ready or time.monotonic() >= due):
+                print_fleet(feed.rows, as_json=as_json)
+                due, is_first = time.monotonic() + feed.interval, False
+            time.sleep(_TICK_S)
+    return ExitCode.INTERRUPTED if ended[:1] == [signal.SIGINT] else ExitCode.OK
 
 
 def _replay(path: Path, *, once: bool, as_json: bool) -> int:
@@ -131,8 +210,9 @@ def _print(view: View, now: float, *, as_json: bool) -> None:
 
 
 def _code(view: View, now: float) -> int:
+    from k2ktui.engine.severity import Severity
     from k2ktui.watch.model import PartName
-    from k2ktui.watch.severity import Severity, find_problems
+    from k2ktui.watch.severity import find_problems
 
     clusters = (view.part(name) for name in (PartName.SOURCE, PartName.TARGET))
     unread = [part for part in clusters if part.taken_at is None]

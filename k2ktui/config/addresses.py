@@ -20,7 +20,7 @@ _LAST_PORT = 65535
 
 def one_line(servers: str) -> str:
     """Return the addresses with a comma between them; in the file they may be one a line."""
-    return ",".join(each for part in _BETWEEN.split(servers) if (each := part.strip()))
+    return ",".join(address for part in _BETWEEN.split(servers) if (address := part.strip()))
 
 
 def address_problem(servers: str, protocol: str) -> str:
@@ -32,8 +32,8 @@ def address_problem(servers: str, protocol: str) -> str:
     """
     if "${" in servers:
         return ""
-    found = (_problem(address, protocol) for address in one_line(servers).split(",") if address)
-    return next((problem for problem in found if problem), "")
+    problems = (_problem(address, protocol) for address in one_line(servers).split(",") if address)
+    return next((problem for problem in problems if problem), "")
 
 
 def has_typed_quotes(value: str) -> bool:

@@ -132,8 +132,8 @@ class ClusterConfig(Section):
     def bootstrap_servers(self) -> str:
         """The bootstrap list of ``common`` or of the first role that has one; "" if none has."""
         sides = (self.common, self.admin, self.consumer, self.producer)
-        found = (side.get("bootstrap.servers", "") for side in sides)
-        return next((servers for servers in found if servers.strip()), "")
+        lists = (side.get("bootstrap.servers", "") for side in sides)
+        return next((servers for servers in lists if servers.strip()), "")
 
     def properties(self, role: Role) -> dict[str, str]:
         """Return the Java properties of a ``consumer``, ``producer`` or ``admin`` client.

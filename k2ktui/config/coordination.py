@@ -8,7 +8,7 @@ from pydantic import Field
 
 from k2ktui.config.clusters import Section
 from k2ktui.config.scalars import Duration, Name
-from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
+from k2ktui.engine.records.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
 
 
 class CommitCoordination(Section):

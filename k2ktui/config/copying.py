@@ -15,26 +15,26 @@ from typing import Any
 from k2ktui.config.model import PipelineConfig
 from k2ktui.config.replication import HeaderRule
 from k2ktui.config.sink_rules import PartitionExpression
-from k2ktui.engine.editions import digest_of
 from k2ktui.engine.java_patterns import NameSelection
+from k2ktui.engine.records.editions import digest_of
 from k2ktui.engine.topics import TopicMapping
-from k2ktui.engine.transforms import SchemaSource, Transform
+from k2ktui.engine.transforms.model import SchemaSource, Transform
 
 
 def copy_digest(config: PipelineConfig) -> str:
-    """Return the digest of what decides what is copied; equal for files that mean the same.
+    """Return the digest of the copy rules; equal for files with the same rules.
 
-    Of a schema file, its content counts; its name if it cannot be read here.
+    A schema file counts by its content, or by its name if it cannot be read here.
     """
     return digest_of(copy_rules(config))
 
 
 def copy_rules(config: PipelineConfig) -> Mapping[str, object]:
-    """Return what decides what is copied, as plain values.
+    """Return every setting that changes which records are written, as plain values.
 
-    A key that is added to the model belongs here if two runs that differ in it write other records:
-    tests/config/test_copying.py asks for each one. At its default it must not change the digest, or
-    an upgrade of one host would be a roll-out.
+    A new key of the model belongs here if two runs that differ in it would write different records;
+    test_copying.py asks about each key. The key's default must leave the digest unchanged:
+    otherwise hosts with the new release would count as having another file.
     """
     features, start = config.features, config.start
     return {

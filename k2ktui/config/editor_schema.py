@@ -49,8 +49,8 @@ def editor_schema() -> dict[str, Any]:
     }
     entries["description"] = "An entry: a source, stages if any, or a sink."
     for old, new in SPELLINGS:
-        found = _at(schema, schema, new)
-        _add(schema, old, {**found, "description": f"The same as {'.'.join(new)}."})
+        key_schema = _at(schema, schema, new)
+        _add(schema, old, {**key_schema, "description": f"The same as {'.'.join(new)}."})
     for path, note in IGNORED.items():
         _add(schema, path, {"description": note})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -113,9 +113,9 @@ def _about(schema: dict[str, Any]) -> dict[str, Any]:
     return {key: schema[key] for key in ("title", "description", "default") if key in schema}
 
 
-def _table(schema: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def _table(schema: dict[str, Any], key_schema: dict[str, Any]) -> dict[str, Any]:
     """Return the table with ``properties`` or values that a key's schema stands for."""
-    for option in (found, *found.get("anyOf", ())):
+    for option in (key_schema, *key_schema.get("anyOf", ())):
         if "$ref" in option:
             table: dict[str, Any] = schema["$defs"][option["$ref"].rpartition("/")[2]]
             return table
@@ -125,8 +125,8 @@ def _table(schema: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _at(schema: dict[str, Any], table: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    found = table.get("properties", {}).get(path[0]) or table["additionalProperties"]
-    return found if len(path) == 1 else _at(schema, _table(schema, found), path[1:])
+    key_schema = table.get("properties", {}).get(path[0]) or table["additionalProperties"]
+    return key_schema if len(path) == 1 else _at(schema, _table(schema, key_schema), path[1:])
 
 
 def _add(schema: dict[str, Any], path: tuple[str, ...], new: dict[str, Any]) -> None:

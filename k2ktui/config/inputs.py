@@ -32,7 +32,7 @@ def read_file(file: str) -> bytes:
 
 def can_be_read_again(files: Iterable[str]) -> bool:
     """Return whether another process can read the files later: none is ``-`` or a pipe."""
-    names = [part.strip() for each in files for part in each.split(",")]
+    names = [part.strip() for names_of_layer in files for part in names_of_layer.split(",")]
     return all(
         name != STDIN and (os.path.isfile(name) or not os.path.exists(name)) for name in names
     )
@@ -40,5 +40,5 @@ def can_be_read_again(files: Iterable[str]) -> bool:
 
 def absolute_files(files: Iterable[str]) -> tuple[str, ...]:
     """Return the absolute names of files for a later command; none if they cannot be read again."""
-    names = [part for each in files for part in each.split(",") if part]
+    names = [part for names_of_layer in files for part in names_of_layer.split(",") if part]
     return tuple(map(os.path.abspath, names)) if can_be_read_again(names) else ()

@@ -42,12 +42,12 @@ def parse(raw: bytes, file: str, encoding: str = "latin-1") -> dict[str, Propert
         file: the file's name, for positions.
         encoding: ISO 8859-1 by definition; Kafka's config providers read UTF-8.
     """
-    found = {}
+    properties = {}
     for number, line in _logical_lines(raw.decode(encoding)):
         split = _KEY.fullmatch(line)
         assert split is not None
-        found[_unescape(split[1])] = Property(_unescape(split[2]), FilePosition(file, number))
-    return found
+        properties[_unescape(split[1])] = Property(_unescape(split[2]), FilePosition(file, number))
+    return properties
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -68,8 +68,8 @@ def _continues(line: str) -> bool:
 
 
 def _unescape(text: str) -> str:
-    def plain(found: re.Match[str]) -> str:
-        escape = found[1]
+    def plain(match: re.Match[str]) -> str:
+        escape = match[1]
         if len(escape) == 5:
             return chr(int(escape[1:], 16))
         return _NAMED.get(escape, escape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from k2ktui.config.validate import validate, validate_cluster
 from k2ktui.errors import ConfigError
 from k2ktui.secret_values import remember_secrets
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 ClientCheck = Callable[[ClusterConfig], Iterable[ClientFinding]]
 
@@ -88,6 +91,7 @@ def load(
         ConfigError: reports every error of all files, each with its file and line.
     """
     files = _split(paths)
+    log.info("reading %s", ", ".join(map(str, files)))
     problems: list[Problem] = []
     notes: list[str] = []
     tree = _merge_files(files, notes, problems)

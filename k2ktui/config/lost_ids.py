@@ -8,7 +8,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.problems import Path, Problem
 from k2ktui.config.replication import HeaderRule
 from k2ktui.config.tree import Node
-from k2ktui.engine.schema_ids import ID_HEADERS, SchemaPart
+from k2ktui.engine.schemas.ids import ID_HEADERS, SchemaPart
 
 _EVERY_TOPIC = ".*"
 
@@ -32,7 +32,7 @@ def lost_schema_ids(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _losing_key(rule: HeaderRule, name: str) -> str:
-    """Return the key of a rule because of which a header is not on the target; "" if it is."""
+    """Return which key of a rule keeps a header off the target; "" if none does."""
     names = rule.names
     if names.keep is not None and not names.keep.matches(name):
         return "keep"
@@ -52,18 +52,18 @@ def _id_headers(config: PipelineConfig, rule: HeaderRule | None) -> list[str]:
 
 def _parts(config: PipelineConfig, rule: HeaderRule | None) -> set[SchemaPart]:
     topics = config.schema_topics
-    found: set[SchemaPart] = set()
+    written: set[SchemaPart] = set()
     if topics.selection.pattern is None:
         for name in topics.selection.names:
             if rule is None or config.replication.header_rule(name) is rule:
-                found |= topics.parts(name)
-        return found
+                written |= topics.parts(name)
+        return written
     # The names of the topics are not known here.
     same = (_EVERY_TOPIC, _EVERY_TOPIC if rule is None else rule.topics)
     for pattern, parts in topics.rules:
-        found |= {part for part in SchemaPart if parts[part]}
+        written |= {part for part in SchemaPart if parts[part]}
         if pattern in same:
-            return found
+            return written
     return set(SchemaPart)
 
 

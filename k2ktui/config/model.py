@@ -24,6 +24,7 @@ from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
 from k2ktui.config.clusters import ClusterConfig, Section
 from k2ktui.config.coordination import Coordination
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
+from k2ktui.config.parity import Parity
 from k2ktui.config.patterns import NamesOrPattern
 from k2ktui.config.replication import Replication
 from k2ktui.config.scalars import (
@@ -42,10 +43,10 @@ from k2ktui.config.scalars import (
 from k2ktui.config.schema_mapping import SchemaMapping, schema_topics
 from k2ktui.config.start import StartPosition, StartSection, reset_of, start_position
 from k2ktui.config.topic_creation import TopicCreation
-from k2ktui.engine.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
-from k2ktui.engine.schema_ids import SchemaPart
-from k2ktui.engine.schema_rule import SchemaRule
-from k2ktui.engine.schema_topics import SchemaTopics
+from k2ktui.engine.records.run_record import LARGEST_SHARED_SLOTS, LARGEST_SLOTS
+from k2ktui.engine.schemas.ids import SchemaPart
+from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import (
     KAFKA_INTERNAL_TOPICS,
     GroupSelection,
@@ -201,6 +202,7 @@ class PipelineConfig(Section):
     replication: Replication = Replication()
     groups: GroupSettings = GroupSettings()
     offset_mapping: OffsetMapping = OffsetMapping()
+    parity: Parity = Parity()
     mm2: Mm2PublishSettings = Mm2PublishSettings()
     spark: SparkSettings = SparkSettings()
     on_source_data_loss: Literal["fail", "continue"] = "fail"

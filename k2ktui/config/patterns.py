@@ -22,7 +22,7 @@ def _names_or_pattern(value: Any) -> str | tuple[str, ...]:
     try:
         return checked_pattern(parse_text(value))
     except ValueError as error:
-        raise ValueError(_PATTERN_OR_LIST if str(error) == "a string" else str(error)) from None
+        raise ValueError(_PATTERN_OR_LIST if str(error) == "a string" else str(error)) from error
 
 
 _PATTERN_OR_LIST = "one regular expression, or a list of exact names"

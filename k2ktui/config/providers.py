@@ -1,7 +1,7 @@
 """Kafka's own config providers: ``${provider:path:key}`` from files, directories, the environment.
 
 As in Java, only the providers that ``config.providers`` declares are used, and their parameters
-limit what they read. Unlike Java, a variable that cannot be filled is an error.
+limit what they read. Unlike in Java, a variable without a value is an error.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class _Settings:
         return self.env[key]
 
     def from_file(self, path: str, key: str) -> str:
-        found = parse(self._read(path), path, "utf-8")
-        if key not in found:
+        properties = parse(self._read(path), path, "utf-8")
+        if key not in properties:
             raise Unfilled("the file has no such key")
-        return found[key].value
+        return properties[key].value
 
     def from_directory(self, path: str, key: str) -> str:
         if not key or key in {".", ".."} or "/" in key:
@@ -70,8 +70,9 @@ class _Settings:
                 content = opened.read(BYTE_LIMIT + 1)
             content.decode()
         except OSError as error:
-            raise Unfilled(f"the file cannot be read: {error.strerror}") from None
+            raise Unfilled(f"the file cannot be read: {error.strerror}") from error
         except UnicodeDecodeError:
+            # The cause holds the whole file, which may be a secret.
             raise Unfilled("the file is not UTF-8 text") from None
         if len(content) > BYTE_LIMIT:
             raise Unfilled(f"the file is larger than {BYTE_LIMIT >> 10} KiB")
@@ -97,12 +98,12 @@ def read_providers(
     """
     names = [part.strip() for part in properties.get(PROVIDERS_KEY, "").split(",")]
     _report_unknown(properties, names, report)
-    found: dict[str, Provider] = {}
+    providers: dict[str, Provider] = {}
     for name in filter(None, names):
         provider = _provider(name, properties, env, report)
         if provider is not None:
-            found[name] = provider
-    return found
+            providers[name] = provider
+    return providers
 
 
 def _report_unknown(properties: Mapping[str, str], names: list[str], report: Report) -> None:
@@ -154,14 +155,14 @@ def fill(text: str, providers: Mapping[str, Provider], report: Callable[[str], N
     ``report`` receives a message for each variable that cannot be filled.
     """
 
-    def value(found: re.Match[str]) -> str:
-        provider = providers.get(found[1])
+    def value(variable: re.Match[str]) -> str:
+        provider = providers.get(variable[1])
         if provider is None:
-            return found[0]
+            return variable[0]
         try:
-            return provider(found[2] or "", found[3])
+            return provider(variable[2] or "", variable[3])
         except Unfilled as reason:
-            report(f"{safe_text(found[0])}: {reason}")
+            report(f"{safe_text(variable[0])}: {reason}")
             return ""
 
     return _VARIABLE.sub(value, text)

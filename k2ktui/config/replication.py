@@ -13,10 +13,10 @@ from k2ktui.config.patterns import NamesOrPattern, Pattern
 from k2ktui.config.scalars import JavaText, Name
 from k2ktui.config.sink_rules import PartitionExpression, PartitionField, TopicMappingField
 from k2ktui.config.transform_rules import TransformRule
-from k2ktui.engine.header_names import HeaderNames, check_replacement
 from k2ktui.engine.java_patterns import NameSelection, compile_pattern
 from k2ktui.engine.topics import TopicMapping
-from k2ktui.engine.transforms import Routing, Transform
+from k2ktui.engine.transforms.header_names import HeaderNames, check_replacement
+from k2ktui.engine.transforms.model import Routing, Transform
 
 
 class ReplicationSource(Section):
@@ -141,13 +141,13 @@ class Replication(Section):
 
         Routes of topics without a rule are among them if there may be such topics.
         """
-        found = [
+        named = [
             (f"replication.transform[{number}]", self._with_routing(rule))
             for number, rule in enumerate(self.transform)
         ]
         if not self._rules_match_all:
-            found.append(("replication.sink", self._with_routing(None)))
-        return [(name, transform) for name, transform in found if transform is not None]
+            named.append(("replication.sink", self._with_routing(None)))
+        return [(name, transform) for name, transform in named if transform is not None]
 
     @property
     def _rules_match_all(self) -> bool:

@@ -14,7 +14,7 @@ from k2ktui.config.problems import format_path
 from k2ktui.config.show import PROPERTY_TABLES, dump_yaml
 from k2ktui.config.tree import Node
 from k2ktui.engine.java_patterns import compile_pattern
-from k2ktui.engine.schema_ids import SchemaPart
+from k2ktui.engine.schemas.ids import SchemaPart
 from k2ktui.errors import Refused
 from k2ktui.secret_values import is_secret_key, without_userinfo
 from k2ktui.text import safe_text
@@ -59,20 +59,23 @@ def reverse_file(
     tree = read_layers(files)
     _refuse_secrets(tree)
     given: _Table = tree.plain()
-    found: _Table = {"name": _name(config.name)}
+    opposite: _Table = {"name": _name(config.name)}
     kept = set(given) - {"name", "source", "target", "replication", "start", "mm2", "license"}
-    found |= {key: given[key] for key in given if key in kept}
-    found["features"] = {**given.get("features", {}), "bidirectionalReplication": "enabled"}
-    found["source"], found["target"] = _clusters(given)
-    found["replication"] = _replication(config)
+    opposite |= {key: given[key] for key in given if key in kept}
+    opposite["features"] = {**given.get("features", {}), "bidirectionalReplication": "enabled"}
+    opposite["source"], opposite["target"] = _clusters(given)
+    opposite["replication"] = _replication(config)
     if config.schema_mapping.topics and config.topic_mapping.kind != "source":
-        section = {**found["schemaMapping"], "topics": _schema_rules(config, found["replication"])}
-        found["schemaMapping"] = section
-    _swap_control_topics(found, config)
-    commit = found.get("coordination", {}).get("commit", {})
+        section = {
+            **opposite["schemaMapping"],
+            "topics": _schema_rules(config, opposite["replication"]),
+        }
+        opposite["schemaMapping"] = section
+    _swap_control_topics(opposite, config)
+    commit = opposite.get("coordination", {}).get("commit", {})
     if "group" in commit:
         commit["group"] = _name(config.coordination.commit.group)
-    return ReversedFile(dump_yaml(found), tuple(_notes(config, given)))
+    return ReversedFile(dump_yaml(opposite), tuple(_notes(config, given)))
 
 
 def _name(name: str) -> str:
@@ -98,12 +101,14 @@ def _clusters(given: _Table) -> tuple[_Table, _Table]:
     old_source, old_target = given.get("source", {}), given.get("target", {})
     source = {key: value for key, value in old_target.items() if key != "kafka"}
     target = {key: value for key, value in old_source.items() if key != "kafka"}
-    there, here = old_source.get("kafka", {}), old_target.get("kafka", {})
-    source["kafka"] = _clients(here, there, {"consumer": "consumer", "admin": "admin"})
+    source_clients, target_clients = old_source.get("kafka", {}), old_target.get("kafka", {})
+    source["kafka"] = _clients(
+        target_clients, source_clients, {"consumer": "consumer", "admin": "admin"}
+    )
     roles = {"consumer": "consumer", "producer": "consumer", "admin": "admin"}
-    target["kafka"] = _clients(there, here, roles)
-    if "topicPropsExclusionList" in here:
-        target["kafka"]["topicPropsExclusionList"] = here["topicPropsExclusionList"]
+    target["kafka"] = _clients(source_clients, target_clients, roles)
+    if "topicPropsExclusionList" in target_clients:
+        target["kafka"]["topicPropsExclusionList"] = target_clients["topicPropsExclusionList"]
     return source, target
 
 
@@ -115,20 +120,20 @@ def _clients(cluster: _Table, purpose: _Table, roles: Mapping[str, str]) -> _Tab
         purpose: those of the cluster that had this place, which say how to read or write.
         roles: the client roles of the new place, each with the role that connects in the same way.
     """
-    found = {}
+    clients = {}
     for role in ("common", *roles):
         how = cluster.get(roles.get(role, role), {})
         what = purpose.get(role, {})
         table = {k: v for k, v in how.items() if _CONNECTION.match(k)}
         table |= {k: v for k, v in what.items() if not _CONNECTION.match(k) and k != _START}
         if table:
-            found[role] = table
-    return found
+            clients[role] = table
+    return clients
 
 
-def _swap_control_topics(found: _Table, config: PipelineConfig) -> None:
+def _swap_control_topics(tree: _Table, config: PipelineConfig) -> None:
     """Give the control topics the names of the opposite ones, and the other way round."""
-    section = {**found.get("bidirectional", {})}
+    section = {**tree.get("bidirectional", {})}
     section.pop("opposite", None)
     section["mode"] = config.bidirectional.mode
     opposite = config.opposite.model_dump(by_alias=True)
@@ -137,10 +142,10 @@ def _swap_control_topics(found: _Table, config: PipelineConfig) -> None:
         own = _at(config.model_dump(by_alias=True), path)
         if opposite[key] != own:
             others[key] = own
-            _put(found, path, opposite[key])
+            _put(tree, path, opposite[key])
     if others:
         section["opposite"] = others
-    found["bidirectional"] = section
+    tree["bidirectional"] = section
 
 
 def _at(value: _Table, path: tuple[str, ...]) -> str:

@@ -65,11 +65,11 @@ def parse_duration(value: Any) -> float:
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    found = _DURATION.match(value) if isinstance(value, str) else None
-    scale = _UNITS.get(found[2].lower()) if found else None
-    if found is None or scale is None:
+    match = _DURATION.match(value) if isinstance(value, str) else None
+    scale = _UNITS.get(match[2].lower()) if match else None
+    if match is None or scale is None:
         raise ValueError('a duration with its unit, such as "750 milliseconds" or "5 seconds"')
-    return int(found[1]) / 1000 if scale == 0.001 else int(found[1]) * scale
+    return int(match[1]) / 1000 if scale == 0.001 else int(match[1]) * scale
 
 
 def duration_text(seconds: float) -> str:
@@ -111,9 +111,9 @@ def parse_instant(value: Any) -> int:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except ValueError as error:
         wanted = 'an ISO-8601 instant such as "2025-03-01T12:00:00Z", or milliseconds since 1970'
-        raise ValueError(wanted) from None
+        raise ValueError(wanted) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)

@@ -10,9 +10,9 @@ from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
 from k2ktui.config.scalars import Toggle
 from k2ktui.config.transform_rules import DeadLetters
-from k2ktui.engine.schema_ids import SchemaPart
-from k2ktui.engine.schema_rule import OnUnknownSchema
-from k2ktui.engine.schema_topics import SchemaTopics
+from k2ktui.engine.schemas.ids import SchemaPart
+from k2ktui.engine.schemas.rule import OnUnknownSchema
+from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.engine.topics import TopicMapping, TopicSelection
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF", "YANG"]

@@ -83,10 +83,10 @@ class Templates:
 
     def _providers(self, tree: Node, section: KeyPath) -> Providers:
         """Return the providers of a section of client properties, with those of ``common``."""
-        found = (tree.at((*section[:2], "common")), tree.at(section))
+        tables = (tree.at((*section[:2], "common")), tree.at(section))
         nodes = {
             key: node
-            for table in found
+            for table in tables
             for key, node in (table.table if table else {}).items()
             if key.startswith(PROVIDERS_KEY)
         }
@@ -104,16 +104,16 @@ class Templates:
     def _fill_templates(self, node: Node, text: Text, providers: Providers) -> Node:
         templated = False
 
-        def look_up(found: re.Match[str]) -> str:
+        def look_up(template: re.Match[str]) -> str:
             nonlocal templated
-            if found[1]:
+            if template[1]:
                 return "${"
             templated = True
             try:
-                return self._value(found[2], node, providers)
+                return self._value(template[2], node, providers)
             except Unfilled as reason:
                 self.problems.append(Problem(node.mark, node.written, str(reason)))
-                return found[0]
+                return template[0]
 
         filled = _TEMPLATE.sub(look_up, text)
         return replace(node, value=Text(filled), secret=node.secret or templated)
@@ -127,7 +127,7 @@ class Templates:
             try:
                 return providers[loader](*((first, second) if colon else ("", first)))
             except Unfilled as reason:
-                raise Unfilled(f"{shown}: {reason}") from None
+                raise Unfilled(f"{shown}: {reason}") from reason
         if loader not in {"env", "file"} or not name:
             raise Unfilled(
                 f"{shown}: expected ${{env:string:NAME}} or ${{file:/path}}; "
@@ -138,6 +138,7 @@ class Templates:
             try:
                 value = MAPPERS[mapper](value)
             except ValueError:
+                # The cause quotes the value, which may be a secret.
                 raise Unfilled(f"{shown}: the value is not a valid {mapper}") from None
         return value
 
@@ -168,8 +169,9 @@ def _file(name: str, node: Node) -> str:
             raise Unfilled(f"{safe_text(name)} is larger than {BYTE_LIMIT >> 10} KiB")
         return content.decode().replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     except OSError as error:
-        raise Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from None
+        raise Unfilled(f"{safe_text(name)} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
+        # The cause holds the whole file, which may be a secret.
         raise Unfilled(f"{safe_text(name)} is not UTF-8 text") from None
 
 

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from k2ktui.config.scalars import Text, parse_text
 from k2ktui.config.tree import Node
-from k2ktui.engine.transforms import WITH_SCHEMA, Encoding, Format, SchemaSource
+from k2ktui.engine.transforms.model import WITH_SCHEMA, Encoding, Format, SchemaSource
 
 _PLAIN: Mapping[str, Encoding] = {"bytes": "bytes", "string": "string", "json": "json"}
 _AVRO = "for Avro avro, {avro: {schemaFile: FILE}} or {avro: {subject: NAME}}"
@@ -39,14 +39,15 @@ def needs_schema(how: Format) -> bool:
 
 
 def _parse_decode(value: Any) -> Format:
-    if isinstance(value, Format):
-        return value
-    if isinstance(value, str) and value in ("bytes", "string"):
-        return Format(_PLAIN[value])
-    if isinstance(value, Mapping) and set(value) == {"json"}:
-        return _parse_json(value["json"])
-    if isinstance(value, Mapping) and set(value) == {"protobuf"}:
-        return _parse_message(value["protobuf"])
+    match value:
+        case Format():
+            return value
+        case "bytes" | "string":
+            return Format(_PLAIN[value])
+        case {"json": schema, **others} if not others:
+            return _parse_json(schema)
+        case {"protobuf": message, **others} if not others:
+            return _parse_message(message)
     source = _parse_source(value)
     if source is None:
         raise ValueError(_DECODED)
@@ -56,16 +57,17 @@ def _parse_decode(value: Any) -> Format:
 
 
 def _parse_encode(value: Any) -> Format:
-    if isinstance(value, Format):
-        return value
-    if isinstance(value, str) and value in _PLAIN:
-        return Format(_PLAIN[value])
-    if value == "protobuf":
-        return Format("protobuf", source=SchemaSource())
-    if isinstance(value, Mapping) and set(value) == {"json"}:
-        return _parse_target_json(value["json"])
-    if isinstance(value, Mapping) and set(value) == {"protobuf"}:
-        return _parse_target_message(value["protobuf"])
+    match value:
+        case Format():
+            return value
+        case "bytes" | "string" | "json":
+            return Format(_PLAIN[value])
+        case "protobuf":
+            return Format("protobuf", source=SchemaSource())
+        case {"json": schema, **others} if not others:
+            return _parse_target_json(schema)
+        case {"protobuf": message, **others} if not others:
+            return _parse_target_message(message)
     source = _parse_source(value)
     if source is None:
         raise ValueError(_ENCODED)
@@ -84,12 +86,12 @@ def _parse_source(value: Any) -> SchemaSource | None:
     file, subject = (parse_text(inner[key]).strip() if key in inner else None for key in _NAMES)
     if file == "" or subject == "" or (file is None and subject is None):
         return None
-    found = SchemaSource(file or "", subject or "")
+    schema = SchemaSource(file or "", subject or "")
     if _VERSION not in inner:
-        return found
-    if not found.subject or found.file:
+        return schema
+    if not schema.subject or schema.file:
         raise ValueError(f"{_SUBJECT} without {_FILE} for {_VERSION}")
-    return replace(found, version=_parse_version(inner[_VERSION]))
+    return replace(schema, version=_parse_version(inner[_VERSION]))
 
 
 def _parse_version(value: Any) -> int:
@@ -158,8 +160,8 @@ def _texts(inner: Any, keys: tuple[str, ...]) -> dict[str, str] | None:
     """Return the texts of a mapping with some of these keys; None if it is another one."""
     if not isinstance(inner, Mapping) or not set(inner) <= {*keys}:
         return None
-    found = {key: parse_text(str(value)).strip() for key, value in inner.items()}
-    return found if all(found.values()) else None
+    texts = {key: parse_text(str(value)).strip() for key, value in inner.items()}
+    return texts if all(texts.values()) else None
 
 
 def _format_yaml(chosen: Format) -> str | dict[str, Any]:

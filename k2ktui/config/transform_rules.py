@@ -13,9 +13,16 @@ from k2ktui.config.clusters import Section
 from k2ktui.config.patterns import Pattern
 from k2ktui.config.scalars import Name
 from k2ktui.config.transform_formats import DecodeField, EncodeField, needs_schema
-from k2ktui.engine.select_text import SelectText, parse_select
 from k2ktui.engine.topics import LEGAL_TOPIC
-from k2ktui.engine.transforms import BYTES, WITH_SCHEMA, Format, OnError, SchemaSource, Transform
+from k2ktui.engine.transforms.model import (
+    BYTES,
+    WITH_SCHEMA,
+    Format,
+    OnError,
+    SchemaSource,
+    Transform,
+)
+from k2ktui.engine.transforms.select_text import SelectText, parse_select
 
 _FIELD = r"(?:key|value)(?:\.[A-Za-z_]\w*)"
 _ASSIGNED = re.compile(rf"key|value|{_FIELD}+|headers\..+", re.ASCII)
@@ -201,16 +208,16 @@ class TransformRule(Section):
     @property
     def transform(self) -> Transform | None:
         """The steps, or None if the rule leaves records unchanged."""
-        found = self.steps
-        plain = replace(found, on_error="fail", dead_letter_topic="")
-        return None if plain == Transform() else found
+        steps = self.steps
+        plain = replace(steps, on_error="fail", dead_letter_topic="")
+        return None if plain == Transform() else steps
 
     @property
     def steps(self) -> Transform:
         """The steps, of which there may be none."""
         exploded = self.explode or {}
         (_, encoded_key), (_, encoded_value) = self._formats("key"), self._formats("value")
-        found = Transform(
+        transform = Transform(
             self._decoded("key"),
             self._decoded("value"),
             (self.filter or "").strip(),
@@ -223,19 +230,19 @@ class TransformRule(Section):
             encode_value_schema=None if needs_schema(encoded_value) else encoded_value.source,
         )
         if self.sql is not None:
-            found = _with_select(found, parse_select(self.sql))
+            transform = _with_select(transform, parse_select(self.sql))
         topic = self.dead_letter.topic if self.dead_letter is not None else None
-        return replace(found, on_error=self.on_error, dead_letter_topic=topic or "")
+        return replace(transform, on_error=self.on_error, dead_letter_topic=topic or "")
 
 
-def _with_select(found: Transform, select: SelectText) -> Transform:
+def _with_select(transform: Transform, select: SelectText) -> Transform:
     """Return a transform with the steps of a SELECT."""
-    explode = next((each for each in select.columns if each[0] == select.exploded), None)
+    explode = next((column for column in select.columns if column[0] == select.exploded), None)
     changed = bool(select.columns or select.where)
     return replace(
-        found,
+        transform,
         filter=select.where,
         explode=explode,
-        assignments=tuple(each for each in select.columns if each is not explode),
+        assignments=tuple(column for column in select.columns if column is not explode),
         is_sql=changed,
     )

@@ -50,8 +50,8 @@ class Node:
 
     def nearest(self, path: Path) -> Node:
         """Return the node at ``path`` or its closest existing ancestor."""
-        found = (self.at(path[:length]) for length in range(len(path), -1, -1))
-        return next((node for node in found if node is not None), self)
+        nodes = (self.at(path[:length]) for length in range(len(path), -1, -1))
+        return next((node for node in nodes if node is not None), self)
 
     def walk(self, path: Path = ()) -> Iterator[tuple[Path, Node]]:
         """Yield this node and all nodes below it, each with its path."""
@@ -124,7 +124,7 @@ def parse_documents(content: bytes, file: str, problems: list[Problem]) -> list[
         problems.append(_yaml_problem(file, error))
         return []
     reader = _Reader(file, problems)
-    return [reader.node(each, ()) for each in composed if each is not None]
+    return [reader.node(document, ()) for document in composed if document is not None]
 
 
 def _read(file: str, problems: list[Problem]) -> bytes | None:

@@ -59,28 +59,8 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
     """Yield a note for every key of the files that has no effect."""
     for path, reason in UNUSED.items():
         yield from _note(tree, path, reason)
-    if config.coordination.mode == "exclusive":
-        is_short = config.coordination.assignment.grace_window_s < SHORTEST_GRACE_S
-        is_chosen = tree.at(_MODE) is not None
-        reason = _TOO_SHORT if is_short and not is_chosen else _EXCLUSIVE
-        yield from _note(tree, _GRACE_WINDOW, reason)
-    if config.coordination.mode != "shared":
-        for path in OF_SHARED:
-            yield from _note(tree, path, _NOT_SHARED)
-    if not config.features.bidirectional_replication:
-        yield from _note(tree, ("bidirectional",), _ONE_DIRECTION)
-    elif config.bidirectional.mode == "provenance":
-        yield from _note(tree, ("bidirectional", "headers"), _PROVENANCE)
-    if not config.features.schema_mapping:
-        used = transform_registries(config)
-        for path in OF_SCHEMAS:
-            if path[0] == "schemaMapping" and "target" in used:
-                for key in _ONLY_MAPPING:
-                    yield from _note(tree, (*path, key), _NO_SCHEMAS)
-            elif path[0] not in used:
-                yield from _note(tree, path, _NO_SCHEMAS)
-    elif tree.at(_TYPES) is not None and "YANG" in config.schema_mapping.supported_types:
-        yield Problem(tree.nearest(_TYPES).mark, format_path(_TYPES), _YANG)
+    yield from _unused_by_mode(tree, config)
+    yield from _unused_schema_keys(tree, config)
     if config.spark.slots is not None:
         for path in _PARALLELISM:
             yield from _note(tree, path, "spark.slots is set")
@@ -101,6 +81,36 @@ def unused_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
             "(k2ktui explain shows which)"
         )
         yield Problem(tree.nearest(path).mark, format_path(path), reason)
+
+
+def _unused_by_mode(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Keys without effect in the mode of coordination, or in one direction."""
+    if config.coordination.mode == "exclusive":
+        is_short = config.coordination.assignment.grace_window_s < SHORTEST_GRACE_S
+        is_chosen = tree.at(_MODE) is not None
+        reason = _TOO_SHORT if is_short and not is_chosen else _EXCLUSIVE
+        yield from _note(tree, _GRACE_WINDOW, reason)
+    if config.coordination.mode != "shared":
+        for path in OF_SHARED:
+            yield from _note(tree, path, _NOT_SHARED)
+    if not config.features.bidirectional_replication:
+        yield from _note(tree, ("bidirectional",), _ONE_DIRECTION)
+    elif config.bidirectional.mode == "provenance":
+        yield from _note(tree, ("bidirectional", "headers"), _PROVENANCE)
+
+
+def _unused_schema_keys(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
+    """Keys without effect while no schema is mapped, or for one of its types."""
+    if not config.features.schema_mapping:
+        used = transform_registries(config)
+        for path in OF_SCHEMAS:
+            if path[0] == "schemaMapping" and "target" in used:
+                for key in _ONLY_MAPPING:
+                    yield from _note(tree, (*path, key), _NO_SCHEMAS)
+            elif path[0] not in used:
+                yield from _note(tree, path, _NO_SCHEMAS)
+    elif tree.at(_TYPES) is not None and "YANG" in config.schema_mapping.supported_types:
+        yield Problem(tree.nearest(_TYPES).mark, format_path(_TYPES), _YANG)
 
 
 def typed_quotes(tree: Node) -> Iterator[Problem]:
@@ -124,7 +134,7 @@ def weak_writes(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
 
 
 def unsafe_standby(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
-    """Yield an error for every setting with which another run cannot take over safely."""
+    """Yield an error for every setting that makes a takeover by another run unsafe."""
     mode = config.coordination.mode
     if mode == "exclusive":
         return
@@ -143,8 +153,10 @@ def unsafe_standby(tree: Node, config: PipelineConfig) -> Iterator[Problem]:
 
 def transform_registries(config: PipelineConfig) -> frozenset[str]:
     """Return the clusters whose registries have schemas of transforms."""
-    found = (rule.transform for rule in config.replication.transform)
-    return frozenset(side for each in found if each is not None for side in each.registries)
+    transforms = (rule.transform for rule in config.replication.transform)
+    return frozenset(
+        side for transform in transforms if transform is not None for side in transform.registries
+    )
 
 
 def missing_registries(tree: Node, config: PipelineConfig) -> Iterator[Problem]:

@@ -11,18 +11,25 @@ import logging
 import os
 import selectors
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
-from textual import constants, on
+from rich.console import Console, RenderableType
+from textual import constants, events, on
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
 
 from k2ktui.console.terminal import is_gone
 from k2ktui.console.terminal_input import TerminalInput
+from k2ktui.console.terminal_output import ShownCells
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.1
@@ -94,8 +101,34 @@ class TerminalDriver(LinuxDriver):
         super()._sigcont_application(*signal)
 
 
+class _Changes(CompositorUpdate):
+    """What changes on the terminal when a part of a screen, or all of it, is drawn again."""
+
+    def __init__(self, update: ChopsUpdate | LayoutUpdate, shown: ShownCells) -> None:
+        self._update, self._shown = update, shown
+
+    def render_segments(self, console: Console) -> str:
+        """Return what is to be written, and keep it."""
+        return "".join(self._shown.changes(x, y, strip, console) for x, y, strip in self._strips())
+
+    def _strips(self) -> Iterator[tuple[int, int, Strip]]:
+        """Yield the pieces of lines that are drawn, with the places where they begin."""
+        update = self._update
+        if isinstance(update, LayoutUpdate):
+            for y, line in enumerate(update.strips, update.region.y):
+                x = update.region.x
+                for strip in line:
+                    yield x, y, strip
+                    x += strip.cell_length
+            return
+        for y, first, last in update.spans:
+            for end, (x, piece) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+                if piece is not None and x < last and end > first:
+                    yield x, y, piece.crop(0, min(end, last) - x)
+
+
 class QuietApp(App[int]):
-    """An app that an unhandled exception ends without a traceback on the terminal.
+    """An app that writes only what changes, and that an exception ends without a traceback.
 
     Attributes:
         fault: the exception that ended the app; None if none did.
@@ -105,10 +138,29 @@ class QuietApp(App[int]):
 
     def __init__(self) -> None:
         super().__init__(driver_class=TerminalDriver)
+        self._shown_cells = ShownCells()
+        self._shown_screen: Screen[Any] | None = None
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Write what changes; another screen is written whole, whatever is on the terminal."""
+        if screen is not self._shown_screen:
+            self._shown_screen = screen
+            self._shown_cells.forget()
+        if isinstance(renderable, ChopsUpdate | LayoutUpdate):
+            # Textual asks only for render_segments, and calls it where it writes.
+            super()._display(screen, cast("Any", _Changes(renderable, self._shown_cells)))
+        else:
+            super()._display(screen, renderable)
+
+    @on(events.Resize)
+    def _forget_cells(self) -> None:
+        # Of another size, a terminal arranges its lines anew.
+        self._shown_cells.forget()
 
     @on(Driver.SignalResume)
     def action_redraw(self) -> None:
         """Draw the whole screen again: another program has written on it."""
+        self._shown_cells.forget()
         if self._driver is not None:
             self._driver.write(_CLEAR)
         self.refresh()
@@ -117,6 +169,16 @@ class QuietApp(App[int]):
         """Exit without Textual's traceback, which prints local values that may be secrets."""
         self.fault = self._exception if isinstance(self._exception, Exception) else None
         self._close_messages_no_wait()
+
+
+def lay_out_again(widget: Widget) -> None:
+    """Give a widget the height of its new content, also while an earlier change waits for that.
+
+    Textual keeps the box of a layout in between, and a second request does not make it forget it:
+    the widget would have the height of the earlier content until that changes again.
+    """
+    widget._layout_updates += 1
+    widget.refresh(layout=True)
 
 
 def add_bindings(node: DOMNode, added: Sequence[Binding]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from k2ktui.watch.model import PartName, View
 
-_OF_SOURCE = frozenset({"state", "lag", "behind", "start", "end", "coverage", "held-back", "why"})
-_OF_TARGET = frozenset({"state", "lag", "behind", "position", "coverage", "target-end", "why"})
+_OF_BOTH = frozenset({"state", "lag", "behind", "coverage", "unmapped", "why"})
+_OF_SOURCE = _OF_BOTH | {"start", "end", "held-back"}
+_OF_TARGET = _OF_BOTH | {"position", "target-end"}
 _OF_COMMITS = frozenset(
     {"status", "source", "lag", "skips", "rereads", "moved-skips", "moved-rereads", "ours", "basis"}
     | {
         "divergence",
+        "bar",
         "translated",
         "reread",
         "skipped",
@@ -27,7 +29,7 @@ def stale_partition_columns(view: View) -> frozenset[str]:
     """Return the ids of the stale columns in a table of partitions."""
     source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
     target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
-    groups = frozenset({"coverage", "mapped"}) if view.stale(PartName.GROUPS) else _NONE
+    groups = frozenset({"coverage", "unmapped", "mapped"}) if view.stale(PartName.GROUPS) else _NONE
     return source | target | groups
 
 

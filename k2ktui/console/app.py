@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -16,27 +19,33 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widget import AwaitMount
 
+from k2ktui import diagnostics
 from k2ktui.console import cli_equivalent, gc_tuning, terminal
 from k2ktui.console._textual import add_bindings
 from k2ktui.console.actions import ActionApp
 from k2ktui.console.background import abandon_on_exit
+from k2ktui.console.commands import Command, unique_names
 from k2ktui.console.event_log import EventLog
 from k2ktui.console.keys import GLOBAL, REPLAY, KeyFile, KeyUse, bindings_of, key_file, load_keys
 from k2ktui.console.leaving import LEAVE, LeaveDialog
 from k2ktui.console.messages import ViewArrived
-from k2ktui.console.screens import available
+from k2ktui.console.screens import FLEET_ENTRY, SITES_ENTRY, available
 from k2ktui.console.screens.base import ConsoleScreen, Entry, ListScreen
 from k2ktui.console.screens.event_log import EventLogScreen
 from k2ktui.console.screens.help import Help
-from k2ktui.console.session import Session
+from k2ktui.console.session import FLEET, Session
 from k2ktui.console.theming import PlainBar
+from k2ktui.console.visuals.panel import HIGH, WIDE
+from k2ktui.console.widgets.command_line import CommandLine
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.palette import Palette
 from k2ktui.text import safe_text
 from k2ktui.watch.model import View, pause_view
 
 _AGE_S, _THEMES_S = 1.0, 5.0
-_SWITCH_S = 0.001
+_SWITCH_S, _WRITE_S = 0.001, 2.0
+# Ids of keys that are no commands by name: the cursor's, and those with a command of their own.
+_NO_COMMAND = ("grid.", "screen.", "command", "theme", "quit")
 
 
 class ConsoleApp(ActionApp):
@@ -54,27 +63,29 @@ class ConsoleApp(ActionApp):
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-narrow"),
         (80, "-normal"),
-        (120, "-wide"),
+        (WIDE, "-wide"),
     ]
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual declares it
         (0, "-low"),
-        (32, "-high"),
+        (HIGH, "-high"),
     ]
     BINDINGS: ClassVar[list[BindingType]] = [*GLOBAL]
 
     def __init__(self, session: Session) -> None:
-        self.entries: list[Entry] = available()
+        self.entries: list[Entry] = [FLEET_ENTRY] if session.fleet else []
+        self.entries += [SITES_ENTRY] if session.shows_fleet else available()
         self.opened: list[ConsoleScreen] = []
         self.events = EventLog(session.feed.now, cli_equivalent.poll(session.files))
         self._came_from: list[str] = []
+        self._typed_commands: list[str] = []
         self._failed = ""
         self._latest: View | None = None
         super().__init__(session)
         added = [*(REPLAY if session.feed.replay else ())]
         for entry in self.entries:
             self.add_mode(entry.id, entry.make)
-            action, name = f"screen('{entry.id}')", f"screen.{entry.id}"
-            added.append(Binding(entry.key, action, entry.title, show=False, id=name))
+            action = f"screen('{entry.id}')"
+            added.append(Binding(entry.key, action, entry.title, show=False, id=entry.key_id))
         add_bindings(self, added)
 
     # Views
@@ -85,7 +96,8 @@ class ConsoleApp(ActionApp):
         ScrollBar.renderer = PlainBar if self.ascii else ScrollBarRender
         self._load_keys()
         self.choose_theme()
-        self.switch_mode(self.entries[0].id)
+        # A pipeline of a fleet begins with its own first screen.
+        self.switch_mode(self.entries[1 if self.session.is_of_fleet else 0].id)
         abandon_on_exit()
         self.session.feed.start(self._receive)
         self.set_interval(_AGE_S, self.update_frame)
@@ -116,9 +128,8 @@ class ConsoleApp(ActionApp):
             self.view = self._latest
         else:
             self.view = pause_view(self._latest, math.inf if feed.paused else self.resumed_at)
-        for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen):
-                screen.post_message(ViewArrived(self.view))
+        for screen in self._seen_screens():
+            screen.post_message(ViewArrived(self.view))
 
     def _load_screens(self) -> None:
         for entry in self.entries:
@@ -136,27 +147,38 @@ class ConsoleApp(ActionApp):
         if terminal.is_gone() and not self.is_headless:
             self.exit(0)
         self.fit()
-        for screen in self.screen_stack:
+        for screen in self._seen_screens():
+            screen.refresh_chrome()
+
+    def _seen_screens(self) -> Iterator[ConsoleScreen]:
+        """Yield the screen that is seen, if only beside a dialog.
+
+        Those that it covers would have Textual draw it again as a whole. They show the last view
+        when they are uncovered.
+        """
+        for screen in reversed(self.screen_stack):
             if isinstance(screen, ConsoleScreen):
-                screen.refresh_chrome()
+                yield screen
+                return
 
     # Keys
 
     def _load_keys(self) -> None:
-        found: KeyFile = load_keys(self.session.options.keys or key_file(), self.key_uses())
-        self.set_keymap(dict(found.keys))
-        self.notes += found.errors
+        key_map: KeyFile = load_keys(self.session.options.keys or key_file(), self.key_uses())
+        self.set_keymap(dict(key_map.keys))
+        self.notes += key_map.errors
 
     def key_uses(self) -> Iterator[KeyUse]:
         """Yield what a key file can remap; imports every screen."""
         from k2ktui.console.widgets.banner_lines import BannerLines
         from k2ktui.console.widgets.selectable_grid import SelectableGrid
 
-        made = [entry.make() for entry in self.entries]
+        # A key file is that of both consoles: of a pipeline, and of a directory.
+        made = [entry.make() for entry in (*available(), FLEET_ENTRY, SITES_ENTRY)]
         screens = [*map(type, made), *(kind for screen in made for kind in screen.DETAILS)]
         shared = [*REPLAY, *bindings_of(type(self), SelectableGrid, BannerLines)]
-        yield from (KeyUse(each.id, each.key) for each in shared if each.id)
-        yield from (KeyUse(f"screen.{entry.id}", entry.key) for entry in self.entries)
+        yield from (KeyUse(binding.id, binding.key) for binding in shared if binding.id)
+        yield from (KeyUse(entry.key_id, entry.key) for entry in self.entries)
         used: dict[tuple[str, str], set[str]] = {}
         for kind in screens:
             for binding in bindings_of(kind):
@@ -166,27 +188,106 @@ class ConsoleApp(ActionApp):
 
     # Commands
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's commands: the screens, and every key of the current screen."""
-        for entry in self.entries:
-            action = partial(self.action_screen, entry.id)
-            yield SystemCommand(entry.title, f"Screen {entry.key}", action)
+    def commands(self, screen: Screen[object]) -> list[Command]:
+        """Return what can be done by name: the screens, and every key of the current screen."""
+        own = list(screen.commands()) if isinstance(screen, ConsoleScreen) else []
+        listed = [
+            *(
+                Command(e.id, f"screen {e.title}", partial(self._open, e.id), (e.key,), e.key)
+                for e in self.entries
+            ),
+            *own,
+            Command("theme", "choose a theme", self._set_theme, arguments=self._theme_names),
+            *(
+                [
+                    Command(
+                        "pipeline",
+                        "open a pipeline of the directory",
+                        self._open_pipeline,
+                        arguments=tuple(sorted(self.session.fleet)),
+                    )
+                ]
+                if self.session.fleet
+                else []
+            ),
+            Command("quit", "leave the console", self._quit, ("q",)),
+            Command("forget", "forget the settings of this user", lambda _: self.action_forget()),
+        ]
+        used = {command.name for command in listed}
+        keys: dict[str, Command] = {}
         for active in screen.active_bindings.values():
             binding = active.binding
-            # Cursor movement is useless in a list of commands, and the screens are listed already.
-            idle = not binding.id or binding.id.startswith(("grid.", "screen."))
-            if binding.description and active.enabled and not idle:
-                run = partial(self._run_in, active.node, binding.action)
-                key = self.get_key_display(binding)
-                yield SystemCommand(binding.description, f"Key {key}", run)
+            name = binding.id or ""
+            # Cursor movement is useless in a list of commands; others are there already.
+            if not name or not binding.description or name in used or name.startswith(_NO_COMMAND):
+                continue
+            refusal = "" if active.enabled else "unavailable now"
+            if refusal and isinstance(screen, ConsoleScreen):
+                refusal = screen.refusal(binding.action) or refusal
+            run = partial(self._run_in, active.node, binding.action)
+            key = self.get_key_display(binding)
+            keys[name] = Command(name, binding.description, run, (), key, (), refusal)
+        return [*listed, *unique_names(keys.items(), used)]
+
+    @property
+    def _theme_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.available_themes))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Yield the palette's commands, which are those of ``:`` without an argument."""
+        for command in self.commands(screen):
+            if not command.refusal:
+                key = f"Key {command.key}  " if command.key else ""
+                title = f"{command.title[0].upper()}{command.title[1:]}"
+                yield SystemCommand(title, f"{key}:{command.name}", partial(command.run, ""))
+
+    def action_command(self) -> None:
+        """Open the line for a command by name."""
+        if not isinstance(self.screen, Dialog):
+            self.push_screen(CommandLine(self.commands(self.screen), self._typed_commands))
 
     def action_command_palette(self) -> None:
         """Open the palette, which lists screens and commands by name."""
         if not isinstance(self.screen, Dialog):
             self.push_screen(Palette(placeholder="Screen or command"))
 
-    async def _run_in(self, node: object, action: str) -> None:
+    async def _run_in(self, node: object, action: str, _: str = "") -> None:
         await self.run_action(action, node)  # type: ignore[arg-type]
+
+    def _open(self, name: str, _: str) -> None:
+        self.action_screen(name)
+
+    def watch_theme(self, before: str, name: str) -> None:
+        """Say which theme was chosen, by whatever way; not at the start, nor after a reload."""
+        if self.view is not None and before != name:
+            self.report(f"theme {name}")
+            self.remembered.change("theme", name)
+            self.keep_settings()
+
+    def end_settings(self) -> None:
+        """Write what a thread has not written yet; a home directory that hangs is not awaited."""
+
+        def write() -> None:
+            with contextlib.suppress(OSError):
+                self.remembered.write()
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        writer.join(_WRITE_S)
+
+    def opened_screens(self) -> Sequence[ConsoleScreen]:
+        """Return the open screens."""
+        return tuple(self.opened)
+
+    def _set_theme(self, name: str) -> None:
+        if name:
+            self.theme = name
+        else:
+            self.search_themes()
+
+    async def _quit(self, _: str) -> None:
+        if not self._must_stay():
+            self._ask_to_leave()
 
     def action_events(self) -> None:
         """Show the event log."""
@@ -219,12 +320,15 @@ class ConsoleApp(ActionApp):
         return [*top, *(screen.crumb for screen in stack[1:])]
 
     def action_screen(self, name: str) -> None:
-        """Switch to a top-level screen; on that screen already, close its details."""
+        """Switch to a top-level screen as it was left; on it already, close its details."""
         if not isinstance(self.screen, ConsoleScreen):
             return  # a dialog waits for an answer
+        if name == FLEET_ENTRY.id and self.session.is_of_fleet:
+            self.open_pipeline(FLEET)
+            return
         self._came_from = []
         if self.current_mode != name:
-            self.switch_mode(name)
+            self.switch_mode(name)  # a plan that was made there is still there
             return
         while len(self.screen_stack) > 1 and not self._must_stay():
             self.pop_screen()
@@ -233,7 +337,7 @@ class ConsoleApp(ActionApp):
     def jump(self, name: str) -> AwaitMount:
         """Switch to a top-level screen from which ``q`` goes back to the current one."""
         if name != self.current_mode:
-            self._came_from = [each for each in self._came_from if each != name]
+            self._came_from = [mode for mode in self._came_from if mode != name]
             self._came_from.append(self.current_mode)
         return self.switch_mode(name)
 
@@ -257,27 +361,50 @@ class ConsoleApp(ActionApp):
             await self._go_back()
 
     async def action_back(self) -> None:
-        """Go back; on the top level, leave the console, and ask first if that ends anything."""
+        """Go back; on the top level, leave the console, and ask first if that ends anything.
+
+        From a pipeline of a fleet, that goes back to the table of pipelines.
+        """
         if self._must_stay() or await self._go_back():
             return
+        if self.session.is_of_fleet:
+            self.open_pipeline(FLEET)
+        else:
+            self._ask_to_leave()
+
+    def open_pipeline(self, file: Path) -> None:
+        """Leave for another pipeline of the fleet, or for the table; ask if that ends anything."""
+        if not self._must_stay():
+            self._ask_to_leave(file)
+
+    def _open_pipeline(self, name: str) -> None:
+        if name:
+            self.open_pipeline(self.session.fleet[name])
+        else:
+            self.inform("which pipeline? type its name behind :pipeline", error=True)
+
+    def _ask_to_leave(self, file: Path | None = None) -> None:
+        """Leave, for a pipeline of the fleet if there is a file; ask if that ends anything."""
+
+        def leave(result: int | None) -> None:
+            # Not before: Ctrl-Q beside the dialog leaves for nothing.
+            if result is not None:
+                self.session.leaves_for = file
+                self.exit(result)
+
         choices, work = self.session.leave_choices, self.describe_session_work()
         if not choices and not work:
-            self.exit(0)
+            leave(0)
             return
-        dialog = LeaveDialog(self.session.pair.pipeline, work, choices or (LEAVE,))
-        self.push_screen(dialog, self._leave)
-
-    def _leave(self, result: int | None) -> None:
-        if result is not None:
-            self.exit(result)
+        self.push_screen(LeaveDialog(self.session.pair.pipeline, work, choices or (LEAVE,)), leave)
 
     def describe_session_work(self) -> list[str]:
         """Return what this session runs, as sentences for the leave dialog."""
-        found = [line for screen in self.opened for line in screen.session_work()]
+        lines = [line for screen in self.opened for line in screen.session_work()]
         recorder = self.session.recorder
         if recorder is not None and not recorder.error:
-            found.append(f"The recording {safe_text(recorder.path, 200)} ends.")
-        return found
+            lines.append(f"The recording {safe_text(recorder.path, 200)} ends.")
+        return lines
 
     def _must_stay(self) -> bool:
         """Return whether the screen must stay open, and notify the operator of the reason."""
@@ -298,6 +425,7 @@ def open_console(session: Session) -> int:
         ConfigError: there is no terminal.
     """
     terminal.check()
+    diagnostics.set_up().leave_terminal()
     # A key press must not wait long for threads that build views of thousands of partitions.
     sys.setswitchinterval(_SWITCH_S)
     app = ConsoleApp(session)
@@ -312,6 +440,7 @@ def open_console(session: Session) -> int:
             app.run(mouse=terminal.wants_mouse(session.options.mouse))
     finally:
         terminal.forget()
+        app.end_settings()
         session.feed.close()
         if session.recorder is not None:
             session.recorder.close()

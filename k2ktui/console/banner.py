@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k2ktui.console.session import Session
-from k2ktui.engine.pair_state import PairPhase
+from k2ktui.engine.drill.pair_state import PairPhase
+from k2ktui.engine.severity import Severity
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, age, duration, message
 from k2ktui.present.pair_state import is_plain, pair_text, short_pair_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import Severity
 
 _NOTES = 3
 _LONGEST_CAUSE = 48
@@ -32,31 +32,31 @@ def banner(
     session: Session, view: View | None, notes: list[str], glyphs: Glyphs
 ) -> list[BannerItem]:
     """Return the warnings about a view, and the notes of the session."""
-    found = [_warning(glyphs, note, note) for note in notes[:_NOTES]]
+    items = [_warning(glyphs, note, note) for note in notes[:_NOTES]]
     if view is None:
-        return found
+        return items
     now = session.feed.now()
     if view.pair_state.phase is not PairPhase.UNKNOWN and not is_plain(view.pair_state):
         sign = glyphs.status[Severity.INFO]
         line = (Cell(f"{sign} {message(short_pair_text(view))}", Tone.INFO),)
-        found.append(BannerItem(line, pair_text(view)))
-    found += [_paused(glyphs)] if session.feed.paused and not session.feed.replay else []
+        items.append(BannerItem(line, pair_text(view)))
+    items += [_paused(glyphs)] if session.feed.paused and not session.feed.replay else []
     for part in PartName:
         state = view.part(part)
         if state.error:
-            found.append(_unread(view, part, now, glyphs))
+            items.append(_unread(view, part, now, glyphs))
         elif state.pending_s > 3 * session.feed.interval or (
             state.stale and not state.is_paused and part is not PartName.COMPARISON
         ):
             text = f"{part}: no answer for {duration(state.pending_s)}"
-            found.append(_warning(glyphs, text, text))
+            items.append(_warning(glyphs, text, text))
     if view.source_down and not view.part(PartName.GROUPS).error:
         old = "" if view.commits_at is None else age(now - view.commits_at)
         text = f"source groups: a copy on the target is shown, {glyphs.stale}{old} old"
-        found.append(_warning(glyphs, text, f"{text}. {view.source_down}"))
+        items.append(_warning(glyphs, text, f"{text}. {view.source_down}"))
     if session.recorder and session.recorder.error:
-        found.append(_warning(glyphs, session.recorder.error, session.recorder.error))
-    return found
+        items.append(_warning(glyphs, session.recorder.error, session.recorder.error))
+    return items
 
 
 def _paused(glyphs: Glyphs) -> BannerItem:

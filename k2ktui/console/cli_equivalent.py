@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from k2ktui.engine.drill import DrillOptions, Fence
-from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.engine.drill_tail import TailChoice
-from k2ktui.engine.journal import RunKind
-from k2ktui.engine.plan import Rewind
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.model import DrillOptions, Fence
+from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.plan import Rewind
 from k2ktui.text import safe_text
 
 
@@ -44,6 +44,21 @@ def plan(
     if rewind is not Rewind.NEVER:
         words += ["--rewind", str(rewind)]
     return shlex.join([*words, "-o", str(path)])
+
+
+def parity_plan(files: Sequence[str]) -> str:
+    """Return the command that compares topic settings, quotas and ACLs."""
+    return shlex.join(["k2ktui", "parity", "plan", *_files(files), "-o", "parity.json"])
+
+
+def parity_plan_and_apply(files: Sequence[str]) -> str:
+    """Return the commands that compare them, and change the target."""
+    return f"{parity_plan(files)}; k2ktui parity apply parity.json"
+
+
+def parity_undo(files: Sequence[str], entry: str) -> str:
+    """Return the command that undoes a journal entry of parity."""
+    return shlex.join(["k2ktui", "parity", "undo", *_files(files), entry])
 
 
 def poll(files: Sequence[str]) -> str:
@@ -90,6 +105,27 @@ def drill(files: Sequence[str], kind: DrillKind, options: DrillOptions) -> str:
 def drill_on(files: Sequence[str], verb: str, drill_id: str, *more: str) -> str:
     """Return a command for an existing drill."""
     return shlex.join(["k2ktui", "drill", verb, drill_id, *_files(files), *more])
+
+
+def site(
+    files: Sequence[str],
+    kind: DrillKind,
+    options: DrillOptions,
+    cluster: str,
+    names: Collection[str],
+) -> str:
+    """Return the command that starts a site drill of these files' pipelines."""
+    words = ["k2ktui", "drill", str(kind), "-d", str(Path(files[0]).parent), "--from", cluster]
+    words += ["--only", pattern_of(names)]
+    words += ["--groups", options.groups] if options.groups else []
+    words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
+    words += ["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []
+    return shlex.join(words)
+
+
+def site_on(directory: str, verb: str, site_id: str, *more: str) -> str:
+    """Return a command for an existing site drill."""
+    return shlex.join(["k2ktui", "drill", verb, site_id, "-d", directory, *more])
 
 
 def _files(files: Sequence[str]) -> list[str]:

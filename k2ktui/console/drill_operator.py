@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Drill
 from k2ktui.errors import Refused
 from k2ktui.text import safe_text
 

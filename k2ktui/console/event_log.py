@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import Problem, find_problems, judge_runner, state_time
 
@@ -109,19 +109,19 @@ class EventLog:
 
     def _observe_problems(self, view: View) -> None:
         # Failed polls were added above; their texts are longer there.
-        found = {
+        problems = {
             (problem.kind, problem.key): problem
             for problem in find_problems(view, view.taken_at)
             if problem.kind != "cluster"
         }
-        for key, problem in found.items():
+        for key, problem in problems.items():
             before = self._problems.get(key)
             # The figures in a message change with every poll.
             if before is None or before.severity is not problem.severity:
                 text = f"{problem.kind} {problem.subject}: {problem.message}"
                 self.add(EventKind.CHANGED, text, at=view.taken_at)
         for key, problem in self._problems.items():
-            if key not in found:
+            if key not in problems:
                 text = f"{problem.kind} {problem.subject}: no longer a problem"
                 self.add(EventKind.RESOLVED, text, at=view.taken_at)
-        self._problems = found
+        self._problems = problems

@@ -12,7 +12,7 @@ from k2ktui.console.widgets.styled_text import fit
 from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Line, Tone, age, name, utc_time
 from k2ktui.present.pair_state import pair_tone, pair_word
 from k2ktui.watch.feed import Feed
-from k2ktui.watch.model import ClusterView, PartName, View
+from k2ktui.watch.model import ClusterView, PartName, View, cluster_names
 from k2ktui.watch.player import Player
 
 _WIDE = 100
@@ -48,8 +48,10 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
     if room < cell_len(state.text) + _LEAST_DRAWING:
         state = Cell("")  # the banner says it, too
     room -= cell_len(state.text)
-    names = cluster_names(session, view)
-    drawn = draw_pair(view, names, session.feed.now(), max(0, room), glyphs)
+    drawn = [Cell("")]
+    if not session.shows_fleet:
+        names = shown_clusters(session, view)
+        drawn = draw_pair(view, names, session.feed.now(), max(0, room), glyphs)
     blank = max(0, room - sum(cell_len(cell.text) for cell in drawn))
     return (
         Cell(f" {pair} ", Tone.CHIP),
@@ -61,26 +63,12 @@ def header(session: Session, view: View | None, width: int, glyphs: Glyphs) -> L
     )
 
 
-def cluster_names(session: Session, view: View | None) -> tuple[str, str]:
-    """Return the configured names of source and target; without one, the bootstrap host."""
-    pair = session.pair
+def shown_clusters(session: Session, view: View | None) -> tuple[str, str]:
+    """Return the names of source and target as they are shown."""
     source, target = (view.source, view.target) if view else (ClusterView(), ClusterView())
-    hosts = _host(source), _host(target)
-    if hosts[0] == hosts[1]:
-        hosts = _server(source), _server(target)
-    return (
-        name(pair.source or hosts[0], _LONGEST_CLUSTER) or NOT_YET,
-        name(pair.target or hosts[1], _LONGEST_CLUSTER) or NOT_YET,
-    )
-
-
-def _server(cluster: ClusterView) -> str:
-    return cluster.address.split(",")[0].strip().rpartition("://")[2]
-
-
-def _host(cluster: ClusterView) -> str:
-    host, _, port = _server(cluster).rpartition(":")
-    return host or port
+    names = cluster_names(session.pair, source.address, target.address)
+    first, second = (name(cluster, _LONGEST_CLUSTER) or NOT_YET for cluster in names)
+    return first, second
 
 
 def _age(feed: Feed, view: View | None, glyphs: Glyphs, *, wide: bool) -> list[Cell]:
@@ -91,8 +79,10 @@ def _age(feed: Feed, view: View | None, glyphs: Glyphs, *, wide: bool) -> list[C
         return [Cell(place + (" paused" if feed.paused else ""), Tone.INFO)]
     if view is None:
         return [Cell(NOT_YET, Tone.MUTED)]
+    if not view.parts:  # the table of pipelines: each row has an age of its own
+        return [Cell("paused" if feed.paused else "", Tone.MUTED)]
     ages = [view.age(part, feed.now()) for part in (PartName.SOURCE, PartName.TARGET)]
-    known = [each for each in ages if each is not None]
+    known = [seconds for seconds in ages if seconds is not None]
     # MirrorMaker 2's part, used for comparison, is not part of the pipeline.
     stale = any(view.part(part).stale for part in PartName if part is not PartName.COMPARISON)
     text = age(max(known)) if known else NOT_YET

@@ -17,10 +17,10 @@ _SHARED = frozenset({"filter", "sort", "reverse", "problems"})
 
 def sorted_bindings(screen: Screen[Any]) -> list[ActiveBinding]:
     """Return the active bindings: the screen's own, those of every table, those of every screen."""
-    found: dict[str, ActiveBinding] = {}
+    by_id: dict[str, ActiveBinding] = {}
     for active in screen.active_bindings.values():
-        found.setdefault(active.binding.id or active.binding.action, active)
-    return sorted(found.values(), key=lambda active: rank(active.binding))
+        by_id.setdefault(active.binding.id or active.binding.action, active)
+    return sorted(by_id.values(), key=lambda active: rank(active.binding))
 
 
 def rank(binding: Binding) -> int:

@@ -21,7 +21,8 @@ _NAMED = frozenset(key.value for key in Keys)
 
 GLOBAL: tuple[Binding, ...] = (
     Binding("question_mark,f1", "help", "Help", id="help", key_display="?"),
-    Binding("colon,ctrl+p", "command_palette", "Palette", id="palette", key_display=":"),
+    Binding("colon", "command", "Command", id="command", key_display=":"),
+    Binding("ctrl+p", "command_palette", "Palette", id="palette", show=False),
     Binding("r", "refresh", "Refresh", id="refresh"),
     Binding("p", "pause", "Pause", id="pause"),
     Binding("e", "export", "Export", id="export"),

@@ -56,7 +56,7 @@ class LeaveDialog(Dialog[int | None]):
         """Show the texts and focus Stay."""
         width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = [(Cell(f"Leave {name(self._pipeline, 60)}?", Tone.HEADING),), ()]
-        effects = [f"{each.label}: {each.effect}" for each in self._choices if each.effect]
+        effects = [f"{choice.label}: {choice.effect}" for choice in self._choices if choice.effect]
         for text in (*self._work, *effects):
             lines += [(Cell(part),) for part in textwrap.wrap(safe_message(text), width)]
         self.query_one(TextLines).show(lines)
@@ -64,14 +64,14 @@ class LeaveDialog(Dialog[int | None]):
 
     def on_key(self, event: events.Key) -> None:
         """Choose by letter."""
-        found = next((each for each in self._choices if each.key == event.key), None)
-        if found is not None:
+        chosen = next((choice for choice in self._choices if choice.key == event.key), None)
+        if chosen is not None:
             event.stop()
-            self.dismiss(found.result)
+            self.dismiss(chosen.result)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:
-        results = {f"leave-{each.key}": each.result for each in self._choices}
+        results = {f"leave-{choice.key}": choice.result for choice in self._choices}
         self.dismiss(results.get(str(event.button.id)))
 
     def action_stay(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from k2ktui.console.widgets.styled_text import fit
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.jobs.run_rows import current_run
 from k2ktui.present.formatting import NOT_YET, Cell, Glyphs, Tone, number, tone_of
 from k2ktui.present.runs import judge_run
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import Severity, SeverityLabel, judge_mirror_flow, state_time
+from k2ktui.watch.severity import judge_mirror_flow, state_time
 
 _LEAST_NAME = 4
 
@@ -30,7 +31,7 @@ def judge_cluster(view: View, part: PartName) -> SeverityLabel:
 
 
 def judge_flow(view: View, now: float) -> SeverityLabel:
-    """Rate the copying by the heartbeats of its runs; Jobs shows those of this host, too."""
+    """Rate the copying by the heartbeats of its runs; only Jobs also shows this host's jobs."""
     part = PartName.TARGET if view.pair.mirror else PartName.STATE
     if view.part(part).taken_at is None:
         return SeverityLabel(Severity.UNKNOWN, NOT_YET)

@@ -70,8 +70,8 @@ class PreviewProcess:
             )
         try:
             return parse_preview(text)
-        except (ValueError, KeyError, TypeError):
-            raise _failed(said, code) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise _failed(said, code) from error
 
     def cancel(self) -> None:
         """End the command and all of its processes, or do not start it."""
@@ -91,9 +91,9 @@ class PreviewProcess:
 
 def _failed(said: str, code: int) -> K2kError:
     """Return the error that the command printed."""
-    _, found, text = said.rpartition("k2ktui: ")
+    _, prefix, text = said.rpartition("k2ktui: ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not found or not lines:
+    if not prefix or not lines:
         last = (said.strip().splitlines() or ["it printed nothing"])[-1]
         return K2kError(
             f"k2ktui transform preview ended with exit code {code}: {last.strip()}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
 
 
+# What a pipeline that was opened from the table of pipelines leaves for: that table.
+FLEET = Path("0")
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How the console was started; None means the terminal's default.
@@ -30,6 +34,7 @@ class Options:
         mouse: capture mouse events; by default not over SSH, so that text can be selected.
         themes: directories of themes; the shipped ones and the user's own by default.
         keys: the user's key file.
+        settings: the file of what is remembered between sessions; None remembers nothing.
     """
 
     read_only: bool = False
@@ -38,6 +43,7 @@ class Options:
     mouse: bool | None = None
     themes: tuple[Path, ...] | None = None
     keys: Path | None = None
+    settings: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,9 @@ class Session:
         leave_choices: ways to leave the console, offered by a dialog; without any, ``q`` leaves.
         watchdog: polled every second; describes a failure of something that the console depends on,
             empty if there is none.
+        fleet: where the pipeline was opened from: the pipelines of a directory by name; empty if it
+            was opened alone. Of the table of pipelines itself, too.
+        leaves_for: what is opened next: a pipeline file, or :data:`FLEET`; None to leave.
         demo_steps: what screen 8 offers to do to the applications of the demo; empty outside it.
     """
 
@@ -105,6 +114,18 @@ class Session:
     leave_choices: tuple[LeaveChoice, ...] = ()
     watchdog: Callable[[], str] = field(default=lambda: "")
     demo_steps: tuple[DemoStep, ...] = ()
+    fleet: Mapping[str, Path] = field(default_factory=dict)
+    leaves_for: Path | None = None
+
+    @property
+    def shows_fleet(self) -> bool:
+        """Whether this is the table of pipelines, and not one pipeline."""
+        return bool(self.fleet) and self.flow is None
+
+    @property
+    def is_of_fleet(self) -> bool:
+        """Whether this is a pipeline that was opened from the table of pipelines."""
+        return bool(self.fleet) and self.flow is not None
 
     @property
     def access(self) -> Access:

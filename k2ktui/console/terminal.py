@@ -52,18 +52,21 @@ def wants_ascii(chosen: bool | None, environ: Mapping[str, str] = os.environ) ->
     own = {name: environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")}
     if own["LC_CTYPE"] in _COERCED and not own["LC_ALL"] and own["LANG"] in ("", "C", "POSIX"):
         own["LC_CTYPE"] = ""  # set by Python itself in place of the C locale (PEP 538)
-    found = next((value for value in own.values() if value), "C")
-    return "utf8" not in found.lower().replace("-", "")
+    locale_name = next((value for value in own.values() if value), "C")
+    return "utf8" not in locale_name.lower().replace("-", "")
 
 
-def theme_for(chosen: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the initial theme; ``NO_COLOR`` (no-color.org) selects the theme without colors."""
+def theme_for(chosen: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the initial theme; ``NO_COLOR`` (no-color.org) selects the theme without colors.
+
+    None if nothing says which: then it is the one of the user's last session.
+    """
     if chosen:
         return chosen
-    return MONO if environ.get("NO_COLOR") else environ.get("TEXTUAL_THEME") or DEFAULT
+    return MONO if environ.get("NO_COLOR") else environ.get("TEXTUAL_THEME") or None
 
 
-def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) -> str:
+def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) -> str | None:
     """Set the environment variables that Textual reads on import, unless the operator has set them.
 
     Args:
@@ -71,7 +74,7 @@ def prepare(chosen: str | None, environ: MutableMapping[str, str] = os.environ) 
         environ: the environment to change.
 
     Returns:
-        The initial theme.
+        The initial theme; None if nothing says which.
     """
     theme = theme_for(chosen, environ)
     # Textual would render gray with full color codes; our theme without colors writes none.

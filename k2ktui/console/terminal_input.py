@@ -102,7 +102,7 @@ class TerminalInput:
         return "".join(passed)
 
     def _decode(self, data: bytes, *, is_last: bool) -> str:
-        """Decode UTF-8 without what is none; hold the beginning of a character at the end."""
+        """Decode UTF-8, dropping invalid bytes; hold back an incomplete character at the end."""
         if is_last:
             for length in range(1, min(3, len(data)) + 1):
                 first = data[-length]
@@ -129,7 +129,7 @@ class TerminalInput:
         return len(data)
 
     def _read_escape(self, data: bytes, at: int) -> tuple[int, str]:
-        """Read what begins with ESC; return where it ends, and what is passed on."""
+        """Read an escape sequence; return where it ends, and the text to pass on."""
         if at + 1 == len(data):
             return self._hold(data, at)
         second = data[at + 1]

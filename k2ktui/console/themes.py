@@ -63,13 +63,13 @@ def own_directory() -> Path:
 
 def stamp(directories: Iterable[Path]) -> tuple[tuple[str, int], ...]:
     """Return a value that changes when a theme file does: the paths and modification times."""
-    found = []
+    stamps = []
     for path in _files(directories):
         try:
-            found.append((str(path), path.stat().st_mtime_ns))
+            stamps.append((str(path), path.stat().st_mtime_ns))
         except OSError:
             continue
-    return tuple(found)
+    return tuple(stamps)
 
 
 def load_themes(directories: Iterable[Path]) -> Loaded:
@@ -99,11 +99,11 @@ def read_theme(path: Path) -> Theme:
     except BadTheme:
         raise
     except (OSError, ValueError) as error:
-        raise BadTheme(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise BadTheme(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise BadTheme(f'not valid YAML{where}. Are the colors quoted, as "#5fafff"?') from None
+        raise BadTheme(f'not valid YAML{where}. Are the colors quoted, as "#5fafff"?') from error
     return make_theme(value)
 
 
@@ -159,14 +159,14 @@ def status_defaults(theme: Theme) -> dict[str, str]:
 
 
 def _files(directories: Iterable[Path]) -> list[Path]:
-    found: list[Path] = []
+    files: list[Path] = []
     for directory in directories:
         try:
             names = sorted(path for path in directory.iterdir() if path.suffix in (".yaml", ".yml"))
         except OSError:
             continue
-        found += names
-    return found
+        files += names
+    return files
 
 
 def _known(value: Mapping[Any, Any], names: Iterable[str], where: str) -> None:
@@ -179,11 +179,11 @@ def _known(value: Mapping[Any, Any], names: Iterable[str], where: str) -> None:
 
 
 def _section(value: Mapping[str, Any], name: str, known: Iterable[str]) -> dict[str, str]:
-    found = value.get(name) or {}
-    if not isinstance(found, dict):
+    section = value.get(name) or {}
+    if not isinstance(section, dict):
         raise BadTheme(f"{name} must be a mapping")
-    _known(found, known, f"{name}.")
-    return {key: _color(f"{name}.{key}", color) for key, color in found.items()}
+    _known(section, known, f"{name}.")
+    return {key: _color(f"{name}.{key}", color) for key, color in section.items()}
 
 
 def _color(where: str, value: Any) -> str:
@@ -191,26 +191,26 @@ def _color(where: str, value: Any) -> str:
         raise BadTheme(f'{where} must be a quoted color, as "#5fafff"')
     try:
         Color.parse(value)
-    except ColorParseError:
-        raise BadTheme(f"{where}: {safe_text(value, 40)} is not a color") from None
+    except ColorParseError as error:
+        raise BadTheme(f"{where}: {safe_text(value, 40)} is not a color") from error
     return value
 
 
 def _flag(value: Mapping[str, Any], name: str, default: bool) -> bool:
-    found = value.get(name, default)
-    if not isinstance(found, bool):
+    value_of_flag = value.get(name, default)
+    if not isinstance(value_of_flag, bool):
         raise BadTheme(f"{name} must be true or false")
-    return found
+    return value_of_flag
 
 
 def _variables(value: Mapping[str, Any]) -> dict[str, str]:
-    found = value.get("variables") or {}
-    if not isinstance(found, dict):
+    variables = value.get("variables") or {}
+    if not isinstance(variables, dict):
         raise BadTheme("variables must be a mapping")
-    for name, text in found.items():
+    for name, text in variables.items():
         # The value becomes part of a style sheet, so it must not contain CSS syntax.
         if not isinstance(text, str) or any(sign in text for sign in ";{}$\n"):
             raise BadTheme(f"variables.{safe_text(name, 40)} must be a plain quoted value")
         if not str(name).replace("-", "").isalnum():
             raise BadTheme(f"variables.{safe_text(name, 40)} is not a variable name")
-    return {str(name): str(text) for name, text in found.items()}
+    return {str(name): str(text) for name, text in variables.items()}

@@ -9,6 +9,7 @@ from textual.scrollbar import ScrollBarRender
 from textual.theme import Theme, ThemeProvider
 
 from k2ktui.console.session import Session
+from k2ktui.console.settings import SettingsFile
 from k2ktui.console.terminal import DEFAULT
 from k2ktui.console.themes import (
     load_themes,
@@ -37,12 +38,15 @@ class ThemedApp(SizedApp):
         session: the feed and everything else that the screens share.
         ascii: whether to draw with ASCII characters only.
         notes: problems in the user's own files, and notes from the caller.
+        remembered: the settings of this user's sessions.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.ascii = session.options.ascii
         self.notes: list[str] = list(session.notes)
+        self.remembered = SettingsFile(session.options.settings)
+        self.notes += filter(None, [self.remembered.note])
         self._stamp: object = None
         self._own_notes: list[str] = []
         super().__init__()
@@ -72,8 +76,8 @@ class ThemedApp(SizedApp):
         self.notes += self._own_notes
 
     def choose_theme(self) -> None:
-        """Set the theme of the session, or the default one if it does not exist."""
-        wanted = self.session.options.theme or DEFAULT
+        """Set the theme of the session, the remembered one, or the default one."""
+        wanted = self.session.options.theme or self.remembered.settings.theme or DEFAULT
         if wanted not in self.available_themes:
             self.notes.append(f"there is no theme {safe_text(wanted, 40)}; t lists them")
             wanted = DEFAULT

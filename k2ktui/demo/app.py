@@ -14,25 +14,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from k2ktui.demo import comparison, detached, mirrormaker, pipeline, seed, topics, wiring
-from k2ktui.demo.actions import DemoAction, DemoActions
-from k2ktui.demo.applications import Applications
-from k2ktui.demo.comparison import Comparison
-from k2ktui.demo.groups import LIVE, commit_seed_offsets
-from k2ktui.demo.pipeline import DemoPipeline
-from k2ktui.demo.requests import answering, request
-from k2ktui.demo.schemas import (
-    note_missing_schemas,
-    require_schema_packages,
-    start_registries,
-    write_schema_topic,
+from k2ktui.demo import beside, clients, console, pipeline, running
+from k2ktui.demo.applications import LIVE, Applications, commit_seed_offsets
+from k2ktui.demo.pipeline import DemoPipeline, ended_unexpectedly
+from k2ktui.demo.running import (
+    DemoAction,
+    DemoActions,
+    DemoEnded,
+    Host,
+    answering,
+    ending_signals,
+    request,
 )
-from k2ktui.demo.screen import Screen
-from k2ktui.demo.signals import DemoEnded, ending_signals
-from k2ktui.demo.table import summarize_topics
+from k2ktui.demo.screen import Comparison, Screen, groups_table, summarize_topics
+from k2ktui.demo.traffic import write_seed_data
 from k2ktui.errors import ExitCode, K2kError, Refused, fix_text
 from k2ktui.faults import fault as report
-from k2ktui.progress import ProgressStep
+from k2ktui.progress import Progress, ProgressStep
 from k2ktui.runtime import artifacts
 from k2ktui.runtime.node import EAGER_CLEANING, KafkaNode
 from k2ktui.runtime.paths import state_dir, state_path
@@ -103,21 +101,21 @@ def run(options: DemoOptions) -> ExitCode:
     """
     require_demo_packages("the demo")
     if options.with_schemas:
-        require_schema_packages()
+        beside.require_schema_packages()
     home = options.directory or state_dir("demo")
     screen = Screen()
-    host = detached.host(home)
+    host = running.host(home)
     if host is not None and host.waiting and _has_console(options) and not options.drill:
         if not options.fresh:
             if options.with_mirrormaker and host.compare is None:
                 screen.say(
                     "The running demo's data has no MirrorMaker 2. Start over with "
-                    "it: k2ktui demo --fresh --with-mirrormaker."
+                    "it: k2ktui demo --fresh --with-beside."
                 )
             if options.with_schemas:
-                note_missing_schemas(host.config, screen)
+                beside.note_missing_schemas(host.config, screen)
             return _reattach(home, host, screen)
-        detached.end(host)
+        running.end(host)
     with ending_signals(), lock_demo(home):
         data = _data(home, options)
         if options.fresh or options.drill or not _complete(data).exists():
@@ -142,11 +140,11 @@ def end(directory: Path | None = None) -> ExitCode:
         TimedOut: it does not end.
     """
     screen = Screen()
-    host = detached.host(directory or state_path("demo"))
+    host = running.host(directory or state_path("demo"))
     if host is None:
         screen.say("No demo is running.")
         return ExitCode.OK
-    detached.end(host)
+    running.end(host)
     screen.say("The demo was stopped.")
     return ExitCode.OK
 
@@ -155,30 +153,43 @@ def act(action: DemoAction, directory: Path | None = None) -> str:
     """Let the running demo perform an action, and return what runs then.
 
     Raises:
-        K2kError: as for :func:`k2ktui.demo.requests.request`.
+        K2kError: as for :func:`k2ktui.demo.running.request`.
     """
     return request(directory or state_path("demo"), action)
 
 
+def fetch_jars(progress: Progress) -> Path:
+    """Download the jars that the demo needs, also with MirrorMaker 2; return their directory.
+
+    Raises:
+        NotInstalled: PySpark, or the package that downloads Kafka, is missing.
+        ConnectionFailed: a download failed.
+    """
+    require_demo_packages("the demo")
+    artifacts.classpath(artifacts.SERVER, artifacts.LOGGING, progress=progress)
+    beside.mirrormaker_jars(progress)
+    return artifacts.jars_directory()
+
+
 def _has_console(options: DemoOptions) -> bool:
     shown = options.headless or options.seconds is not None
-    return not shown and wiring.has_terminal()
+    return not shown and console.has_terminal()
 
 
-def _reattach(home: Path, host: detached.Host, screen: Screen) -> ExitCode:
+def _reattach(home: Path, host: Host, screen: Screen) -> ExitCode:
     """Open the console on a demo that runs without one; the user may end the demo or leave it."""
     screen.say("The demo still runs; q offers to end it or to keep it running.")
 
     def watch() -> str:
-        detached.keep_waiting(home)  # the hour begins when nobody looks any more
+        running.keep_waiting(home)  # the hour begins when nobody looks any more
         return "" if host.identity.alive else "the demo was stopped"
 
     number, code = _open_console(home, host.config, watch, host.compare, screen)
     if number == DemoEnded.HANG_UP:
-        detached.keep_waiting(home)
+        running.keep_waiting(home)
         return code
     screen.say("Stopping the pipeline and the clusters …")
-    detached.end(host)
+    running.end(host)
     screen.say("The demo has ended.")
     return ExitCode.INTERRUPTED if number == DemoEnded.INTERRUPT else ExitCode.OK
 
@@ -193,7 +204,7 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
     source, target = _start_clusters(data, screen, stack)
     addresses = (source.bootstrap, target.bootstrap)
     config = data / "pipeline.yaml"
-    registries = start_registries(data, screen, stack) if options.with_schemas else None
+    registries = beside.start_registries(data, screen, stack) if options.with_schemas else None
     urls = registries.urls if registries else None
     text = pipeline.write_yaml(config, *addresses, registries=urls)
     # The console and the tour's steps follow; what they leave on the screen should not be a file.
@@ -204,13 +215,13 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
         _write_seed_data(addresses, screen, tour=options.drill is not None)
         _complete(data).touch()
     if registries is not None:
-        write_schema_topic(data, addresses, registries, screen)
-    compare = data / mirrormaker.FILE if options.with_mirrormaker else None
+        beside.write_schema_topic(data, addresses, registries, screen)
+    compare = data / beside.MIRROR_FILE if options.with_mirrormaker else None
     with _announce_stop("Stopping the pipeline", screen):
-        job = pipeline.start(config, data / "job-guard.log")
+        job = pipeline.DemoPipeline(config, data / "job-guard.log")
         stack.callback(job.stop)
-        stack.enter_context(detached.announce(home, config, compare))
-        peer = mirrormaker.start_peer(compare, addresses, screen, stack) if compare else None
+        stack.enter_context(running.announce(home, config, compare))
+        peer = beside.start_peer(compare, addresses, screen, stack) if compare else None
         if options.drill:
             return _run_tour(options, home, config, (source, target), job, screen, stack)
         applications = Applications(*addresses, options.rate, LIVE)
@@ -227,9 +238,9 @@ def _run(options: DemoOptions, home: Path, screen: Screen, stack: contextlib.Exi
 
         number, code = _open_console(home, config, fault, compare, screen)
         if number == DemoEnded.HANG_UP:
-            if wiring.has_terminal():
+            if console.has_terminal():
                 screen.say(_DETACHED)
-            detached.stay(home, config, compare=compare)
+            running.stay(home, config, compare=compare)
             return code
         if number:
             raise DemoEnded(number)
@@ -246,15 +257,15 @@ def _open_console(
     """Open the console until it is left; a bug in it ends neither the clusters nor the traffic.
 
     Returns:
-        What :func:`wiring.open_console` returns, a hang-up if it failed; and the exit code of a
+        What :func:`console.open_console` returns, a hang-up if it failed; and the exit code of a
         demo that goes on without it.
     """
     try:
-        return wiring.open_console(home, config, watchdog, compare), ExitCode.OK
+        return console.open_console(home, config, watchdog, compare), ExitCode.OK
     except Exception as error:
-        found = error if isinstance(error, K2kError) else report(error)
-        screen.say(f"The console has ended: {found.message} {fix_text(found.hint)}")
-        return DemoEnded.HANG_UP, found.exit_code
+        reported = error if isinstance(error, K2kError) else report(error)
+        screen.say(f"The console has ended: {reported.message} {fix_text(reported.hint)}")
+        return DemoEnded.HANG_UP, reported.exit_code
 
 
 def _run_tour(
@@ -268,8 +279,7 @@ def _run_tour(
 ) -> ExitCode:
     """Fail over and back; then wait for Ctrl-C at a terminal, or as long as was asked."""
     # Imported here: not needed in the demo's first seconds.
-    from k2ktui.demo.tour import READING_SECONDS
-    from k2ktui.demo.tours import Stage, run_disaster, run_planned
+    from k2ktui.demo.tour import READING_SECONDS, Stage, run_disaster, run_planned
 
     applications = Applications(nodes[0].bootstrap, nodes[1].bootstrap, options.rate)
     stack.callback(applications.stop)
@@ -279,9 +289,11 @@ def _run_tour(
     reading_s = options.pause
     if reading_s is None:
         reading_s = READING_SECONDS if reads else 0.0
-    stage = Stage(config, nodes, applications, screen, job, pipeline.start, reading_s)
+    stage = Stage(config, nodes, applications, screen, job, reading_s)
     code = run_disaster(stage) if options.drill is Tour.DISASTER else run_planned(stage)
     if reads:
+        # The tour has stopped the producers, to count what the groups have read.
+        applications.start_on("source")
         stack.enter_context(answering(home, DemoActions(applications, nodes[0]).perform))
         screen.say(_TOUR_OVER.format(file=shlex.quote(str(config))))
         while True:
@@ -298,8 +310,8 @@ def _complete(data: Path) -> Path:
 def _write_seed_data(addresses: tuple[str, str], screen: Screen, *, tour: bool) -> None:
     """Write records and offsets; those of a tour begin in a state that can be failed over."""
     with screen.busy("Creating topics") as step:
-        topics.create(*addresses)
-        seed.write_seed_data(*addresses, say=lambda text: step(ProgressStep(text)), prior=not tour)
+        clients.create_topics(*addresses)
+        write_seed_data(*addresses, say=lambda text: step(ProgressStep(text)), prior=not tour)
         commit_seed_offsets(*addresses, flaws=not tour)
 
 
@@ -333,7 +345,7 @@ def _show_table(
     stack: contextlib.ExitStack,
 ) -> None:
     """Show the live table, with the MirrorMaker 2 comparison below it."""
-    feed = wiring.open_feed(config, compare)
+    feed = console.open_feed(config, compare)
     stack.callback(feed.close)
     _watch(job, feed, screen, seconds, Comparison() if compare else None)
 
@@ -351,13 +363,13 @@ def _watch(
     with screen.live() as show:
         while deadline is None or time.monotonic() < deadline:
             if fault := job.fault():
-                raise _pipeline_ended(fault)
+                raise ended_unexpectedly(fault)
             try:
                 view = views.get(timeout=_REFRESH_SECONDS)
             except queue.Empty:
                 continue
             if error := next((e for name in _SIDES if (e := view.part(name).error)), ""):
-                show([], error)  # the user may have stopped a cluster; it comes back
+                show([], error, ())  # the user may have stopped a cluster; it comes back
                 continue
             if any(view.part(name).taken_at is None for name in _SIDES):
                 continue
@@ -365,7 +377,7 @@ def _watch(
             if compared:
                 compared.take(view)
             note = f"The pipeline's log: {job.log_path}. Ctrl-C stops everything."
-            beside = [comparison.render(compared.groups, compared.note)] if compared else ()
+            beside = [groups_table(compared.groups, compared.note)] if compared else ()
             show(lines, note, beside)
             flowing = any(line.mapped for line in lines) and (not compared or bool(compared.groups))
             if deadline is None and seconds is not None and flowing:
@@ -374,14 +386,6 @@ def _watch(
 
 def _failure_text(fault: str) -> str:
     return f"the pipeline ended unexpectedly: {fault}" if fault else ""
-
-
-def _pipeline_ended(fault: str) -> K2kError:
-    return K2kError(
-        f"The pipeline ended unexpectedly: {fault}",
-        unchanged="The clusters were stopped too; their data and logs are kept.",
-        hint="Start over with: k2ktui demo --fresh",
-    )
 
 
 @contextlib.contextmanager
@@ -399,12 +403,12 @@ def lock_demo(home: Path) -> Iterator[None]:
     with (home / "lock").open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             raise Refused(
                 f"Another demo is using {home}.",
                 unchanged="Nothing was started.",
                 hint="Stop it first: k2ktui demo --stop",
-            ) from None
+            ) from error
         yield
 
 

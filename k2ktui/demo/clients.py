@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from k2ktui.errors import ConnectionFailed
+from k2ktui.demo.topics import TOPICS, DemoTopic
+from k2ktui.errors import ConnectionFailed, TimedOut
 
 TIMEOUT_SECONDS = 30.0
+RETRY_SECONDS = 2.0
+
+Where = tuple[str, int]
 
 
 def settings(bootstrap: str, **more: object) -> dict[str, Any]:
@@ -78,6 +93,92 @@ def flush(made: Producer, delivery: Delivery, what: str) -> None:
 
 def client_error(error: KafkaException, what: str) -> ConnectionFailed:
     """Return the error shown to the operator when a client of the demo fails."""
-    found = error.args[0]
-    reason = found.str() if isinstance(found, KafkaError) else str(error)
+    failure = error.args[0]
+    reason = failure.str() if isinstance(failure, KafkaError) else str(error)
     return ConnectionFailed(f"The demo could not {what}: {reason}.")
+
+
+def create_topics(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS) -> None:
+    """Create the demo's topics on both clusters (bootstrap addresses).
+
+    On the target, create only those that hold prior data; the pipeline creates the others.
+
+    Args:
+        source: the source cluster.
+        target: the target cluster.
+        topics: which topics.
+
+    Raises:
+        ConnectionFailed: a cluster rejected a request.
+        TimedOut: a topic was not created in time.
+    """
+    _create(source, topics)
+    prior = [topic for topic in topics if topic.prior]
+    if prior:
+        _create(target, prior)
+
+
+def _create(bootstrap: str, topics: Sequence[DemoTopic]) -> None:
+    made = admin(bootstrap)
+    wanted = [NewTopic(t.name, t.partitions, 1, config=dict(t.config)) for t in topics]
+    for name, future in made.create_topics(wanted).items():
+        try:
+            future.result(TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise client_error(error, f"create the topic {name}") from error
+        except TimeoutError as error:
+            raise TimedOut(
+                f"The demo's topic {name} was not created within {TIMEOUT_SECONDS:g} s.",
+                hint="Try again later: this machine is overloaded.",
+            ) from error
+
+
+def last_stable_offsets(bootstrap: str, partitions: Collection[Where]) -> dict[Where, int]:
+    """Return where committed records end in partitions."""
+    return _offsets(bootstrap, partitions, OffsetSpec.latest())
+
+
+def log_start_offsets(bootstrap: str, partitions: Collection[Where]) -> dict[Where, int]:
+    """Return where partitions begin."""
+    return _offsets(bootstrap, partitions, OffsetSpec.earliest())
+
+
+def _offsets(bootstrap: str, partitions: Collection[Where], spec: OffsetSpec) -> dict[Where, int]:
+    made = admin(bootstrap)
+    asked = {TopicPartition(*partition): spec for partition in partitions}
+    futures = made.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+
+
+class Workers:
+    """Threads that use clients until they are stopped; after a client's error, one begins again.
+
+    Attributes:
+        ended: set once they shall end.
+    """
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, name: str, work: Callable[[], None]) -> None:
+        """Start a thread."""
+
+        def persist() -> None:
+            while not self.ended.is_set():
+                try:
+                    work()
+                except KafkaException:
+                    # A stopped broker, or a fenced or fatal producer: retry with a new client.
+                    self.ended.wait(RETRY_SECONDS)
+
+        thread = threading.Thread(target=persist, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End the threads; what they have not finished by then is abandoned."""
+        self.ended.set()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,16 +1,32 @@
-"""The demo's pipeline: an ordinary pipeline file, and the job that runs it."""
+"""The demo's pipeline: an ordinary pipeline file, and the job that runs it.
+
+As a program (``python -m``), this module is the guard process: it ends the demo's jobs when the
+demo ends, however it ends. These are all whose pipeline file is beside the demo's: also the reverse
+pipeline's, which a user starts to go back after a failover. The guard runs under a supervisor
+(``runtime/child_process.py``), which signals it when the demo ends, even if the demo was killed. A
+job must not outlive its clusters, whichever console last started it.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from k2ktui.demo.topics import SCHEMA_TOPIC, TOPICS, RegistryUrls
+from k2ktui.demo.topics import SCHEMA_TOPIC, TOPICS
+from k2ktui.errors import K2kError
 from k2ktui.runtime import child_process
 from k2ktui.runtime.paths import write_atomically
 
+if TYPE_CHECKING:
+    from k2ktui.jobs.local_jobs import Job
+
 NAME = "demo"
 _GRACE_SECONDS = 12.0
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_SECONDS = 7.0
 
 _YAML = """\
 # Written by `k2ktui demo`. An ordinary pipeline file: start, status, check and explain take it
@@ -55,7 +71,7 @@ schemaMapping:
 
 
 def write_yaml(
-    path: Path, source: str, target: str, *, registries: RegistryUrls | None = None
+    path: Path, source: str, target: str, *, registries: tuple[str, str] | None = None
 ) -> str:
     """Write the pipeline between two bootstrap addresses to ``path``, and return its text.
 
@@ -67,7 +83,7 @@ def write_yaml(
     if registries is not None:
         names.append(SCHEMA_TOPIC)
         feature = "  schemaMapping: enabled\n"
-        of_source, of_target = map(_registry_yaml, (registries.source, registries.target))
+        of_source, of_target = map(_registry_yaml, registries)
         mapping = _MAPPING_YAML
     text = _YAML.format(
         path=path,
@@ -91,7 +107,7 @@ def _registry_yaml(url: str) -> str:
 class DemoPipeline:
     """The pipeline as an ordinary job: stopped, started and followed with the usual commands.
 
-    Unlike an ordinary job, it does not outlive the demo: a guard process (``job_guard``) ends it
+    Unlike an ordinary job, it does not outlive the demo: a guard process (``guard``) ends it
     with the demo, whichever process started it last, and every other job whose file is beside it.
 
     Args:
@@ -112,7 +128,7 @@ class DemoPipeline:
         loaded = load([config]).config
         self._guard: child_process.ChildProcess | None = None
         if guard_log is not None:
-            module = ["-P", "-m", "k2ktui.demo.job_guard"]
+            module = ["-P", "-m", "k2ktui.demo.pipeline"]
             command = [sys.executable, *module, str(config.absolute())]
             self._guard = child_process.spawn(command, log_path=guard_log, grace=_GRACE_SECONDS)
         self._place = job_directory(loaded)
@@ -151,6 +167,47 @@ class DemoPipeline:
             self._guard.stop(_GRACE_SECONDS)
 
 
-def start(config: Path, guard_log: Path | None = None) -> DemoPipeline:
-    """Start the pipeline as a job that ends with the demo; arguments of :class:`DemoPipeline`."""
-    return DemoPipeline(config, guard_log)
+def ended_unexpectedly(fault: str, again: str = "Start over with: k2ktui demo --fresh") -> K2kError:
+    """Return the error of a demo whose pipeline ended on its own.
+
+    Args:
+        fault: why.
+        again: the hint.
+    """
+    return K2kError(
+        f"The pipeline ended unexpectedly: {fault}",
+        unchanged="The clusters were stopped too; their data and logs are kept.",
+        hint=again,
+    )
+
+
+def guard(config: Path) -> None:
+    """Wait for a signal, then end the jobs of the pipelines of a directory, and forget them.
+
+    Args:
+        config: a pipeline file in that directory.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    # Import before the signal: afterwards time is short, and the files may be gone.
+    from k2ktui.engine.access import access
+    from k2ktui.jobs.local_jobs import list_jobs
+    from k2ktui.jobs.manager import StopMode, forget_job, stop_job
+
+    allowed, directory = access(), config.parent
+
+    def end(job: Job) -> None:
+        if job.alive and stop_job(job, allowed, timeout=_STOP_SECONDS).alive:
+            stop_job(job, allowed, StopMode.KILL, 2.0)
+        forget_job(job)
+
+    signal.sigwait(_ENDING)
+    own = [
+        job for job in list_jobs() if directory in (Path(file).parent for file in job.record.files)
+    ]
+    if own:
+        with ThreadPoolExecutor(len(own)) as pool:
+            list(pool.map(end, own))
+
+
+if __name__ == "__main__":
+    guard(Path(sys.argv[1]))

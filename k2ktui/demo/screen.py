@@ -1,4 +1,4 @@
-"""The demo's output: progress, the pipeline's file, and the live table.
+"""The demo's output: progress, the pipeline's file, and live tables of topics and groups.
 
 It uses Rich on a terminal and plain lines elsewhere. A closed terminal does not disturb the demo's
 shutdown.
@@ -9,29 +9,177 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from rich.console import Console, Group
+from rich import box
+from rich.console import Console, Group, JustifyMethod
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
-from k2ktui.demo.table import TopicLine, render
+from k2ktui.engine.moves.group_sums import GroupSummary
+from k2ktui.engine.status import PartitionStatus
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import NOT_AVAILABLE, number, seconds
+from k2ktui.present.view_lines import reread_text
 from k2ktui.progress import ProgressStep
+from k2ktui.text import safe_message, safe_text
+from k2ktui.watch.assemble import sum_totals
+from k2ktui.watch.model import PartitionRow, PartName, View
 
 _PLAIN_SECONDS = 5.0
 _PLAIN_WIDTH = 120
 
 
-class Show(Protocol):
-    """Updates the live table; ``beside`` are more tables, shown below it."""
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """What the table shows of a topic.
 
-    def __call__(
-        self, lines: Sequence[TopicLine], note: str, beside: Sequence[Table] = ()
-    ) -> None: ...
+    Attributes:
+        states: distinct states of its partitions.
+        paths: distinct paths (``verbatim``, ``record``).
+        position: sum of the replicated positions; None if none is known.
+        end: sum of the source end offsets.
+        lag_records, lag_seconds, rate: as in :class:`~k2ktui.watch.model.Totals`.
+        mapped: sum of the records with a mapping.
+        example: partition, position and target end of a partition that shows the divergence.
+    """
+
+    topic: str
+    partitions: int
+    states: tuple[str, ...]
+    paths: tuple[str, ...]
+    position: int | None
+    end: int | None
+    lag_records: int | None
+    lag_seconds: float | None
+    mapped: int | None
+    rate: float | None
+    example: tuple[int, int, int] | None
+
+
+def summarize_topics(view: View) -> list[TopicLine]:
+    """Return one line per topic, sorted by name."""
+    topics: dict[str, list[PartitionRow]] = {}
+    for row in view.partitions:
+        topics.setdefault(row.status.topic, []).append(row)
+    return [_line(topic, topics[topic]) for topic in sorted(topics)]
+
+
+def _line(topic: str, rows: Sequence[PartitionRow]) -> TopicLine:
+    totals, statuses = sum_totals(rows, None), [row.status for row in rows]
+    return TopicLine(
+        topic=topic,
+        partitions=totals.partitions,
+        states=tuple(totals.states),
+        paths=tuple(sorted({p.path for p in statuses})),
+        position=_total(p.position for p in statuses),
+        end=_total(p.source_end for p in statuses),
+        lag_records=totals.lag_records,
+        lag_seconds=totals.lag_seconds,
+        mapped=_total(p.mapped_records for p in statuses),
+        rate=totals.rate,
+        example=_example(statuses),
+    )
+
+
+def _total(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _example(statuses: Sequence[PartitionStatus]) -> tuple[int, int, int] | None:
+    for status in statuses:
+        if status.position is not None and status.target_end is not None:
+            return status.partition, status.position, status.target_end
+    return None
+
+
+_COLUMNS: tuple[Column[TopicLine], ...] = (
+    text_column("topic", lambda line: safe_text(line.topic, 24), left=True),
+    text_column("parts", lambda line: str(line.partitions)),
+    text_column("position", lambda line: number(line.position)),
+    text_column("source end", lambda line: number(line.end)),
+    text_column("lag", lambda line: number(line.lag_records)),
+    text_column("behind", lambda line: seconds(line.lag_seconds)),
+    text_column("records/s", lambda line: number(line.rate)),
+    text_column("offsets differ", lambda line: _divergence(line), left=True),
+    text_column("state", lambda line: safe_text("/".join(line.states), 30), left=True),
+    text_column("path", lambda line: safe_text("/".join(line.paths), 20), left=True),
+)
+# The minimum terminal widths of the columns that a narrow terminal leaves out.
+_FROM_WIDTH = {"parts": 90, "source end": 90, "offsets differ": 110, "path": 100}
+
+
+def topics_table(lines: Sequence[TopicLine], note: str = "", width: int = 120) -> Table:
+    """Return the table for a terminal of ``width`` columns; ``note`` is printed below it."""
+    table = _table("source → target, exactly once", note)
+    columns = [column for column in _COLUMNS if width >= _FROM_WIDTH.get(column.id, 0)]
+    for column in columns:
+        justify: JustifyMethod = "right" if column.right else "left"
+        table.add_column(column.heading, justify=justify, no_wrap=True)
+    for line in lines:
+        # Text, so that names are never parsed as markup.
+        table.add_row(*(Text(column.cell(line).text) for column in columns))
+    return table
+
+
+def _divergence(line: TopicLine) -> str:
+    return "p{} {:,} → {:,}".format(*line.example) if line.example else NOT_AVAILABLE
+
+
+def _table(title: str, note: str) -> Table:
+    return Table(
+        title=title,
+        caption=Text(safe_message(note)) if note else None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+
+
+class Comparison:
+    """The latest result.
+
+    Attributes:
+        groups: every group with the records it would re-read; empty until known.
+        note: why the result is missing or outdated.
+    """
+
+    def __init__(self) -> None:
+        self.groups: Sequence[GroupSummary] = ()
+        self.note = "MirrorMaker 2 has not translated any group yet"
+
+    def take(self, view: View) -> None:
+        """Take the result from a view of the pipeline with its comparison."""
+        failed = view.part(PartName.COMPARISON).error or view.part(PartName.GROUPS).error
+        if view.audit is not None and view.audit.rows:
+            self.groups, self.note = view.summaries, failed
+        elif failed:
+            self.note = failed
+
+
+def groups_table(groups: Sequence[GroupSummary], note: str = "") -> Table:
+    """Return the comparison as a table, with ``note`` below it."""
+    table = _table("records read again after a failover now", note)
+    table.add_column("group", no_wrap=True)
+    for heading in ("k2ktui", "MirrorMaker 2"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for group in groups:
+        by_mirror_maker = reread_text(group.theirs) if group.theirs else NOT_AVAILABLE
+        table.add_row(
+            *map(Text, (safe_text(group.group, 30), reread_text(group.ours), by_mirror_maker))
+        )
+    return table
+
+
+#: Updates the live table: its lines, a note, and more tables, shown below it.
+Show = Callable[[Sequence[TopicLine], str, Sequence[Table]], None]
 
 
 class Screen:
@@ -100,9 +248,9 @@ class Screen:
             return
         table = Live(console=self._console, auto_refresh=False)
 
-        def show(lines: Sequence[TopicLine], note: str, beside: Sequence[Table] = ()) -> None:
+        def show(lines: Sequence[TopicLine], note: str, beside: Sequence[Table]) -> None:
             with _if_it_is_there():
-                tables = Group(render(lines, note, self._console.width), *beside)
+                tables = Group(topics_table(lines, note, self._console.width), *beside)
                 table.update(tables, refresh=True)
 
         with _live(table):
@@ -111,13 +259,13 @@ class Screen:
     def _plain_table(self) -> Show:
         last = [0.0]
 
-        def show(lines: Sequence[TopicLine], note: str, beside: Sequence[Table] = ()) -> None:
+        def show(lines: Sequence[TopicLine], note: str, beside: Sequence[Table]) -> None:
             if time.monotonic() - last[0] >= _PLAIN_SECONDS:
                 last[0] = time.monotonic()
                 self.say("" if lines else note)
                 if lines:
                     with _if_it_is_there():
-                        self._console.print(render(lines, "", self._console.width), *beside)
+                        self._console.print(topics_table(lines, "", self._console.width), *beside)
 
         return show
 

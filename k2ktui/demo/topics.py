@@ -1,18 +1,95 @@
-"""The demo's topics, each an example of one reason why offsets differ between clusters."""
+"""The demo's topics, each an example of one reason why offsets differ between clusters.
+
+Their records are cases that a copy could get wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import NewTopic
-
-from k2ktui.demo import clients, records
-from k2ktui.demo.records import DemoRecord, Maker
-from k2ktui.errors import TimedOut
-
 MIB = 1 << 20
+
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRecord:
+    """A record; a value of None is a tombstone, empty bytes are a zero-length value."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+Maker = Callable[[random.Random, int], DemoRecord]
+
+_CITIES = ("Athens", "Bogotá", "Kraków", "København", "Łódź", "Zürich", "東京", "Reykjavík")
+
+
+def order(chance: random.Random, number: int) -> DemoRecord:
+    """Return a keyed order; its headers hold a repeated key, in order, and a null value."""
+    body = {
+        "order": number,
+        "city": chance.choice(_CITIES),
+        "items": [chance.randrange(1000) for _ in range(chance.randrange(1, 6))],
+        "cents": chance.randrange(99, 99_900),
+    }
+    headers: Headers = (
+        ("trace", f"{chance.getrandbits(64):016x}".encode()),
+        ("hop", b"shop"),
+        ("hop", b"gateway"),
+        ("hop", b""),
+        ("note", None),
+    )
+    return DemoRecord(f"customer-{chance.randrange(500)}".encode(), _json(body), headers)
+
+
+def payment(chance: random.Random, number: int) -> DemoRecord:
+    """Return a payment, written in transactions."""
+    body = {"payment": number, "cents": chance.randrange(99, 99_900), "card": "tokenised"}
+    return DemoRecord(f"order-{number}".encode(), _json(body), (("attempt", b"1"),))
+
+
+def click(chance: random.Random, number: int) -> DemoRecord:
+    """Return a click without a key; some values are empty, some are null."""
+    if number % 97 == 0:
+        return DemoRecord(None, b"")
+    if number % 101 == 0:
+        return DemoRecord(None, None)
+    return DemoRecord(None, b"/item/%d?from=%d" % (chance.randrange(10_000), number))
+
+
+def customer(chance: random.Random, number: int) -> DemoRecord:
+    """Return the latest state of one of a few customers; every tenth is a tombstone."""
+    key = f"customer-{chance.randrange(200)}".encode()
+    if number % 10 == 0:
+        return DemoRecord(key, None)
+    body = {"version": number, "city": chance.choice(_CITIES), "bio": "x" * 400}
+    return DemoRecord(key, _json(body) if number % 53 else b"")
+
+
+def session(chance: random.Random, number: int) -> DemoRecord:
+    """Return a large record of a topic with a short retention."""
+    return DemoRecord(f"session-{number}".encode(), chance.randbytes(1000))
+
+
+def invoice(chance: random.Random, number: int) -> DemoRecord:
+    """Return a document of a topic without live traffic."""
+    return DemoRecord(f"invoice-{number}".encode(), _json({"invoice": number}))
+
+
+def native(chance: random.Random, number: int) -> DemoRecord:
+    """Return a record that an application on the target wrote before replication began."""
+    body = {"written": "on the target", "number": number}
+    return DemoRecord(f"native-{number}".encode(), _json(body), (("origin", b"target"),))
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +98,7 @@ class DemoTopic:
 
     Attributes:
         why: what it shows, in a few words.
-        make: creates its records.
+        make: creates its
         seeded: records written before the pipeline starts.
         rate: records per second while the demo runs.
         transactional: written in transactions, some of which abort.
@@ -41,6 +118,11 @@ class DemoTopic:
     prior: tuple[int, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Its partitions, each with the topic's name."""
+        return [(self.name, number) for number in range(self.partitions)]
+
     def partition_for(self, record: DemoRecord, number: int) -> int:
         """Return the partition of record ``number``; -1 leaves the choice to the key's hash."""
         # The client's sticky partitioner would send long runs of keyless records to one partition.
@@ -58,7 +140,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         "orders",
         4,
         "the target topic has records of its own",
-        records.order,
+        order,
         seeded=8_000,
         rate=200,
         prior=(1_200, 37, 0, 5),
@@ -68,7 +150,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         "payments",
         3,
         "transactions, some aborted; their markers occupy offsets",
-        records.payment,
+        payment,
         seeded=3_000,
         rate=80,
         transactional=True,
@@ -80,7 +162,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         "clicks",
         4,
         "no keys, empty values and null values",
-        records.click,
+        click,
         seeded=12_000,
         rate=300,
         compression="snappy",
@@ -90,7 +172,7 @@ TOPICS: tuple[DemoTopic, ...] = (
         "customers",
         2,
         "compacted, with tombstones: gaps between offsets",
-        records.customer,
+        customer,
         # More than one segment of the smallest size that Kafka allows, so that the cleaner runs.
         seeded=8_000,
         rate=20,
@@ -107,17 +189,18 @@ TOPICS: tuple[DemoTopic, ...] = (
         "sessions",
         2,
         "first records deleted by retention",
-        records.session,
+        session,
         seeded=6_000,
         rate=10,
         compression="none",
+        # Its past is larger. As soon as its head is deleted, it gets the retention of the others.
         config={"segment.bytes": str(MIB), "retention.bytes": str(MIB)},
     ),
     DemoTopic(
         "invoices",
         2,
         "idle: no new records",
-        records.invoice,
+        invoice,
         seeded=500,
         rate=0,
         transactional=True,
@@ -126,49 +209,6 @@ TOPICS: tuple[DemoTopic, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryUrls:
-    """The addresses of both schema registries."""
-
-    source: str
-    target: str
-
-
 def by_name(name: str) -> DemoTopic:
     """Return the demo topic of that name."""
     return next(topic for topic in TOPICS if topic.name == name)
-
-
-def create(source: str, target: str, topics: Sequence[DemoTopic] = TOPICS) -> None:
-    """Create the demo's topics on both clusters (bootstrap addresses).
-
-    On the target, create only those that hold prior data; the pipeline creates the others.
-
-    Args:
-        source: the source cluster.
-        target: the target cluster.
-        topics: which topics.
-
-    Raises:
-        ConnectionFailed: a cluster rejected a request.
-        TimedOut: a topic was not created in time.
-    """
-    _create(source, topics)
-    prior = [topic for topic in topics if topic.prior]
-    if prior:
-        _create(target, prior)
-
-
-def _create(bootstrap: str, topics: Sequence[DemoTopic]) -> None:
-    admin = clients.admin(bootstrap)
-    wanted = [NewTopic(t.name, t.partitions, 1, config=dict(t.config)) for t in topics]
-    for name, future in admin.create_topics(wanted).items():
-        try:
-            future.result(clients.TIMEOUT_SECONDS)
-        except KafkaException as error:
-            raise clients.client_error(error, f"create the topic {name}") from None
-        except TimeoutError:
-            raise TimedOut(
-                f"The demo's topic {name} was not created within {clients.TIMEOUT_SECONDS:g} s.",
-                hint="Try again later: this machine is overloaded.",
-            ) from None

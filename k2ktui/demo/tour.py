@@ -1,4 +1,7 @@
-"""The first part of a tour of ``k2ktui demo --drill``: a rehearsal and a planned switchover."""
+"""The tours of ``k2ktui demo --drill``: there and back, planned or after a disaster.
+
+At the end, what the groups have read is compared with what there was to read, by a plain consumer.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,29 @@ import queue
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from k2ktui.demo import wiring
-from k2ktui.demo.applications import ON_SOURCE, Applications
+from k2ktui.config.reverse import reverse_file
+from k2ktui.demo import console
+from k2ktui.demo.applications import ON_SOURCE, Applications, ReadTotals, Side, committed
+from k2ktui.demo.clients import Where
+from k2ktui.demo.pipeline import DemoPipeline, ended_unexpectedly
 from k2ktui.demo.screen import Screen
 from k2ktui.demo.topics import by_name
+from k2ktui.drill.files import reverse_path
 from k2ktui.drill.operations import start_drill
+from k2ktui.drill.report import has_findings, report_markdown, summarize
 from k2ktui.engine.access import access
-from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus, PhaseStatus
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_report import has_findings, report_markdown, summarize
-from k2ktui.engine.drill_steps import describe_phase, next_phase
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.steps import describe_phase, next_phase
+from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.errors import ExitCode, K2kError, TimedOut
-from k2ktui.kafka.properties import load_checked
+from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.private_files import write_private
 from k2ktui.progress import ProgressStep
+from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import View
@@ -30,10 +40,14 @@ READING_SECONDS = 4.0
 _CATCH_UP_SECONDS = 300.0
 _CATCH_UP_RECORDS = 2_000
 _POLL_SECONDS = 1.0
-REPORT_LINES = 10
-FROZEN_SECONDS = 10.0
-WATCH_SECONDS = 60.0
-OPTIONS = DrillOptions(frozen_s=FROZEN_SECONDS, wait_s=120.0, watch_s=WATCH_SECONDS)
+_REPORT_LINES = 10
+_FROZEN_SECONDS = 10.0
+_WATCH_SECONDS = 60.0
+_OPTIONS = DrillOptions(frozen_s=_FROZEN_SECONDS, wait_s=120.0, watch_s=_WATCH_SECONDS)
+_TIMES = f"--frozen {_FROZEN_SECONDS:g} --watch {_WATCH_SECONDS:g}"
+_READ_SECONDS = 120.0
+_LOOK_SECONDS = 2.0
+_UNCOPIED_SECONDS = 3.0
 _AGAIN = "Start over with the same command: k2ktui demo --drill"
 _GOES_ON = (
     "The planned switchover looks for these findings again, and stops at those that make it unsafe."
@@ -56,6 +70,199 @@ _COMMANDS: Mapping[DrillPhase, str] = {
     DrillPhase.SOURCE_BACK: "k2ktui check -f {file}",
     DrillPhase.REPORT: "k2ktui drill report {id} -f {file}",
 }
+
+Starts = Mapping[str, Mapping[Where, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a tour acts on.
+
+    Attributes:
+        config: the pipeline's file.
+        nodes: source and target.
+        applications: producers and consumers; they run on the source.
+        screen: where the tour is printed.
+        job: the pipeline's job.
+        reading_s: pause between two phases, in seconds.
+    """
+
+    config: Path
+    nodes: tuple[KafkaNode, KafkaNode]
+    applications: Applications
+    screen: Screen
+    job: DemoPipeline
+    reading_s: float
+
+
+def run_planned(stage: Stage) -> ExitCode:
+    """Rehearse, switch over to the target, and return.
+
+    Raises:
+        K2kError: a pipeline ended, or a drill could not be completed.
+    """
+    starts = {group.name: dict.fromkeys(_partitions(group.topics), 0) for group in ON_SOURCE}
+    exit_code = _switch_over(stage)
+    time.sleep(stage.reading_s)
+    back = _fail_back(stage, starts, stage.nodes[0])
+    return max(exit_code, back)
+
+
+def _switch_over(stage: Stage) -> ExitCode:
+    """Wait until the pipeline has caught up, rehearse, and switch over to the target.
+
+    Returns:
+        OK if every group was moved to exactly its position, and those that were active read there.
+    """
+    screen = stage.screen
+    _await_copied(screen, stage.config, stage.job.fault)
+    file = shlex.quote(str(stage.config))
+    rehearse = f"k2ktui drill rehearse -f {file}"
+    screen.say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
+    rehearsal = _run_drill(stage, DrillKind.REHEARSE, rehearse, {})
+    for line in summarize(rehearsal):
+        screen.say(f"  {safe_message(line)}")
+    if has_findings(rehearsal):
+        screen.say(f"  {_GOES_ON}")
+    time.sleep(stage.reading_s)
+    planned = f"k2ktui drill planned -f {file} {_TIMES}"
+    screen.say(f"The planned switchover moves every group to the target: {planned}")
+    actions = _actions(stage.applications, "on the source", "target", "the target")
+    drill = _run_drill(stage, DrillKind.PLANNED, planned, actions)
+    _show_report(screen, drill)
+    exact = is_exact(drill)
+    screen.say(_EXACT if exact else _NOT_EXACT)
+    name = safe_text(drill.id)
+    screen.say(f"The whole report is on the target: k2ktui drill report {name} -f {file}")
+    return ExitCode.OK if exact else ExitCode.FINDINGS
+
+
+def run_disaster(stage: Stage) -> ExitCode:
+    """Kill the source, fail over without it, start it again, and return to it.
+
+    Raises:
+        K2kError: a pipeline ended, or a drill could not be completed.
+    """
+    source, target = stage.nodes
+    screen, applications = stage.screen, stage.applications
+    _await_copied(screen, stage.config, stage.job.fault)
+    screen.say("The tour stops the pipeline, and then kills the source cluster.")
+    stage.job.pause()
+    time.sleep(_UNCOPIED_SECONDS)
+    source.kill()
+    applications.stop()
+    file = shlex.quote(str(stage.config))
+    command = f"k2ktui drill disaster -f {file} --watch {_WATCH_SECONDS:g}"
+    screen.say(f"The source is lost. The failover uses what is known on the target: {command}")
+    starts: dict[str, dict[Where, int]] = {}
+
+    def start_there() -> None:
+        for group in ON_SOURCE:
+            where = _partitions(group.topics)
+            starts[group.name] = committed(target.bootstrap, group.name, where)
+        applications.records.clear()
+        applications.start_on("target")
+
+    actions = {
+        DrillPhase.WATCH_CLIENTS: TourAction(
+            "The tour starts the demo's consumers and producers on the target.", start_there
+        )
+    }
+    _run_drill(stage, DrillKind.DISASTER, command, actions)
+    screen.say("The applications work on the target. Now the old source comes back.")
+    time.sleep(stage.reading_s)
+    source.start()
+    return _fail_back(stage, starts, target)
+
+
+def _fail_back(stage: Stage, starts: Starts, complete: KafkaNode) -> ExitCode:
+    """Return to the old source; ``complete`` then has all records from ``starts`` on."""
+    screen = stage.screen
+    back = reverse_path([str(stage.config)])
+    file, forward = shlex.quote(str(back)), shlex.quote(str(stage.config))
+    if not back.exists():
+        screen.say(f"The reverse pipeline's file: k2ktui config reverse -f {forward} > {file}")
+        write_private(back, reverse_file([str(stage.config)]).text.encode())
+    screen.say(f"The reverse pipeline copies to the old source: k2ktui jobs start -f {file}")
+    job = DemoPipeline(back)
+    _await_copied(screen, back, job.fault)
+    command = f"k2ktui drill failback -f {file} --tail replay {_TIMES}"
+    screen.say(f"The failback moves every group to the old source again: {command}")
+    actions = _actions(stage.applications, "", "source", "the old source")
+    options = replace(_OPTIONS, tail=TailChoice.REPLAY)
+    drill = _run_drill(stage, DrillKind.FAILBACK, command, actions, options, back)
+    _show_report(screen, drill)
+    screen.say(f"The whole report: k2ktui drill report {safe_text(drill.id)} -f {file}")
+    totals = _compare(stage, starts, complete)
+    for name, total in sorted(totals.items()):
+        screen.say(
+            f"  {name}: {counted(total.read, 'record')} read, {total.again:,} read again, "
+            f"{total.skipped:,} skipped"
+        )
+    # legacy-report reads nothing meanwhile: retention may delete what it has not read.
+    for group in drill.groups:
+        if group.group not in totals and group.skipped:
+            screen.say(
+                f"  {group.group}: not running; up to {counted(group.skipped, 'record')} skipped"
+            )
+    running = replace(drill, groups=tuple(e for e in drill.groups if e.group in totals))
+    exact = is_exact(running) and all(total.is_exact for total in totals.values())
+    screen.say(
+        "There and back, every running group has read each record exactly once."
+        if exact
+        else "Not every running group has read each record exactly once; the report says more."
+    )
+    return ExitCode.OK if exact else ExitCode.FINDINGS
+
+
+def _compare(stage: Stage, starts: Starts, complete: KafkaNode) -> dict[str, ReadTotals]:
+    """Stop the producers, and compare once everything was copied and read."""
+    stage.screen.say("A plain consumer compares what the groups have read with what there is.")
+    stage.applications.stop_producers()
+    _await_copied(stage.screen, stage.config, stage.job.fault)
+    until = time.monotonic() + _READ_SECONDS
+    while True:
+        totals = stage.applications.records.compare(complete.bootstrap, starts)
+        # Until the last records are copied and read, some are on one side only.
+        if all(total.is_exact for total in totals.values()) or time.monotonic() > until:
+            return totals
+        time.sleep(_LOOK_SECONDS)
+
+
+def _partitions(topics: tuple[str, ...]) -> list[Where]:
+    return [place for name in topics for place in by_name(name).places]
+
+
+def _actions(
+    applications: Applications, where: str, side: Side, there: str
+) -> dict[DrillPhase, TourAction]:
+    """Return how a tour moves the applications during a drill.
+
+    Args:
+        applications: the demo's producers and consumers.
+        where: where they are stopped, "" if it needs no saying.
+        side: the cluster where they are started.
+        there: that cluster in a sentence.
+    """
+    stopped = f" {where}." if where else "."
+    return {
+        DrillPhase.FENCE_PRODUCERS: TourAction(
+            f"The tour stops the demo's producers{stopped}", applications.stop_producers
+        ),
+        DrillPhase.STOP_CONSUMERS: TourAction(
+            f"The tour stops the demo's consumers{stopped}", applications.stop_consumers
+        ),
+        DrillPhase.WATCH_CLIENTS: TourAction(
+            f"The tour starts the demo's consumers and producers on {there}.",
+            lambda: applications.start_on(side),
+        ),
+    }
+
+
+def _show_report(screen: Screen, drill: Drill) -> None:
+    screen.say("The report begins with:")
+    for line in report_markdown(drill).splitlines()[:_REPORT_LINES]:
+        screen.say(f"  {line}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,65 +344,6 @@ class TourOperator:
         return False
 
 
-def run_tour(
-    config: Path,
-    applications: Applications,
-    screen: Screen,
-    fault: Callable[[], str],
-    reading_s: float,
-) -> ExitCode:
-    """Wait until the pipeline has caught up, rehearse, and switch over to the target.
-
-    Args:
-        config: the pipeline's file.
-        applications: the demo's producers and consumers; they run on the source.
-        screen: where the tour is printed.
-        fault: returns why the pipeline ended on its own; empty if it did not.
-        reading_s: pause between two phases, in seconds.
-
-    Returns:
-        OK if every group was moved to exactly its position, and those that were active read there.
-
-    Raises:
-        K2kError: the pipeline ended, or a drill could not be completed.
-    """
-    await_copied(config, screen, fault)
-    file = shlex.quote(str(config))
-    rehearse = f"k2ktui drill rehearse -f {file}"
-    screen.say(f"The rehearsal tries everything without an effect on an application: {rehearse}")
-    rehearsal = run_drill(DrillKind.REHEARSE, rehearse, config, {}, screen, reading_s)
-    for line in summarize(rehearsal):
-        screen.say(f"  {safe_message(line)}")
-    if has_findings(rehearsal):
-        screen.say(f"  {_GOES_ON}")
-    time.sleep(reading_s)
-    planned = (
-        f"k2ktui drill planned -f {file} --frozen {FROZEN_SECONDS:g} --watch {WATCH_SECONDS:g}"
-    )
-    screen.say(f"The planned switchover moves every group to the target: {planned}")
-    actions = {
-        DrillPhase.FENCE_PRODUCERS: TourAction(
-            "The tour stops the demo's producers on the source.", applications.stop_producers
-        ),
-        DrillPhase.STOP_CONSUMERS: TourAction(
-            "The tour stops the demo's consumers on the source.", applications.stop_consumers
-        ),
-        DrillPhase.WATCH_CLIENTS: TourAction(
-            "The tour starts the demo's consumers and producers on the target.",
-            lambda: applications.start_on("target"),
-        ),
-    }
-    drill = run_drill(DrillKind.PLANNED, planned, config, actions, screen, reading_s)
-    screen.say("The report begins with:")
-    for line in report_markdown(drill).splitlines()[:REPORT_LINES]:
-        screen.say(f"  {line}")
-    exact = is_exact(drill)
-    screen.say(_EXACT if exact else _NOT_EXACT)
-    name = safe_text(drill.id)
-    screen.say(f"The whole report is on the target: k2ktui drill report {name} -f {file}")
-    return ExitCode.OK if exact else ExitCode.FINDINGS
-
-
 def is_exact(drill: Drill) -> bool:
     """Return whether a drill moved every group to exactly its position, and active ones read on."""
     return (
@@ -203,32 +351,40 @@ def is_exact(drill: Drill) -> bool:
         and bool(drill.groups)
         and not drill.figures.rpo_records
         and not drill.figures.content_different
-        and not any(each.unmapped or each.reread or each.skipped for each in drill.groups)
-        and not any(each.was_active and each.note for each in drill.groups)
+        and not any(group.unmapped or group.reread or group.skipped for group in drill.groups)
+        and not any(group.was_active and group.note for group in drill.groups)
     )
 
 
-def run_drill(
+def _run_drill(
+    stage: Stage,
     kind: DrillKind,
     command: str,
-    config: Path,
     actions: Mapping[DrillPhase, TourAction],
-    screen: Screen,
-    reading_s: float,
-    options: DrillOptions = OPTIONS,
+    options: DrillOptions = _OPTIONS,
+    file: Path | None = None,
 ) -> Drill:
-    """Carry out a drill, and print its phases; arguments as for :func:`run_tour`.
+    """Carry out a drill, and print its phases.
+
+    Args:
+        stage: what it acts on.
+        kind: what it does.
+        command: the command that does the same.
+        actions: what the tour does before a phase.
+        options: the drill's options.
+        file: the pipeline's file; None for the stage's.
 
     Raises:
         K2kError: the drill could not be completed.
     """
+    config = file or stage.config
     files = [str(config)]
     flow = PipelineFlow(load_checked(tuple(files)).config)
 
     def pause() -> None:
-        time.sleep(reading_s)
+        time.sleep(stage.reading_s)
 
-    operator = TourOperator(screen.say, pause, config, command, actions)
+    operator = TourOperator(stage.screen.say, pause, config, command, actions)
     try:
         drill = start_drill(flow, kind, options, files, access(), operator)
     except K2kError as error:
@@ -237,8 +393,8 @@ def run_drill(
         raise
     if not drill.is_over:
         phase = next_phase(drill)
-        found = drill.record(phase) if phase else None
-        why = "; ".join((found.live, *found.findings)) if found else ""
+        record = drill.record(phase) if phase else None
+        why = "; ".join((record.live, *record.findings)) if record else ""
         raise K2kError(
             f"the drill stopped in the phase {phase}: {safe_message(why)}",
             unchanged="The clusters were stopped; their data and logs are kept.",
@@ -247,25 +403,21 @@ def run_drill(
     return drill
 
 
-def await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None:
+def _await_copied(screen: Screen, config: Path, fault: Callable[[], str]) -> None:
     """Wait until the pipeline has caught up, and every live group has offsets everywhere.
 
     A group without an offset in a partition is a finding of every drill, and here only means that
     it has just started.
     """
     views: queue.SimpleQueue[View] = queue.SimpleQueue()
-    feed = wiring.open_feed(config)
+    feed = console.open_feed(config)
     until = time.monotonic() + _CATCH_UP_SECONDS
     try:
         with screen.busy("Waiting until the pipeline has caught up") as step:
             feed.start(views.put)
             while True:
                 if why := fault():
-                    raise K2kError(
-                        f"The pipeline ended unexpectedly: {why}",
-                        unchanged="The clusters were stopped too; their data and logs are kept.",
-                        hint=_AGAIN,
-                    )
+                    raise ended_unexpectedly(why, _AGAIN)
                 if time.monotonic() > until:
                     raise TimedOut(
                         f"The pipeline has not caught up within {_CATCH_UP_SECONDS:g} s.",
@@ -276,7 +428,7 @@ def await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None
                     view = views.get(timeout=_POLL_SECONDS)
                 except queue.Empty:
                     continue
-                if is_caught_up(view):
+                if _is_caught_up(view):
                     return
                 lag = view.totals.lag_records
                 if lag is not None:
@@ -285,7 +437,7 @@ def await_copied(config: Path, screen: Screen, fault: Callable[[], str]) -> None
         feed.close()
 
 
-def is_caught_up(view: View) -> bool:
+def _is_caught_up(view: View) -> bool:
     """Return whether the copy is close to the source's ends, and live groups have all offsets."""
     lags = [row.status.lag_records for row in view.partitions]
     known = [lag for lag in lags if lag is not None]

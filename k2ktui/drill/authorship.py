@@ -2,7 +2,8 @@
 
 An owner writes with the drill's transactional id, which only principals with Write on that id can
 use. The transaction coordinator says which producer id belongs to it, and each batch on the state
-topic carries the producer id that wrote it. No record says it: registrations are records, too.
+topic carries the producer id that wrote it. Records cannot prove it: whoever can write a drill's
+record can also write a registration.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.store import BEGIN, DrillStore, transactional_id
 from k2ktui.errors import TimedOut
+from k2ktui.kafka.admin.probe import Probe
+from k2ktui.kafka.admin.transaction_state import describe_transaction
 from k2ktui.kafka.clients import Cluster, Partition
-from k2ktui.kafka.probe import Probe
-from k2ktui.kafka.properties import wire
-from k2ktui.kafka.transaction_state import describe_transaction
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Wire
 from k2ktui.log.batch import Batch
 from k2ktui.log.fetcher import Fetcher
 from k2ktui.text import safe_text
@@ -54,20 +55,20 @@ def read_owners(config: PipelineConfig, target: Cluster, drill_id: str) -> Owner
             probe.open(_OPEN_S)
             if probe.too_old_for({DescribeTransactionsRequest: 0}):
                 return Owners(unknown="brokers before Kafka 3.0 do not say who writes for a drill")
-            found = probe.run(lambda connection: _ask(connection, ids))
+            producer_ids = probe.run(lambda connection: _ask(connection, ids))
     except (NotSent, OutcomeUnknown) as error:
-        raise TimedOut(f"the {target.label} cluster did not answer: {error}") from None
-    if not found:
+        raise TimedOut(f"the {target.label} cluster did not answer: {error}") from error
+    if not producer_ids:
         return Owners(
             unknown=f"the target does not know the transactional id {safe_text(ids[0])} (it "
             "forgets one that was not used for a week), or the principal may not describe it",
         )
-    return Owners(found)
+    return Owners(producer_ids)
 
 
 async def _ask(connection: Wire, ids: Collection[str]) -> frozenset[int]:
-    states = [await describe_transaction(connection, each, _ASK_S) for each in ids]
-    return frozenset(each.producer_id for each in states if each is not None)
+    states = [await describe_transaction(connection, id_, _ASK_S) for id_ in ids]
+    return frozenset(state.producer_id for state in states if state is not None)
 
 
 def find_doubt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from k2ktui.engine.drill import Change, Drill
+from k2ktui.engine.drill.model import Change, Drill
 from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.errors import Refused
 from k2ktui.text import safe_text
@@ -18,7 +18,7 @@ class UnusableChange(Refused):
 
 
 def read_change(drill: Drill, change: Change, read: Callable[[Change], _T]) -> _T:
-    """Return what a reader of ``engine/drill_changes.py`` finds in a change.
+    """Return what a reader of ``engine/drill/changes.py`` finds in a change.
 
     Raises:
         UnusableChange: the record of the drill on the state topic was not written by k2ktui.
@@ -34,4 +34,4 @@ def read_change(drill: Drill, change: Change, read: Callable[[Change], _T]) -> _
             hint="Find out what else writes to the state topic. Then abort the drill (k2ktui drill "
             f"abort {name} -f FILE) and begin another one. After the target was opened, undo by "
             f"hand what k2ktui drill report {name} -f FILE lists under Changes.",
-        ) from None
+        ) from error

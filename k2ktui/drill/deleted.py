@@ -1,8 +1,9 @@
 """Records that retention has deleted on the old source before the forward pipeline read them.
 
-Where the reverse pipeline had written them, nothing is lost: the forward pipeline would have left
-them out. Their producer ids went with the records, so the proof is what the reverse pipeline's
-position records say: which target offsets it wrote alone (``Landed`` in ``engine/state.py``).
+If the reverse pipeline had written them, nothing is lost: the forward pipeline would have left them
+out. The batches that carried the producer ids are deleted, so the proof comes from the reverse
+pipeline's position records: they name the target offsets that it alone wrote (``Landed`` in
+``engine/records/state.py``).
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from dataclasses import dataclass
 
 from k2ktui.drill.session import Session
 from k2ktui.drill.tail import TailBounds, read_bounds
-from k2ktui.engine import drill_changes
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_undo, find_change_of
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
+from k2ktui.engine.drill.steps import describe_undo, drill_command, find_change_of
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
-from k2ktui.sync.mapping_source import NothingCopied
-from k2ktui.sync.position_writer import PipelineRunning, PositionWriter
-from k2ktui.sync.positions import PositionPlanner
-from k2ktui.text import counted, safe_text
+from k2ktui.sync.mapping.source import NothingCopied
+from k2ktui.sync.moves.position_writer import PipelineRunning, PositionWriter
+from k2ktui.sync.moves.positions import PositionPlanner
+from k2ktui.text import counted
 
 Spans = Iterable[tuple[int, int]]
 
@@ -47,12 +48,22 @@ def find_deleted(session: Session) -> Deleted:
         NothingCopied: the forward pipeline has copied nothing yet.
     """
     bounds = read_bounds(session.forward)
-    deleted = [each for each in bounds if each.position and each.position.offset < each.start]
+    deleted = [
+        log_bounds
+        for log_bounds in bounds
+        if log_bounds.position and log_bounds.position.offset < log_bounds.start
+    ]
     if not deleted:
         return Deleted()
     spans = _written_alone(_reverse_positions(session).values())
-    proven = [each for each in deleted if is_returned(each, spans.get(each.at, ()))]
-    return Deleted(tuple(proven), tuple(each for each in deleted if each not in proven))
+    proven = [
+        log_bounds
+        for log_bounds in deleted
+        if is_returned(log_bounds, spans.get(log_bounds.at, ()))
+    ]
+    return Deleted(
+        tuple(proven), tuple(log_bounds for log_bounds in deleted if log_bounds not in proven)
+    )
 
 
 def _reverse_positions(session: Session) -> Mapping[SourcePartition, Position]:
@@ -67,11 +78,11 @@ def _reverse_positions(session: Session) -> Mapping[SourcePartition, Position]:
 
 def _written_alone(positions: Collection[Position]) -> dict[SourcePartition, list[tuple[int, int]]]:
     """Return the spans that a pipeline wrote alone, by target partition."""
-    found: dict[SourcePartition, list[tuple[int, int]]] = {}
-    for landed in (each for position in positions for each in position.landed):
+    spans: dict[SourcePartition, list[tuple[int, int]]] = {}
+    for landed in (span for position in positions for span in position.landed):
         at = SourcePartition(landed.topic, landed.partition)
-        found.setdefault(at, []).append((landed.first, landed.end))
-    return found
+        spans.setdefault(at, []).append((landed.first, landed.end))
+    return spans
 
 
 def is_returned(bounds: TailBounds, spans: Spans) -> bool:
@@ -116,8 +127,12 @@ def pass_returned(
         K2kError: as for ``PositionWriter.apply``.
     """
     name = session.forward.name
-    ends = {each.at: each.start for each in deleted}
-    count = sum(each.start - each.position.offset for each in deleted if each.position)
+    ends = {log_bounds.at: log_bounds.start for log_bounds in deleted}
+    count = sum(
+        log_bounds.start - log_bounds.position.offset
+        for log_bounds in deleted
+        if log_bounds.position
+    )
     where = counted(len(ends), "partition")
     effect = (
         f"move {name}'s positions on {where} past {counted(count, 'offset')} that retention has "
@@ -144,8 +159,8 @@ def pass_returned(
         raise Refused(
             error.message,
             unchanged="No position was changed. The drill stays where it is.",
-            hint=f"Stop it, then: k2ktui drill resume {safe_text(session.drill.id)} -f FILE",
-        ) from None
+            hint=f"Stop it, then: {drill_command(session.drill, 'resume')}",
+        ) from error
     finally:
         planner.close()
     return f"positions moved past {counted(count, 'offset')} on {where} that came from there"

@@ -14,12 +14,12 @@ from pathlib import Path
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.files import forward_path, reverse_path, split_files
 from k2ktui.drill.store import DrillStore
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.pair_state import fences_pipeline
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.pair_state import fences_pipeline
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
-from k2ktui.kafka.properties import load_checked
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.text import safe_text
 

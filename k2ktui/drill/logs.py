@@ -11,11 +11,11 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.session import Session
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.log.content import ContentReader, KafkaRecord
-from k2ktui.replication.record_times import RecordTimeReader
+from k2ktui.replication.topics.record_times import RecordTimeReader
 from k2ktui.text import list_names, safe_text
 
 _NAMED = 3
@@ -86,8 +86,8 @@ class SourceLogs:
         source = self._session.source
         positions = self._mappings.positions()
         topics = source.describe(self.topics())
-        found = [t for t in topics.values() if isinstance(t, TopicDescription)]
-        where = [(t.name, number) for t in found for number in range(t.partitions)]
+        described = [t for t in topics.values() if isinstance(t, TopicDescription)]
+        where = [(t.name, number) for t in described for number in range(t.partitions)]
         starts = source.offsets(where, OffsetSpec.earliest())
         stable = source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         high = source.offsets(where, OffsetSpec.latest())
@@ -124,10 +124,8 @@ class SourceLogs:
         self._times.times(behind, _MARKERS_S)
         copied = self._times.exhausted
         return [
-            replace(each, position=each.stable)
-            if (each.at.topic, each.at.partition) in copied
-            else each
-            for each in ends
+            replace(end, position=end.stable) if (end.at.topic, end.at.partition) in copied else end
+            for end in ends
         ]
 
     def oldest_age_s(self, ends: Sequence[SourceLogEnd]) -> float | None:
@@ -135,16 +133,16 @@ class SourceLogs:
 
         0 if there is none; None if it cannot be read.
         """
-        behind = [each for each in ends if each.lag]
+        behind = [end for end in ends if end.lag]
         asked = [(e.at.topic, e.at.partition, max(e.start, e.position or 0)) for e in behind]
         if not asked:
             return 0.0
         with ContentReader(self._session.source) as reader:
             answers = reader.next_records(asked, _AGE_S).values()
         times = [
-            each.timestamp_ms / 1000
-            for each in answers
-            if isinstance(each, KafkaRecord) and each.timestamp_ms >= 0
+            answer.timestamp_ms / 1000
+            for answer in answers
+            if isinstance(answer, KafkaRecord) and answer.timestamp_ms >= 0
         ]
         return max(0.0, time() - min(times)) if times else None
 
@@ -153,17 +151,17 @@ class SourceLogs:
 
         None if there are more than 10,000 offsets, or they cannot be read.
         """
-        behind = [each for each in ends if each.lag]
-        if sum(each.lag for each in behind) > _MOST_SIZED:
+        behind = [end for end in ends if end.lag]
+        if sum(end.lag for end in behind) > _MOST_SIZED:
             return None
         asked = [
             ((e.at.topic, e.at.partition, max(e.start, e.position or 0)), e.lag) for e in behind
         ]
         with ContentReader(self._session.source) as reader:
-            found = reader.stretches(asked, _AGE_S)
-        if any(each.unread for each in found):
+            stretches = reader.stretches(asked, _AGE_S)
+        if any(stretch.unread for stretch in stretches):
             return None
-        return sum(_size(record) for each in found for record in each.records.values())
+        return sum(_size(record) for stretch in stretches for record in stretch.records.values())
 
 
 def _size(record: KafkaRecord) -> int:
@@ -173,7 +171,7 @@ def _size(record: KafkaRecord) -> int:
 
 def digest_ends(ends: Iterable[SourceLogEnd]) -> str:
     """Return a digest of the high watermarks: the same only if nothing was written."""
-    lines = [f"{each.at.topic}\t{each.at.partition}\t{each.high}" for each in ends]
+    lines = [f"{end.at.topic}\t{end.at.partition}\t{end.high}" for end in ends]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -6,6 +6,7 @@ returns.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,14 +17,17 @@ from typing import Any
 from k2ktui import __version__
 from k2ktui.drill.operator import Operator
 from k2ktui.drill.ownership import Paths, is_owned, new_token, own_drill, was_begun_here
+from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.previews import preview_abort, preview_resume
 from k2ktui.drill.release import find_last_failover
+from k2ktui.drill.report import verify_report
 from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access, require
-from k2ktui.engine.drill import (
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
     ChangeKind,
     ChangeStatus,
     Drill,
@@ -32,29 +36,31 @@ from k2ktui.engine.drill import (
     PhaseStatus,
     new_phases,
 )
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_report import verify_report
-from k2ktui.engine.drill_steps import (
+from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
+from k2ktui.engine.drill.steps import (
     accept_checks,
     can_go_back,
     changes_to_restore,
     describe_undo,
+    drill_command,
     explain_no_repeat,
     find_change,
     put_change,
     repeat_from,
     turn_into_disaster,
 )
-from k2ktui.engine.journal import new_id
+from k2ktui.engine.moves.journal import new_id
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.replication.pipeline_fencing import make_fencer, read_recorded_pair
-from k2ktui.sync.drill_guard import read_fence
+from k2ktui.replication.ownership.pipeline import make_ownership, read_recorded_pair
+from k2ktui.sync.drill.guard import read_fence
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.plans import whoami
+from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import safe_message, safe_text
+
+log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 _READ_S = 30.0
@@ -84,12 +90,38 @@ def start_drill(
         TimedOut: a condition did not hold in time; the drill is open.
         K2kError: a phase could not do its work; the drill is open.
     """
+    with begun_drill(flow, kind, options, files, may, operator) as session:
+        run_drill(session)
+    return session.drill
+
+
+@contextmanager
+def begun_drill(
+    flow: Flow,
+    kind: DrillKind,
+    options: DrillOptions,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    *,
+    drill_id: str = "",
+    site: SiteMark | None = None,
+    peers: Peers = ALONE,
+) -> Iterator[Session]:
+    """Begin a drill, and own it in the context; other arguments and errors as there.
+
+    Args:
+        flow, kind, options, files, may, operator: as for :func:`start_drill`.
+        drill_id: its id; by default a new one.
+        site: the site drill that it belongs to.
+        peers: the other members.
+    """
     require(may, "a drill")
     config = flow.config
     target = target_cluster(config)
     now = int(time() * 1000)
     drill = Drill(
-        id=new_id(now, secrets.token_hex(2)),
+        id=drill_id or new_id(now, secrets.token_hex(2)),
         kind=kind,
         pipeline=config.name,
         source_cluster=_source_id(flow, target),
@@ -100,20 +132,28 @@ def start_drill(
         options=options,
         files=tuple(files),
         phases=new_phases(kind),
+        site=site,
     )
     store = DrillStore(config, target)
     session = Session(
-        flow, drill, store, operator, may, files, options.export_to, forward_file=options.forward
+        flow,
+        drill,
+        store,
+        operator,
+        may,
+        files,
+        options.export_to,
+        forward_file=options.forward,
+        peers=peers,
     )
     try:
         _refuse_second(session)
         if kind is DrillKind.FAILBACK:
             find_last_failover(session)
         session.open(new_token(), f"begun: {kind}", lambda drill: _begin(session, drill))
-        run_drill(session)
+        yield session
     finally:
         session.close()
-    return session.drill
 
 
 def _source_id(flow: Flow, target: Cluster) -> str:
@@ -171,8 +211,7 @@ def _refuse_open(session: Session, drills: Sequence[Drill]) -> None:
                 f"drill {safe_text(other.id)} ({other.kind}) of this pipeline is open, begun by "
                 f"{safe_text(other.started_by)}",
                 unchanged="No drill was begun.",
-                hint=f"Resume it with k2ktui drill resume {safe_text(other.id)} -f FILE, or "
-                "abort it.",
+                hint=f"Resume it with {drill_command(other, 'resume')}, or abort it.",
             )
 
 
@@ -205,6 +244,38 @@ def resume_drill(
             for :func:`start_drill`.
         TimedOut, K2kError: as for :func:`start_drill`.
     """
+    with resumed_drill(
+        flow,
+        drill_id,
+        files,
+        may,
+        operator,
+        take_over=take_over,
+        as_disaster=as_disaster,
+        from_fence=from_fence,
+        accept=accept,
+        chosen=chosen,
+    ) as session:
+        run_drill(session)
+    return session.drill
+
+
+@contextmanager
+def resumed_drill(
+    flow: Flow,
+    drill_id: str,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    *,
+    take_over: Callable[[Drill], bool],
+    as_disaster: bool = False,
+    from_fence: bool = False,
+    accept: Sequence[str] = (),
+    chosen: Mapping[str, Any] = _NOTHING,
+    peers: Peers = ALONE,
+) -> Iterator[Session]:
+    """Take a drill up again, and own it in the context; arguments and errors as there."""
     require(may, "resuming a drill")
     paths = Paths(chosen.get("export_to", ""), chosen.get("forward", ""), exports=True)
     with own_drill(
@@ -217,6 +288,7 @@ def resume_drill(
         "resumed",
         preview=preview_resume,
         paths=paths,
+        peers=peers,
     ) as session:
         _refuse_resume(session.drill, as_disaster, from_fence, chosen)
         if chosen:
@@ -231,8 +303,7 @@ def resume_drill(
         if accept:
             session.change_drill(lambda drill: accept_checks(drill, accept))
             session.write(f"accepted findings of {', '.join(accept)}", phase="owner")
-        run_drill(session)
-    return session.drill
+        yield session
 
 
 def _refuse_resume(
@@ -244,7 +315,7 @@ def _refuse_resume(
         raise Refused(
             f"drill {name} is being aborted",
             unchanged=_UNCHANGED,
-            hint=f"Complete it: k2ktui drill abort {name} -f FILE",
+            hint=f"Complete it: {drill_command(drill, 'abort')}",
         )
     if chosen and drill.kind is not DrillKind.FAILBACK:
         raise ConfigError(
@@ -275,6 +346,7 @@ def abort_drill(
     *,
     take_over: Callable[[Drill], bool] = lambda _: False,
     forward: str = "",
+    peers: Peers = ALONE,
 ) -> Drill:
     """Restore what a drill has changed, the last change first, and end it.
 
@@ -284,6 +356,7 @@ def abort_drill(
         flow, drill_id, files, may, operator, take_over: as there.
         forward: the forward pipeline's file of a failback; empty for the one that the reverse file
             names.
+        peers: the other members of its site drill.
 
     Raises:
         ConfigError: there is no such drill.
@@ -301,35 +374,29 @@ def abort_drill(
         "abort begun",
         preview=preview_abort,
         paths=Paths(forward=forward),
+        peers=peers,
     ) as session:
         if not can_go_back(session.drill):
-            left = "; ".join(
-                f"{change.what} (to undo it: {describe_undo(session.drill, change.kind)})"
-                for change in changes_to_restore(session.drill)
-            )
-            raise Refused(
-                f"drill {safe_text(drill_id)} cannot be aborted: the target was opened, and "
-                "records may exist only there",
-                unchanged=_UNCHANGED,
-                hint=f"Resume it, or undo by hand what is left of it: {left or 'nothing'}",
-            )
+            raise _past_return(session.drill)
         session.change_drill(lambda drill: replace(drill, status=DrillStatus.ABORTING))
         session.write("abort begun", phase="abort")
         problems: list[str] = []
         for change in changes_to_restore(session.drill):
             failpoint(f"drill-restore-{change.kind}")
             try:
-                found = restore(session, change)
+                left_as_is = restore(session, change)
             except K2kError as error:
+                log.warning("not restored: %s: %s", change.what, error.message)
+                log.debug("the cause", exc_info=error)
                 problems.append(f"{change.what}: {error.message}")
                 continue
-            problems += found
-            session.settle(change, ChangeStatus.KEPT if found else ChangeStatus.UNDONE)
+            problems += left_as_is
+            session.settle(change, ChangeStatus.KEPT if left_as_is else ChangeStatus.UNDONE)
         if changes_to_restore(session.drill):
             raise PartlyApplied(
                 "not everything was restored:\n    " + "\n    ".join(problems),
                 unchanged="The rest was restored.",
-                hint=f"Repeat it: k2ktui drill abort {safe_text(drill_id)} -f FILE",
+                hint=f"Repeat it: {drill_command(session.drill, 'abort')}",
             )
         if _was_stopped_by_hand(session):
             problems.append("MirrorMaker 2 was stopped by hand: start it again")
@@ -339,6 +406,57 @@ def abort_drill(
             )
         finish_drill(session, DrillStatus.ABORTED)
     return session.drill
+
+
+def mark_aborting(
+    flow: Flow,
+    drill_id: str,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    take_over: Callable[[Drill], bool],
+    site: SiteMark,
+    peers: Peers,
+) -> Drill:
+    """Record that a member of a site drill is to be aborted; restore nothing yet.
+
+    The fence of the source is taken away when no member needs it: all are marked first. Arguments
+    and errors as for :func:`abort_drill`; ``site`` says who was left out.
+    """
+    require(may, "aborting a drill")
+    with own_drill(
+        flow,
+        drill_id,
+        files,
+        may,
+        operator,
+        take_over,
+        "abort begun",
+        preview=preview_abort,
+        peers=peers,
+    ) as session:
+        if not can_go_back(session.drill):
+            raise _past_return(session.drill)
+        session.change_drill(
+            lambda drill: replace(
+                drill, status=DrillStatus.ABORTING, site=merge_marks([drill.site or site, site])
+            )
+        )
+        session.write("abort of the site drill begun", phase="abort")
+    return session.drill
+
+
+def _past_return(drill: Drill) -> Refused:
+    left = "; ".join(
+        f"{change.what} (to undo it: {describe_undo(drill, change.kind)})"
+        for change in changes_to_restore(drill)
+    )
+    return Refused(
+        f"drill {safe_text(drill.id)} cannot be aborted: the target was opened, and "
+        "records may exist only there",
+        unchanged=_UNCHANGED,
+        hint=f"Resume it, or undo by hand what is left of it: {left or 'nothing'}",
+    )
 
 
 def _was_stopped_by_hand(session: Session) -> bool:
@@ -400,11 +518,11 @@ def _release_run_record(flow: Flow, drill_id: str) -> bool:
     if topic is None or fence is None or fence.drill is not None or fence.id != drill_id:
         return False
     options = wire(config.target, "producer")
-    fencer = make_fencer(config, target, options, topic.partitions, fence="")
+    ownership = make_ownership(config, target, options, topic.partitions, fenced_by="")
     try:
-        fencer.take_over(0)
+        ownership.take_over(0)
     finally:
-        fencer.close()
+        ownership.close()
     return True
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.drill_checks import DrillPhase
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Drill
 
 
 class Operator(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -15,19 +16,22 @@ import psutil
 from k2ktui.drill.authorship import find_doubt, read_owners
 from k2ktui.drill.files import forward_path
 from k2ktui.drill.operator import Operator
+from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access
-from k2ktui.engine.drill import PHASES, Drill, PhaseStatus
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_steps import is_acting
-from k2ktui.engine.drill_tail import TailChoice
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import PHASES, Drill, PhaseStatus
+from k2ktui.engine.drill.steps import is_acting
+from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import this_host
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.host import pid_space
 from k2ktui.sync.flow import Flow
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
+
+log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 # As ``new_id`` makes them. A dot would reach the shadow groups of another drill.
@@ -67,6 +71,7 @@ def own_drill(
     preview: Callable[[Session], Sequence[str]],
     paths: Paths = NO_PATHS,
     also_over: bool = False,
+    peers: Peers = ALONE,
 ) -> Iterator[Session]:
     """Become the owner of a drill, asking first if another process acts on it.
 
@@ -86,12 +91,21 @@ def own_drill(
         store.close()
         raise
     session = Session(
-        flow, drill, store, operator, may, files, paths.export_to, forward_file=paths.forward
+        flow,
+        drill,
+        store,
+        operator,
+        may,
+        files,
+        paths.export_to,
+        forward_file=paths.forward,
+        peers=peers,
     )
     try:
         _refuse_over(drill, also_over=also_over)
         _refuse_shape(drill)
         _refuse_paths(drill, files, paths)
+        _refuse_member(drill, peers)
         if is_owned(store, drill):
             if not take_over(drill):
                 raise Refused(
@@ -101,19 +115,21 @@ def own_drill(
                     "it over with --take-over.",
                 )
             text = f"taken over from {safe_text(drill.owner)}, {text}"
+            log.info("drill %s: %s", drill_id, text)
         owners = read_owners(flow.config, target, drill_id)
         session.drill = shown = store.read(drill_id)
         doubt = find_doubt(flow.config, target, store, drill_id, owners)
         if doubt and not shown.is_over:
+            log.warning("drill %s: not proven who wrote it: %s", drill_id, doubt)
             _ask_person(session, doubt, preview)
 
         def owned(_: Drill) -> Drill:
             """Read again what the former owner has written until it was fenced."""
-            found = store.read_settled(drill_id)
-            _refuse_over(found, also_over=also_over)
-            _refuse_shape(found)
-            _refuse_paths(found, files, paths)
-            if _content(found) != _content(shown) and not found.is_over:
+            newest = store.read_settled(drill_id)
+            _refuse_over(newest, also_over=also_over)
+            _refuse_shape(newest)
+            _refuse_paths(newest, files, paths)
+            if _content(newest) != _content(shown) and not newest.is_over:
                 now = find_doubt(flow.config, target, store, drill_id, owners)
                 if now:
                     raise Refused(
@@ -121,7 +137,7 @@ def own_drill(
                         unchanged=_UNCHANGED,
                         hint="Repeat the command: it shows what the record is now.",
                     )
-            return found
+            return newest
 
         session.open(new_token(), text, owned)
         yield session
@@ -144,9 +160,23 @@ def _refuse_over(drill: Drill, *, also_over: bool) -> None:
         )
 
 
+def _refuse_member(drill: Drill, peers: Peers) -> None:
+    """Refuse to act on one member of a site drill: the others may need what it would take away."""
+    moves = not drill.is_over and drill.kind is not DrillKind.REHEARSE
+    if drill.site is not None and moves and peers is ALONE:
+        name, site = safe_text(drill.id), safe_text(drill.site.id)
+        raise Refused(
+            f"drill {name} belongs to the site drill {site} of "
+            f"{counted(len(drill.site.members), 'pipeline')}",
+            unchanged=_UNCHANGED,
+            hint=f"Act on all of them: k2ktui drill resume {site} -d DIR, or leave this one out: "
+            f"--leave-out {safe_text(drill.pipeline)}",
+        )
+
+
 def _refuse_shape(drill: Drill) -> None:
     """Refuse a record that no drill can have: its id names groups, its phases are run."""
-    phases = tuple(each.phase for each in drill.phases)
+    phases = tuple(record.phase for record in drill.phases)
     if _ID.fullmatch(drill.id) is None or phases != PHASES[drill.kind]:
         raise Refused(
             f"the record of drill {safe_text(drill.id)} was not written by k2ktui: its id or its "

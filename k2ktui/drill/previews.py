@@ -1,7 +1,7 @@
-"""What resuming or aborting a drill changes because its record says so, with before and after.
+"""Preview of the changes that resuming or aborting a drill takes from its record.
 
-A person who continues a drill that nobody proves to have written reads these lines, so they say
-what is on the clusters now, and name everything; of the record they show only what is acted on.
+It is shown to the person who continues a drill whose author is not proven. So it names every object
+with its current state on the clusters, and of the record shows only what is acted on.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from k2ktui.drill.changes import UnusableChange, read_change
 from k2ktui.drill.phases.moves import find_undone_rows
 from k2ktui.drill.session import Session
-from k2ktui.engine import drill_changes
-from k2ktui.engine.drill import Change, ChangeKind, PhaseStatus
-from k2ktui.engine.drill_changes import Entity
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_steps import changes_to_restore, find_change_of, next_phase
-from k2ktui.engine.drill_tail import TailChoice
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import Entity
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, PhaseStatus
+from k2ktui.engine.drill.steps import changes_to_restore, find_change_of, next_phase
+from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.jobs.local_jobs import this_host
-from k2ktui.kafka.acls import denied_topics
-from k2ktui.kafka.quotas import Quota, producer_quotas, restored
+from k2ktui.kafka.admin.acls import denied_topics
+from k2ktui.kafka.admin.quotas import Quota, producer_quotas, restored
 from k2ktui.text import safe_message, safe_text
 
 _OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
@@ -43,7 +43,7 @@ def preview_abort(session: Session) -> list[str]:
 def preview_resume(session: Session) -> list[str]:
     """Return what resuming would take from the record; each phase still asks to be confirmed."""
     drill = session.drill
-    over = ", ".join(str(each.phase) for each in drill.phases if each.status in _OVER)
+    over = ", ".join(str(record.phase) for record in drill.phases if record.status in _OVER)
     following = next_phase(drill)
     lines = [f"phases that are not repeated, because the record says that they are over: {over}"]
     lines = lines if over else []
@@ -53,7 +53,7 @@ def preview_resume(session: Session) -> list[str]:
     if options.groups:
         lines.append(f"groups that match {safe_text(options.groups)}")
     if options.accepted:
-        ids = ", ".join(safe_text(each) for each in options.accepted)
+        ids = ", ".join(safe_text(check) for check in options.accepted)
         lines.append(f"failures of these checks are accepted: {ids}")
     if drill.record(DrillPhase.FENCE_PRODUCERS).status not in _OVER:
         for change in drill.changes:
@@ -111,7 +111,7 @@ def _repeated_acls(session: Session, change: Change) -> Iterable[str]:
 
 
 def _show_quotas(session: Session, quotas: Iterable[Quota]) -> Iterable[str]:
-    now = {each.entity: each.rate for each in producer_quotas(session.source)}
+    now = {quota.entity: quota.rate for quota in producer_quotas(session.source)}
     for quota in quotas:
         before = now.get(quota.entity)
         if before != quota.rate:
@@ -121,14 +121,15 @@ def _show_quotas(session: Session, quotas: Iterable[Quota]) -> Iterable[str]:
 def _restored_quotas(session: Session, change: Change) -> Iterable[str]:
     rates = read_change(session.drill, change, drill_changes.read_quota_rates)
     before, after = (
-        [Quota(*each) for each in found.items()] for found in (rates.before, rates.after)
+        [Quota(*rate) for rate in rates_by_client.items()]
+        for rates_by_client in (rates.before, rates.after)
     )
     return _show_quotas(session, restored(before, after))
 
 
 def _repeated_quotas(session: Session, change: Change) -> Iterable[str]:
     rates = read_change(session.drill, change, drill_changes.read_quota_rates)
-    return _show_quotas(session, [Quota(*each) for each in rates.after.items()])
+    return _show_quotas(session, [Quota(*rate) for rate in rates.after.items()])
 
 
 def _name(entity: Entity) -> str:
@@ -173,7 +174,7 @@ def _restored_positions(session: Session, change: Change) -> Iterable[str]:
 
 
 def _position(session: Session, at: SourcePartition, now: int | None, then: int | None) -> str:
-    before, after = ("none" if each is None else f"{each}" for each in (now, then))
+    before, after = ("none" if offset is None else f"{offset}" for offset in (now, then))
     return f"position of {session.forward.name} on {safe_text(at)}: {before} → {after}"
 
 
@@ -183,13 +184,13 @@ def _offset(position: Position | None) -> int | None:
 
 def _restored_release(session: Session, change: Change) -> Iterable[str]:
     ids = read_change(session.drill, change, drill_changes.read_released)
-    names = ", ".join(safe_text(each) for each in ids)
+    names = ", ".join(safe_text(id_) for id_ in ids)
     yield f"starts of {session.forward.name}: allowed → refused, by drills {names}; what runs ends"
 
 
 def _repeated_release(session: Session, change: Change) -> Iterable[str]:
     ids = read_change(session.drill, change, drill_changes.read_released)
-    names = ", ".join(safe_text(each) for each in ids)
+    names = ", ".join(safe_text(id_) for id_ in ids)
     yield f"starts of {session.forward.name}: refused by drills {names} → allowed"
 
 
@@ -199,11 +200,11 @@ def _repeated_tail(session: Session, change: Change) -> Iterable[str]:
     if choice is TailChoice.REPLAY:
         return
     positions = session.forward.read_positions()
-    for each in session.drill.tail:
-        at = SourcePartition(each.topic, each.partition)
+    for part in session.drill.tail:
+        at = SourcePartition(part.topic, part.partition)
         now = _offset(positions.get(at))
-        if now is None or now < each.end:
-            yield _position(session, at, now, each.end)
+        if now is None or now < part.end:
+            yield _position(session, at, now, part.end)
 
 
 def _nothing(_: Session, change: Change) -> Iterable[str]:
@@ -223,6 +224,7 @@ _RESTORED: Mapping[ChangeKind, Preview] = {
     ChangeKind.POSITIONS: _restored_positions,
     ChangeKind.RELEASE: _restored_release,
     ChangeKind.STARTED_JOB: _stopped_job,
+    ChangeKind.RIGHTS: _nothing,
 }
 _REPEATED: Mapping[ChangeKind, Preview] = {
     ChangeKind.ACLS: _repeated_acls,

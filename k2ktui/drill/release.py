@@ -12,16 +12,16 @@ from k2ktui.drill.forward import find_failover
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.tail import read_bounds
-from k2ktui.engine import drill_changes
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_undo, find_change_of, put_change
-from k2ktui.engine.drill_tail import PartitionEnd
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
+from k2ktui.engine.drill.steps import describe_undo, find_change_of, put_change
+from k2ktui.engine.drill.tail import PartitionEnd
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
-from k2ktui.kafka.properties import wire
-from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.text import list_names, safe_message, safe_text
 
 _NAMED = 3
@@ -86,11 +86,11 @@ def restore_fences(session: Session, change: Change) -> list[str]:
     topic = target.find(config.coordination.commit.topic)
     if topic is not None:
         options = wire(config.target, "producer")
-        fencer = make_fencer(config, target, options, topic.partitions, fence=max(ids))
+        ownership = make_ownership(config, target, options, topic.partitions, fenced_by=max(ids))
         try:
-            fencer.take_over(0)
+            ownership.take_over(0)
         finally:
-            fencer.close()
+            ownership.close()
     return []
 
 
@@ -137,8 +137,8 @@ def record_return(session: Session) -> None:
     """
     failover = find_last_failover(session)
     ends = tuple(
-        PartitionEnd(each.at.topic, each.at.partition, each.high)
-        for each in read_bounds(session.forward)
+        PartitionEnd(bounds.at.topic, bounds.at.partition, bounds.high)
+        for bounds in read_bounds(session.forward)
     )
     if not failover.returned:
         _rewrite(session, failover, "led back", lambda drill: replace(drill, returned=ends))
@@ -223,6 +223,6 @@ def _pass_deleted(session: Session) -> str:
         except Refused as error:
             told = f"{error.message}: it stops at records that are deleted; "
     if deleted.unknown:
-        names = list_names([each.at for each in deleted.unknown], _NAMED)
+        names = list_names([bounds.at for bounds in deleted.unknown], _NAMED)
         told += f"{names}: retention has deleted records that may never have been copied; "
     return told

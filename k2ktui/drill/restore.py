@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 from k2ktui.drill.changes import UnusableChange
 from k2ktui.drill.phases.moves import restore_offsets
+from k2ktui.drill.phases.rights import list_rights_left
 from k2ktui.drill.phases.shadow import delete_shadow_groups
 from k2ktui.drill.phases.source import restore_acls, restore_quotas
 from k2ktui.drill.phases.tail import restore_positions, restore_tail
 from k2ktui.drill.phases.target import restore_job
 from k2ktui.drill.release import restore_fences, restore_started_job
 from k2ktui.drill.session import Session
-from k2ktui.engine.drill import Change, ChangeKind
-from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.engine.drill_steps import describe_undo
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.model import Change, ChangeKind
+from k2ktui.engine.drill.steps import describe_undo
 
 
 def restore(session: Session, change: Change) -> list[str]:
@@ -42,11 +43,6 @@ def _restore_acls(session: Session, change: Change) -> list[str]:
     return []
 
 
-def _restore_quotas(session: Session, change: Change) -> list[str]:
-    restore_quotas(session, change)
-    return []
-
-
 def _restore_shadow(session: Session, _: Change) -> list[str]:
     delete_shadow_groups(session)
     return []
@@ -58,9 +54,13 @@ def _restore_epochs(session: Session, _: Change) -> list[str]:
     return []
 
 
+def _restore_rights(session: Session, change: Change) -> list[str]:
+    return list_rights_left(session, change)
+
+
 _RESTORES: dict[ChangeKind, Callable[[Session, Change], list[str]]] = {
     ChangeKind.ACLS: _restore_acls,
-    ChangeKind.QUOTAS: _restore_quotas,
+    ChangeKind.QUOTAS: restore_quotas,
     ChangeKind.SHADOW_GROUPS: _restore_shadow,
     ChangeKind.OFFSETS: restore_offsets,
     ChangeKind.JOB: restore_job,
@@ -69,4 +69,5 @@ _RESTORES: dict[ChangeKind, Callable[[Session, Change], list[str]]] = {
     ChangeKind.POSITIONS: restore_positions,
     ChangeKind.RELEASE: restore_fences,
     ChangeKind.STARTED_JOB: restore_started_job,
+    ChangeKind.RIGHTS: _restore_rights,
 }

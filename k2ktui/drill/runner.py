@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from k2ktui.drill.checks.catalog import blocking, ids_asked
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
+from k2ktui.drill.facts import DrillMeasures
 from k2ktui.drill.phases import moves, reverse, shadow, source, source_back, tail, target
+from k2ktui.drill.report import stopped_ms
 from k2ktui.drill.session import PhaseResult, Session, finish_drill
-from k2ktui.engine.drill import Drill, DrillStatus, PhaseStatus
-from k2ktui.engine.drill_catalog import blocking, ids_asked
-from k2ktui.engine.drill_checks import CheckResult, DrillKind, DrillPhase
-from k2ktui.engine.drill_facts import DrillMeasures
-from k2ktui.engine.drill_report import stopped_ms, tool_ms
-from k2ktui.engine.drill_steps import describe_phase, needs_confirmation, next_phase
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.steps import describe_phase, needs_confirmation, next_phase
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, duration, safe_message
 
 Run = Callable[[Session], PhaseResult]
@@ -41,7 +41,7 @@ def run_preflight(session: Session) -> PhaseResult:
 
 def run_report(session: Session) -> PhaseResult:
     """Sum up; the report itself is made of the drill's record whenever it is asked for."""
-    return PhaseResult(f"{duration(tool_ms(session.drill) / 1000, tenths=True)} of the tool")
+    return PhaseResult(f"{duration(session.drill.tool_ms / 1000, tenths=True)} of the tool")
 
 
 RUNS: Mapping[DrillPhase, Run] = {
@@ -78,6 +78,7 @@ def run_drill(session: Session) -> bool:
     """
     rehearses = session.drill.kind is DrillKind.REHEARSE
     while (phase := next_phase(session.drill)) is not None:
+        session.peers.enter(phase)
         if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
             session.confirm(phase, describe_phase(phase, session.drill.options.fence))
         session.begin(phase)
@@ -99,27 +100,29 @@ def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> Ph
         return result
     facts, limits = _facts(session, phase), _limits(session)
     with CheckContext(session.flow, facts, limits, snapshot=session.snapshot) as context:
-        found = []
-        for each in run_checks(context, ids):
-            found.append(each)
-            session.show(phase, f"checks: {len(found)} of {len(ids)}")
-    _keep_checks(session, found)
-    failures = [each for each in found if each.failed]
+        results = []
+        for check in run_checks(context, ids):
+            results.append(check)
+            session.show(phase, f"checks: {len(results)} of {len(ids)}")
+    _keep_checks(session, results)
+    failures = [check for check in results if check.failed]
     accepted = session.drill.options.accepted
-    stops = [each for each in blocking(failures, session.drill.kind) if each.id not in accepted]
-    failures.sort(key=lambda each: each not in stops)  # first what the operator has to correct
-    texts = tuple(f"{each.id} {each.title}: {safe_message(each.evidence)}" for each in failures)
-    failed = tuple(each.id for each in failures)
+    stops = [check for check in blocking(failures, session.drill.kind) if check.id not in accepted]
+    failures.sort(key=lambda check: check not in stops)  # first what the operator has to correct
+    texts = tuple(f"{check.id} {check.title}: {safe_message(check.evidence)}" for check in failures)
+    failed = tuple(check.id for check in failures)
     result = replace(result, findings=(*result.findings, *texts), failed_checks=failed)
     if not stops:
         return result
-    live = f"stopped by {', '.join(each.id for each in stops)}; {result.live}"
+    live = f"stopped by {', '.join(check.id for check in stops)}; {result.live}"
     return replace(result, live=live, status=PhaseStatus.FAILED)
 
 
-def _keep_checks(session: Session, found: list[CheckResult]) -> None:
-    results = {each.id: each for each in session.drill.checks}
-    results |= {each.id: replace(each, evidence=each.evidence[:_LONGEST_RESULTS]) for each in found}
+def _keep_checks(session: Session, new: list[CheckResult]) -> None:
+    results = {check.id: check for check in session.drill.checks}
+    results |= {
+        check.id: replace(check, evidence=check.evidence[:_LONGEST_RESULTS]) for check in new
+    }
     session.change_drill(
         lambda drill: replace(drill, checks=tuple(results[name] for name in sorted(results)))
     )
@@ -131,9 +134,9 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
     measures = DrillMeasures(
         rto_s=None if first is None else max(0, first - stopped_ms(drill)) / 1000,
         phases={
-            str(each.phase): each.took_ms / 1000
-            for each in drill.phases
-            if each.took_ms is not None
+            str(record.phase): record.took_ms / 1000
+            for record in drill.phases
+            if record.took_ms is not None
         },
         rpo_records=figures.rpo_records,
         rpo_bytes=figures.rpo_bytes,
@@ -149,11 +152,13 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         compared=session.compared,
         applied=session.applied,
         # Unknown counts as active.
-        active=frozenset(each.group for each in drill.groups if each.was_active is not False),
+        active=frozenset(group.group for group in drill.groups if group.was_active is not False),
         fenced=target.read_fenced(drill),
         reads=session.reads,
         reverse=reverse.find_reverse(session) if asks_reverse else None,
-        cut_over_ends={(each.topic, each.partition): each.end for each in drill.opened_ends},
+        cut_over_ends={
+            (bounds.topic, bounds.partition): bounds.end for bounds in drill.opened_ends
+        },
         tail=_tail_offsets(drill) if phase is DrillPhase.TAIL else None,
         forward=session.forward if phase is DrillPhase.TAIL else None,
     )
@@ -162,7 +167,7 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
 def _tail_offsets(drill: Drill) -> Mapping[SourcePartition, tuple[int, int]]:
     """Return the offsets of the old source that a failback has listed."""
     return {
-        SourcePartition(each.topic, each.partition): (each.first, each.end) for each in drill.tail
+        SourcePartition(part.topic, part.partition): (part.first, part.end) for part in drill.tail
     }
 
 

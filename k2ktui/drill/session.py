@@ -6,6 +6,7 @@ then it is recorded as made. A process that was fenced fails at the first of the
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,11 +15,15 @@ from time import monotonic, sleep, time
 from typing import Self
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.forward import ForwardPipeline, load_forward
 from k2ktui.drill.operator import Operator
+from k2ktui.drill.peers import ALONE, Peers
+from k2ktui.drill.report import end_text
 from k2ktui.drill.store import DrillStore, TakenOver, make_event
 from k2ktui.engine.access import Access
-from k2ktui.engine.drill import (
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import (
     Change,
     ChangeStatus,
     Drill,
@@ -26,21 +31,26 @@ from k2ktui.engine.drill import (
     DrillStatus,
     PhaseStatus,
 )
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_facts import GroupReads
-from k2ktui.engine.drill_report import end_text
-from k2ktui.engine.drill_steps import add_blockers, begin_phase, end_phase, put_change
-from k2ktui.engine.groups import Snapshot
+from k2ktui.engine.drill.steps import (
+    add_blockers,
+    begin_phase,
+    drill_command,
+    end_phase,
+    put_change,
+)
 from k2ktui.engine.java_patterns import compile_pattern
+from k2ktui.engine.moves.groups import Snapshot
+from k2ktui.engine.moves.plan import Plan
 from k2ktui.engine.name_pattern import NamePattern
-from k2ktui.engine.plan import Plan
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.plans import whoami
-from k2ktui.sync.verification import Verification
+from k2ktui.sync.moves.plans import whoami
+from k2ktui.sync.verify.verification import Verification
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 BEAT_S = 5.0
 _SHOW_S = 1.0
@@ -80,6 +90,7 @@ class Session:
         files: the flow's files on this host.
         export_to: directory of exported records; empty for one beside the pipeline's file.
         forward_file: file of the forward pipeline; empty for the one that the reverse file names.
+        peers: the other members of the site drill that it belongs to.
 
     Paths are those that this process was given, never those of the drill's record: anyone who may
     write to the state topic could have written them.
@@ -100,6 +111,7 @@ class Session:
     files: Sequence[str] = ()
     export_to: str = ""
     forward_file: str = ""
+    peers: Peers = ALONE
     plan: Plan | None = None
     snapshot: Snapshot | None = None
     compared: Verification | None = None
@@ -189,9 +201,11 @@ class Session:
                 try:
                     self.drill = self.store.write(replace(self.drill, beat_ms=_now()))
                 except TakenOver as error:
+                    log.warning("drill %s: %s", self.drill.id, error.message)
                     self._lost = error
                     return
-                except K2kError:
+                except K2kError as error:
+                    log.info("drill %s: heartbeats end: %s", self.drill.id, error.message)
                     return
 
     def write(self, text: str = "", *, phase: str = "", drill: Drill | None = None) -> None:
@@ -199,11 +213,14 @@ class Session:
 
         Raises:
             TakenOver: another process owns the drill.
+            Refused: the session was closed.
             K2kError: the target did not acknowledge it.
         """
         with self._lock:
             if self._lost is not None:
                 raise self._lost
+            if self._ended.is_set():  # another member of its site drill may still come to write
+                raise Refused(f"this process no longer acts on drill {safe_text(self.drill.id)}")
             now = _now()
             events: list[DrillEvent] = []
             if text:
@@ -220,6 +237,7 @@ class Session:
 
     def begin(self, phase: DrillPhase) -> None:
         """Record that a phase runs."""
+        log.info("drill %s: phase %s begun", self.drill.id, phase)
         self.snapshot = self.compared = None
         self.change_drill(lambda drill: begin_phase(drill, phase, _now()))
         self.write()
@@ -227,10 +245,11 @@ class Session:
 
     def end(self, phase: DrillPhase, result: PhaseResult) -> None:
         """Record how a phase ended."""
-        found = result.findings, result.failed_checks
+        log.info("drill %s: phase %s %s: %s", self.drill.id, phase, result.status, result.live)
+        findings = result.findings, result.failed_checks
         self.change_drill(
             lambda drill: add_blockers(
-                end_phase(drill, phase, result.status, _now(), result.live, *found), phase
+                end_phase(drill, phase, result.status, _now(), result.live, *findings), phase
             )
         )
         self.write()
@@ -253,13 +272,14 @@ class Session:
             Refused: the operator declined, or cannot be asked.
         """
         began = monotonic()
-        agreed = self.operator.confirm(self.drill, phase, effect)
+        with self.peers.idle():
+            agreed = self.operator.confirm(self.drill, phase, effect)
         self.count_waiting(phase, monotonic() - began)
         if not agreed:
             raise Refused(
                 f"{phase} was not confirmed",
                 unchanged="The drill stays where it is.",
-                hint=f"Resume it: k2ktui drill resume {safe_text(self.drill.id)} -f FILE",
+                hint=f"Resume it: {drill_command(self.drill, 'resume')}",
             )
 
     def count_waiting(self, phase: DrillPhase, seconds: float) -> None:
@@ -275,6 +295,7 @@ class Session:
 
     def intend(self, change: Change) -> None:
         """Record a change before it is made; an intention of an earlier process is kept."""
+        log.info("drill %s: about to %s", self.drill.id, change.what)
         self.change_drill(lambda drill: put_change(drill, change))
         self.write(f"about to: {change.what}", phase=str(change.phase))
         failpoint(f"drill-{change.phase}-intended")
@@ -283,6 +304,7 @@ class Session:
         """Record that a change was made or undone."""
         self.snapshot = self.compared = None
         failpoint(f"drill-{change.phase}-{status}")
+        log.info("drill %s: %s: %s", self.drill.id, status, change.what)
         self.change_drill(lambda drill: put_change(drill, replace(change, status=status)))
         self.write(f"{status}: {change.what}", phase=str(change.phase))
 
@@ -319,9 +341,10 @@ class Session:
                     raise TimedOut(
                         f"{phase}: {live}, after {limit:g} s",
                         unchanged="The drill stays where it is.",
-                        hint=f"{hint} Then: k2ktui drill resume {safe_text(self.drill.id)} -f FILE",
+                        hint=f"{hint} Then: {drill_command(self.drill, 'resume')}",
                     )
-                sleep(_POLL_S)
+                with self.peers.idle():
+                    sleep(_POLL_S)
         finally:
             if not first:
                 self.count_waiting(phase, monotonic() - began)

@@ -11,10 +11,11 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.drill import Drill, DrillEvent
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_format import chain_event
-from k2ktui.engine.journal import (
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.format import chain_event
+from k2ktui.engine.drill.model import Drill, DrillEvent
+from k2ktui.engine.drill.pair_state import find_displaced
+from k2ktui.engine.moves.journal import (
     DRILL,
     DrillKey,
     JournalHeader,
@@ -23,15 +24,14 @@ from k2ktui.engine.journal import (
     StateRecord,
     new_id,
 )
-from k2ktui.engine.pair_state import find_displaced
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.fenced_writer import FencedWriter, WriterFenced
+from k2ktui.kafka.control.fenced_writer import FencedWriter, WriterFenced
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
 
 KEPT_DRILLS = 50
-# In place of a drill's id: the transactional id with which the first record of a drill is written.
+# Replaces the drill's id in the transactional id that writes the first record of every drill.
 BEGIN = "begin"
 
 
@@ -59,7 +59,7 @@ class DrillStore:
 
     def read_all(self) -> list[Drill]:
         """Return all drills, the newest first; errors as for ``StateStore.read``."""
-        return sorted(self._store.read().drills.values(), key=lambda each: each.id, reverse=True)
+        return sorted(self._store.read().drills.values(), key=lambda drill: drill.id, reverse=True)
 
     def read(self, drill_id: str) -> Drill:
         """Return one drill.
@@ -68,14 +68,14 @@ class DrillStore:
             ConfigError: there is none with this id.
             Refused, ConnectionFailed, TimedOut: as for ``StateStore.read``.
         """
-        found = self._store.read().drills.get(drill_id)
-        if found is None:
+        drill = self._store.read().drills.get(drill_id)
+        if drill is None:
             raise ConfigError(
                 f"no drill {safe_text(drill_id)} of pipeline {safe_text(self._config.name)} exists",
                 unchanged="Nothing was changed.",
                 hint="List the drills with k2ktui drill list -f FILE.",
             )
-        return found
+        return drill
 
     def read_settled(self, drill_id: str) -> Drill:
         """As :meth:`read`, with everything that any process had written when it was called.
@@ -93,11 +93,11 @@ class DrillStore:
     def read_digests(self, drill: Drill) -> list[str]:
         """Return the digests of a drill's events that the journal has; errors as for ``read``."""
         state = self._store.read()
-        found = []
+        digests = []
         for entry in {event.entry for event in drill.events} & state.journal.keys():
             for part in state.entry(entry):
-                found += [row.after_metadata for row in part.rows]
-        return found
+                digests += [row.after_metadata for row in part.rows]
+        return digests
 
     def own(self, drill_id: str) -> None:
         """Become the only process that can write a drill.
@@ -113,13 +113,13 @@ class DrillStore:
     def begin(self, drill: Drill, refuse: Callable[[], None]) -> None:
         """Write the first record of a drill, unless it is refused.
 
-        Only one process at a time can: all use one transactional id for it. A process that reads
-        the drills after another one has opened the id sees what that one has written, or fences it.
+        All processes use one transactional id for this, so only one can begin a drill at a time:
+        the second either sees the first one's drill, or fences it before it is written.
 
         Args:
             drill: the drill.
-            refuse: raises if another drill must not be begun now; called when what was written
-                before is read.
+            refuse: raises if another drill must not begin now; called after everything written
+                earlier was read.
 
         Raises:
             Refused: as ``refuse``, or another process begins a drill at this moment.
@@ -130,12 +130,12 @@ class DrillStore:
             self._store.await_stable()
             refuse()
             writer.put(self._store.encode([drill]))
-        except WriterFenced:
+        except WriterFenced as error:
             raise Refused(
                 "another operator begins a drill of this pipeline at the same moment",
                 unchanged="No drill was begun.",
                 hint="See it: k2ktui drill list -f FILE",
-            ) from None
+            ) from error
         finally:
             writer.close()
 
@@ -170,12 +170,12 @@ class DrillStore:
             gone = self._find_displaced(drill)
         try:
             self._writer.put(self._store.encode([*records, drill], gone))
-        except WriterFenced:
+        except WriterFenced as error:
             raise TakenOver(
                 f"another operator has taken over drill {safe_text(drill.id)}",
                 unchanged="This process changes nothing from now on.",
                 hint=f"Watch it: k2ktui drill show {safe_text(drill.id)} -f FILE",
-            ) from None
+            ) from error
         return drill
 
     def _journal(self, drill: Drill, event: DrillEvent) -> list[StateRecord]:
@@ -193,8 +193,8 @@ class DrillStore:
 
     def _find_displaced(self, new: Drill) -> list[DrillKey]:
         """Return the keys of the oldest drills that a new one displaces."""
-        others = [each for each in self.read_all() if each.id != new.id]
-        return [DrillKey(each.id) for each in find_displaced(others, KEPT_DRILLS - 1)]
+        others = [drill for drill in self.read_all() if drill.id != new.id]
+        return [DrillKey(drill.id) for drill in find_displaced(others, KEPT_DRILLS - 1)]
 
     def close(self) -> None:
         """Disconnect."""

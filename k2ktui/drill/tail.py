@@ -1,7 +1,7 @@
 """Read the tail of a failback: records of the old source that the forward pipeline never copied.
 
-What the reverse pipeline wrote there is no part of it. Its batches are recognized as the forward
-pipeline recognizes them: by their registered producer ids, or by the header of their origin.
+Records that the reverse pipeline wrote there are excluded. They are recognized as the forward
+pipeline does it: by registered producer ids, or by the origin header.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.forward import ForwardPipeline
-from k2ktui.engine.cluster_pair import ClusterPair, find_ids
-from k2ktui.engine.drill_tail import TailPartition
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill.tail import TailPartition
+from k2ktui.engine.records.cluster_pair import ClusterPair, find_ids
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.strict_json import LARGEST_MS
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
-from k2ktui.kafka.properties import wire
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.log.batch import Batch
 from k2ktui.log.fetcher import FAR_BYTES, Fetcher
 from k2ktui.log.record import KafkaRecord, record_at, timestamp_type
@@ -30,8 +30,8 @@ from k2ktui.replication.copying.registration_reader import (
     RegistrationReader,
     RegistrationsUnavailable,
 )
-from k2ktui.replication.directions import origin_header
-from k2ktui.replication.pipeline_fencing import read_run_pair
+from k2ktui.replication.ownership.pipeline import read_run_pair
+from k2ktui.replication.topics.directions import origin_header
 from k2ktui.text import counted, safe_message, safe_text
 
 _REGISTRATIONS_S = 30.0
@@ -79,8 +79,8 @@ def read_bounds(forward: ForwardPipeline) -> list[TailBounds]:
     matches = forward.config.topics.matches
     names = {name for name in forward.source.topic_names() if matches(name)}
     names |= {at.topic for at in positions}
-    found = forward.source.describe(sorted(names)).values()
-    topics = [topic for topic in found if isinstance(topic, TopicDescription)]
+    described = forward.source.describe(sorted(names)).values()
+    topics = [topic for topic in described if isinstance(topic, TopicDescription)]
     where = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
     starts = forward.source.offsets(where, OffsetSpec.earliest())
     stable = forward.source.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -127,24 +127,24 @@ def read_tail(
     Raises:
         ConnectionFailed, TimedOut: the old source does not answer, or a partition cannot be read.
     """
-    wanted = [each for each in bounds if each.first < each.stable]
+    wanted = [log_bounds for log_bounds in bounds if log_bounds.first < log_bounds.stable]
     if not wanted:
         return []
     leaves_out = _Origins(forward)
-    total, done = sum(each.stable - each.first for each in wanted), 0
-    found: list[TailPartition] = []
+    total, done = sum(log_bounds.stable - log_bounds.first for log_bounds in wanted), 0
+    tails: list[TailPartition] = []
     fetcher = Fetcher(forward.source)
     try:
         for first in range(0, len(wanted), _AT_ONCE):
             some = wanted[first : first + _AT_ONCE]
-            done += sum(each.stable - each.first for each in some)
-            readers = [_Reader(each, leaves_out, keys, take) for each in some]
+            done += sum(log_bounds.stable - log_bounds.first for log_bounds in some)
+            readers = [_Reader(log_bounds, leaves_out, keys, take) for log_bounds in some]
             for left in _read_all(fetcher, readers):
                 progress(f"{done - left:,} of {counted(total, 'offset')} read")
-            found += [tail for each in readers if (tail := each.tail()) is not None]
+            tails += [tail for reader in readers if (tail := reader.tail()) is not None]
     finally:
         fetcher.close()
-    return found
+    return tails
 
 
 def _read_all(fetcher: Fetcher, readers: Collection[_Reader]) -> Iterator[int]:
@@ -177,7 +177,7 @@ class _Origins:
         now = ClusterPair(forward.source.cluster_id(), forward.target.cluster_id())
         pair = now.follow(read_run_pair(forward.config, forward.target, _REGISTRATIONS_S))
         self._header = origin_header(forward.config, pair)
-        self._left_out = {each.encode() for each in self._header.left_out} if self._header else ()
+        self._left_out = {name.encode() for name in self._header.left_out} if self._header else ()
         self._ids = _read_registrations(forward.source, forward.config.opposite.commit_topic, pair)
 
     def batch(self, batch: Batch) -> bool:
@@ -215,16 +215,16 @@ def _read_registrations(source: Cluster, topic: str, pair: ClusterPair) -> froze
             hint="Continue with the release of the pipeline that wrote them."
             if isinstance(error, RegistrationsUnavailable) and error.is_newer
             else "Grant the pipeline's source principal Read on this topic.",
-        ) from None
+        ) from error
     finally:
         connection.close()
         loop.close()
     pairs = pair, *(run.pair for run in reader.runs.values())
     sources, targets = find_ids(pair.target, pairs), find_ids(pair.source, pairs)
     return frozenset(
-        each.producer_id
-        for each in reader.found.values()
-        if each.source in sources and each.target in targets
+        registration.producer_id
+        for registration in reader.registrations.values()
+        if registration.source in sources and registration.target in targets
     )
 
 
@@ -236,11 +236,11 @@ class _Reader:
         self.end, self.problem = bounds.stable, ""
         self._seen = bounds.first
         self._leaves_out, self._keys, self._take = leaves_out, keys, take
-        self._found: TailPartition | None = None
+        self._tail: TailPartition | None = None
 
     def tail(self) -> TailPartition | None:
         """Return what was found; None if there is no record."""
-        return self._found
+        return self._tail
 
     def next_offset(self) -> int | None:
         return self._seen if self._seen < self.end else None
@@ -263,7 +263,7 @@ class _Reader:
         keys = (_show_key(record.key),) if self._keys else ()
         at = record.timestamp_ms if 0 <= record.timestamp_ms <= LARGEST_MS else None
         one = TailPartition(*self.at, record.offset, record.offset + 1, 1, at, at, keys)
-        self._found = one if self._found is None else _join(self._found, one)
+        self._tail = one if self._tail is None else _join(self._tail, one)
 
     def add_aborted_batch(self, batch: Batch) -> None:
         """Ignore it: its records were never committed."""
@@ -278,19 +278,19 @@ class _Reader:
         self.problem = reason
 
 
-def _join(found: TailPartition, one: TailPartition) -> TailPartition:
+def _join(tail: TailPartition, one: TailPartition) -> TailPartition:
     return replace(
-        found,
+        tail,
         end=one.end,
-        records=found.records + 1,
-        oldest_ms=_pick(min, found.oldest_ms, one.oldest_ms),
-        newest_ms=_pick(max, found.newest_ms, one.newest_ms),
-        keys=found.keys if len(found.keys) >= _KEYS else (*found.keys, *one.keys),
+        records=tail.records + 1,
+        oldest_ms=_pick(min, tail.oldest_ms, one.oldest_ms),
+        newest_ms=_pick(max, tail.newest_ms, one.newest_ms),
+        keys=tail.keys if len(tail.keys) >= _KEYS else (*tail.keys, *one.keys),
     )
 
 
 def _pick(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
-    known = [each for each in times if each is not None]
+    known = [time for time in times if time is not None]
     return choose(known) if known else None
 
 

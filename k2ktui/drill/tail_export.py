@@ -17,7 +17,7 @@ from typing import IO, Self
 
 from k2ktui.drill.files import split_files
 from k2ktui.drill.session import Session
-from k2ktui.engine.drill_tail import TailPartition
+from k2ktui.engine.drill.tail import TailPartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Partition
 from k2ktui.log.record import KafkaRecord
@@ -68,7 +68,7 @@ class TailExport:
             for part in directory.glob(f"*{_PART}"):
                 part.unlink()  # of a process that was killed
         except OSError as error:
-            raise self._refuse(error) from None
+            raise self._refuse(error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -86,19 +86,19 @@ class TailExport:
         try:
             self._open(at).write(_line(at, record))
         except OSError as error:
-            raise self._refuse(error) from None
+            raise self._refuse(error) from error
 
     def _open(self, at: Partition) -> IO[bytes]:
-        found = self._files.get(at)
-        if found is None:
+        file = self._files.get(at)
+        if file is None:
             if len(self._files) >= _MOST_OPEN:
                 self._close()
             again = os.O_APPEND if at in self._made else os.O_EXCL
             flags = os.O_WRONLY | os.O_CREAT | again | os.O_CLOEXEC | os.O_NOFOLLOW
-            found = os.fdopen(os.open(self._part(at), flags, FILE_MODE), "wb")
-            self._files[at] = found
+            file = os.fdopen(os.open(self._part(at), flags, FILE_MODE), "wb")
+            self._files[at] = file
             self._made.add(at)
-        return found
+        return file
 
     def _close(self) -> None:
         """Make the open files durable, and close them."""
@@ -108,12 +108,12 @@ class TailExport:
             file.close()
         self._files.clear()
 
-    def complete(self, found: Sequence[TailPartition]) -> None:
+    def complete(self, tail: Sequence[TailPartition]) -> None:
         """Make all files durable, and give them their names; those of an earlier try go."""
         try:
             self._close()
-            for each in found:
-                at = each.topic, each.partition
+            for part in tail:
+                at = part.topic, part.partition
                 os.replace(self._part(at), self.directory / export_name(at))
             handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -121,7 +121,7 @@ class TailExport:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise self._refuse(error) from None
+            raise self._refuse(error) from error
 
     def _part(self, at: Partition) -> Path:
         return self.directory / f"{export_name(at)}{_PART}"
@@ -135,7 +135,7 @@ class TailExport:
 
 
 def _line(at: Partition, record: KafkaRecord) -> bytes:
-    found = {
+    body = {
         "topic": at[0],
         "partition": at[1],
         "offset": record.offset,
@@ -145,7 +145,7 @@ def _line(at: Partition, record: KafkaRecord) -> bytes:
         "value": _encode(record.value),
         "headers": [[name, _encode(value)] for name, value in record.headers],
     }
-    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
 
 
 def _encode(data: bytes | None) -> str | None:

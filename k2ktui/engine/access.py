@@ -13,6 +13,11 @@ from k2ktui.errors import Refused
 PRODUCTION = frozenset({"production", "prod"})
 
 
+def is_production(environment: str) -> bool:
+    """Return whether this ``environment`` of a pipeline's file is read-only by default."""
+    return environment.strip().lower() in PRODUCTION
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a session may do.
@@ -51,7 +56,7 @@ def access(
         return Access(False, "started with --read-only")
     if configured:
         return Access(False, "readOnly is enabled in the pipeline file")
-    if environment.strip().lower() in PRODUCTION and not unlocked:
+    if is_production(environment) and not unlocked:
         return Access(False, "the environment is production; unlock it first", unlockable=True)
     return Access(True)
 

@@ -2,7 +2,7 @@
 
 Parse the text with :mod:`k2ktui.engine.strict_json` first: it rejects what pydantic's own parser
 accepts, such as a key that appears twice. Executors of a Spark cluster have no pydantic, so the
-records that a Spark task writes (``engine/state.py``) do without this module.
+records that a Spark task writes (``engine/records/state.py``) do without this module.
 """
 
 from __future__ import annotations
@@ -39,4 +39,4 @@ def read_as(adapter: TypeAdapter[T], value: object) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise MalformedRecord(f"{place}: {first['msg']}" if place else first["msg"]) from None
+        raise MalformedRecord(f"{place}: {first['msg']}" if place else first["msg"]) from error

@@ -32,7 +32,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(translated)
     except re.error as error:
-        raise ValueError(f"a valid regular expression ({error})") from None
+        raise ValueError(f"a valid regular expression ({error})") from error
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ def require_match(chosen: Callable[[str], bool], names: Collection[str], what: s
         return
     near = get_close_matches(chosen.text, sorted(names), _NEAREST, cutoff=0.4)
     verb = "is" if len(names) == 1 else "are"
-    there = f"there {verb} {counted(len(names), what)}" if names else f"there is no {what}"
+    available = f"there {verb} {counted(len(names), what)}" if names else f"there is no {what}"
     nearest = f", the nearest: {', '.join(map(safe_text, near))}" if near else ""
     raise ConfigError(
-        f"{chosen.option}: no {what} matches {safe_text(chosen.text)}; {there}{nearest}",
+        f"{chosen.option}: no {what} matches {safe_text(chosen.text)}; {available}{nearest}",
         unchanged="Nothing was done.",
         hint="Match the whole name; .* stands for any text. List groups and topics with "
         "k2ktui groups -f FILE.",

@@ -40,8 +40,8 @@ class UnpickledOnUse(Mapping[K, V]):
 
     @cached_property
     def _values(self) -> dict[K, V]:
-        found: dict[K, V] = pickle.loads(self._packed)  # noqa: S301 - packed by this class
-        return found
+        values: dict[K, V] = pickle.loads(self._packed)  # noqa: S301 - packed by this class
+        return values
 
     def __reduce__(self) -> tuple[object, ...]:
         return UnpickledOnUse, (self._packed,)

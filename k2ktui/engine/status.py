@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.state import Position
+from k2ktui.engine.records.state import Position
 from k2ktui.text import counted, duration
 
 HELD_BACK_S = 60.0
@@ -100,6 +100,18 @@ class PartitionStatus:
     held_back_by: int | None = None
     held_back_s: float | None = None
     copied_at: float | None = None
+
+    @property
+    def unmapped(self) -> int | None:
+        """Retained source offsets before the position that do not translate exactly.
+
+        Offsets that are not copied yet lower ``coverage`` as well, but are not gaps. None if
+        unknown.
+        """
+        start, end, lag = self.source_start, self.source_end, self.lag_records
+        if self.coverage is None or start is None or end is None or lag is None:
+            return None
+        return max(0, round((1 - self.coverage) * (end - start)) - min(lag, end - start))
 
     @property
     def held(self) -> HeldBack | None:

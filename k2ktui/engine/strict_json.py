@@ -52,7 +52,7 @@ def parse(raw: bytes | str | None, what: str = "it", *, largest: int = _LARGEST_
         text = raw.decode() if isinstance(raw, bytes) else raw
         return _DECODER.decode(text)
     except MalformedRecord as error:
-        raise MalformedRecord(f"{what} is not JSON: {error}") from None
+        raise MalformedRecord(f"{what} is not JSON: {error}") from error
     except (ValueError, RecursionError) as error:
         raise MalformedRecord(f"{what} is not JSON") from error
 
@@ -81,8 +81,8 @@ def text(value: object, longest: int = LONGEST) -> str:
     if not value.isascii():
         try:
             value.encode()
-        except UnicodeEncodeError:
-            raise MalformedRecord("a string with a lone surrogate") from None
+        except UnicodeEncodeError as error:
+            raise MalformedRecord("a string with a lone surrogate") from error
     return value
 
 
@@ -113,10 +113,10 @@ def flag(value: object) -> bool:
 
 def rows(value: object, width: int | None = None, *, most: int = 10_000_000) -> list[list[Any]]:
     """Return a list of lists, each of ``width`` elements."""
-    found = items(value, most)
-    if any(type(row) is not list or (width is not None and len(row) != width) for row in found):
+    elements = items(value, most)
+    if any(type(row) is not list or (width is not None and len(row) != width) for row in elements):
         raise MalformedRecord("not a row, or a row of another length")
-    return found
+    return elements
 
 
 def items(value: object, most: int = 10_000_000) -> list[Any]:
@@ -141,15 +141,15 @@ def is_deeper(value: object, levels: int) -> bool:
         value = list(value.values())
     if not isinstance(value, list):
         return False
-    return levels == 0 or any(is_deeper(each, levels - 1) for each in value)
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in value)
 
 
 def field(value: Mapping[str, Any], name: str) -> Any:
     """Return a required field."""
     try:
         return value[name]
-    except KeyError:
-        raise MalformedRecord(f"no field {name}") from None
+    except KeyError as error:
+        raise MalformedRecord(f"no field {name}") from error
 
 
 def _type_error(value: object, wanted: str) -> MalformedRecord:

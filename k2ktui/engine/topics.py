@@ -48,8 +48,8 @@ _AMBIGUOUS = re.compile(r"(.+\.)?heartbeats")
 
 def program_of(topic: str) -> str:
     """Return the program that keeps its own state in a topic of this name; "" for none."""
-    found = (program for program, names in PROGRAM_TOPICS.items() if names.fullmatch(topic))
-    return next(found, "")
+    programs = (program for program, names in PROGRAM_TOPICS.items() if names.fullmatch(topic))
+    return next(programs, "")
 
 
 def may_be_heartbeats(topic: str) -> bool:
@@ -62,8 +62,8 @@ class TopicSelection(NameSelection):
     """The source topics of a pipeline; see ``PipelineConfig.topics``.
 
     A pattern does not match topics of other programs (``PROGRAM_TOPICS``), if
-    ``excludes_programs``. Topics that were replicated before are still copied: nothing that runs
-    may stop because of its name.
+    ``excludes_programs``. Such topics are still copied if they were replicated before: an upgrade
+    must not stop a running copy.
     """
 
     excludes_programs: bool = True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
 from k2ktui.errors import K2kError
 from k2ktui.jobs.job_directory import job_directory
 from k2ktui.jobs.local_jobs import Job, read_job
@@ -19,8 +20,10 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
 )
 from k2ktui.replication.preflight.suite import each_check, each_cluster_check
-from k2ktui.sync.drill_guard import check_fence
+from k2ktui.sync.drill.guard import check_fence
 from k2ktui.sync.other_files import check_file
+
+log = logging.getLogger(__name__)
 
 NAME = "other runners"
 _WHAT = {RunKind.COPY: "this pipeline", RunKind.SYNC: "k2ktui sync for this pipeline"}
@@ -64,14 +67,15 @@ def _others(config: PipelineConfig, job: Job | None, restart: bool, kind: RunKin
             fatal=True,
         )
     try:
-        found = read_runners(config)
+        runners = read_runners(config)
     except K2kError as error:
         return unknown_check(NAME, error.message, error.hint)
     now = time()
-    alive = alive_elsewhere(found, job, now, kind)
+    alive = alive_elsewhere(runners, job, now, kind)
     if not alive:
         return passed_check(NAME, f"no other host sends heartbeats of {_WHAT[kind]}")
-    where = "; ".join(describe_runner(each, now) for each in alive)
+    where = "; ".join(describe_runner(runner, now) for runner in alive)
+    log.info("%s is running %s", _WHAT[kind], where)
     if kind is RunKind.SYNC:
         return failed_check(
             NAME,

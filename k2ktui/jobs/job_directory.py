@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import socket
@@ -19,7 +20,7 @@ from pydantic import Field, TypeAdapter
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.bounded import Count, Flag, Seconds, Text, read_as
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.strict_json import (
     LARGEST,
     LARGEST_INT,
@@ -32,11 +33,15 @@ from k2ktui.jobs.process import ProcessIdentity
 from k2ktui.private_files import private_directory
 from k2ktui.runtime.paths import state_path, unwritable_state, write_atomically
 
+log = logging.getLogger(__name__)
+
 _VERSION = 1
 _NEW = ("kind", "rewind", "take_over")
 _RECORD, _LOCK, LOG = "job.json", "lock", "log.jsonl"
 _LONGEST_SLUG = 40
 _LARGEST_RECORD = 1 << 20
+# Directories of which was logged that their record cannot be read.
+_logged: set[Path] = set()
 
 
 class Phase(StrEnum):
@@ -141,7 +146,12 @@ class JobDirectory:
                 return _record(
                     parse_object(file.read(_LARGEST_RECORD + 1), largest=_LARGEST_RECORD)
                 )
-        except (OSError, MalformedRecord):
+        except FileNotFoundError:
+            return None
+        except (OSError, MalformedRecord) as error:
+            if self.directory not in _logged:  # a console looks every second
+                _logged.add(self.directory)
+                log.warning("%s: its record cannot be read: %s", self.directory, error)
             return None
 
     def write(self, record: JobRecord) -> None:
@@ -216,7 +226,7 @@ def _record(value: dict[str, Any]) -> JobRecord:
     if integer(field(value, "v")) != _VERSION:
         raise MalformedRecord("of another version")
     # Some fields have defaults, but all are in every record, except in those of earlier releases.
-    names = [each.name for each in fields(JobRecord)]
+    names = [field.name for field in fields(JobRecord)]
     known = {name: field(value, name) for name in names if name in value or name not in _NEW}
     return read_as(_RECORDS, known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -15,6 +16,8 @@ from k2ktui.errors import Refused
 from k2ktui.jobs import joblog
 from k2ktui.jobs.job_directory import JobDirectory, Phase
 from k2ktui.jobs.process import this_process
+
+log = logging.getLogger(__name__)
 
 
 class JobProcess:
@@ -56,6 +59,7 @@ class JobProcess:
         joblog.BoundedLog(self._place).start()
         me = this_process()
         self._change(pid=me.pid, birth=me.birth)
+        log.info("job %s runs as pid %d", self._place.id, me.pid)
         record = self.record
         joblog.write_event(
             "job", time(), start=record.start, version=record.version, pid=record.pid
@@ -65,13 +69,11 @@ class JobProcess:
 
     def record_standby(self) -> None:
         """Record that the run waits for others."""
-        with contextlib.suppress(Refused):
-            self._change(phase=Phase.STANDBY)
+        self._try_change(phase=Phase.STANDBY)
 
     def record_begin(self, term: int, slots: int) -> None:
         """Record that copying has begun."""
-        with contextlib.suppress(Refused):  # a full disk must not end replication
-            self._change(phase=Phase.RUNNING, term=term, slots=slots)
+        self._try_change(phase=Phase.RUNNING, term=term, slots=slots)
 
     def record_end(self, code: int, error: str = "") -> None:
         """Record the end; safe to call from a signal handler."""
@@ -79,6 +81,12 @@ class JobProcess:
         with contextlib.suppress(Refused):
             self._change(phase=Phase.ENDED, ended_at=now, code=int(code), error=error)
         joblog.write_event("ended", now, code=int(code))
+
+    def _try_change(self, **values: Any) -> None:
+        try:
+            self._change(**values)
+        except Refused as error:  # a full disk must not end replication
+            log.warning("job %s: %s", self._place.id, error.message)
 
     def _change(self, **values: Any) -> None:
         with self._writing:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from dataclasses import asdict
 from time import time
 from types import FrameType
 
-from k2ktui.engine.journal import RunKind
-from k2ktui.engine.plan import Rewind
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import ExitCode, K2kError
 from k2ktui.jobs.job_process import JobProcess
 from k2ktui.jobs.joblog import write_event, write_object
-from k2ktui.kafka.properties import load_checked
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.mm2.flow_files import read_flow
-from k2ktui.replication.event_text import report_event
-from k2ktui.replication.events import Note, Report, Started, Waiting
+from k2ktui.parity.watcher import watch_parity
 from k2ktui.replication.preflight.checks import Check
+from k2ktui.replication.reports.event_text import report_event
+from k2ktui.replication.reports.events import Note, Report, Started, Waiting
 from k2ktui.starting import run_pipeline
-from k2ktui.sync.loop import SyncPoll
-from k2ktui.sync.poll_text import is_worth_reporting, poll_event
-from k2ktui.sync.running import SyncReports, SyncRun
+from k2ktui.sync.loop.poll import SyncPoll
+from k2ktui.sync.loop.poll_text import is_worth_reporting, poll_event
+from k2ktui.sync.loop.running import SyncReports, SyncRun
+
+log = logging.getLogger(__name__)
 
 
 def run_job(job: JobProcess) -> int:
@@ -30,6 +34,7 @@ def run_job(job: JobProcess) -> int:
         code = _run(job)
     except K2kError as error:
         parts = {"message": error.message, "unchanged": error.unchanged, "hint": error.hint}
+        log.debug("job ends with an error", exc_info=error)
         write_event("error", time(), **parts)
         job.record_end(error.exit_code, error.message)
         return error.exit_code
@@ -94,7 +99,13 @@ def _run_sync(job: JobProcess) -> int:
         write_note(note)
     # A job that waits for the first run of its pipeline runs: jobs start does not wait for it.
     reports = SyncReports(write_note, write_poll, lambda: job.record_begin(0, 0))
-    run = SyncRun(flow, Rewind(job.record.rewind), reports, telemetry=job.record.telemetry)
+    run = SyncRun(
+        flow,
+        Rewind(job.record.rewind),
+        reports,
+        telemetry=job.record.telemetry,
+        beside=watch_parity(flow.config, write_note, is_pipeline=flow.pipeline is not None),
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
     run.run()

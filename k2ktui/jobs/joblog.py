@@ -21,11 +21,11 @@ from k2ktui.engine.strict_json import (
 from k2ktui.engine.strict_json import number as strict_number
 from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.job_directory import JobDirectory
-from k2ktui.replication.event_text import read_report, report_event, report_text
-from k2ktui.replication.events import Note
+from k2ktui.replication.reports.event_text import read_report, report_event, report_text
+from k2ktui.replication.reports.events import Note
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.log_lines import LogStream
-from k2ktui.sync.poll_text import poll_lines
+from k2ktui.sync.loop.poll_text import poll_lines
 from k2ktui.text import safe_message, safe_text
 
 LIMIT_BYTES = 5 << 20
@@ -65,7 +65,7 @@ class BoundedLog(BackgroundRunner):
         try:
             self.turn()
         except OSError as error:
-            raise K2kError(f"{safe_text(self._place.log)}: {error.strerror or error}") from None
+            raise K2kError(f"{safe_text(self._place.log)}: {error.strerror or error}") from error
 
     def turn(self) -> bool:
         """Begin a new log if this one is full; return whether it was."""
@@ -132,7 +132,7 @@ class LogEntry:
     def error(self) -> str:
         """The error it reports, safe to print; empty if none."""
         if self.kind == "error":
-            return _get_renamed(self.event, "message", "what")
+            return _get(self.event, "message")
         return self.text.partition("\n")[0] if self.kind == "stopped" else ""
 
     @property
@@ -152,7 +152,7 @@ class LogEntry:
                 return "\n  ".join([first, *_lines(_hint(event))])
             case "error":
                 parts = [
-                    _get_renamed(event, "message", "what"),
+                    _get(event, "message"),
                     _get(event, "unchanged"),
                     safe_message(_hint(event)),
                 ]
@@ -160,7 +160,9 @@ class LogEntry:
             case "turn":
                 # As above.
                 with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError):
-                    failed = [f"NOT COMMITTED {safe_message(each)}" for each in event["failed"]]
+                    failed = [
+                        f"NOT COMMITTED {safe_message(message)}" for message in event["failed"]
+                    ]
                     return "\n  ".join([*poll_lines(event), *failed])
             case "ended":
                 return f"ended with exit code {_get(event, 'code')}"
@@ -186,13 +188,8 @@ def _get(event: Mapping[str, Any], name: str) -> str:
     return safe_message(event.get(name, ""))
 
 
-def _get_renamed(event: Mapping[str, Any], name: str, old: str) -> str:
-    """Return a field; logs of earlier releases have it under its ``old`` name."""
-    return _get(event, name if name in event else old)
-
-
 def _hint(event: Mapping[str, Any]) -> str:
-    return fix_text(str(event.get("hint", event.get("mend")) or ""))
+    return fix_text(str(event.get("hint") or ""))
 
 
 def _lines(value: object) -> list[str]:
@@ -263,7 +260,9 @@ def last_error(entries: Sequence[LogEntry]) -> str:
     Lines that are not events count only at the end, as the last output of a crashed process.
     """
     broken = bool(entries) and not entries[-1].event
-    return next((each.error or each.text for each in reversed(entries) if each.error or broken), "")
+    return next(
+        (entry.error or entry.text for entry in reversed(entries) if entry.error or broken), ""
+    )
 
 
 class Follower:
@@ -313,7 +312,7 @@ class Follower:
         if self._file is None:
             return True
         try:
-            now, ours = os.stat(self._path), os.fstat(self._file.fileno())
+            now, followed = os.stat(self._path), os.fstat(self._file.fileno())
         except OSError:
             return False
-        return (now.st_dev, now.st_ino) != (ours.st_dev, ours.st_ino)
+        return (now.st_dev, now.st_ino) != (followed.st_dev, followed.st_ino)

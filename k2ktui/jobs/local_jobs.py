@@ -11,7 +11,7 @@ from pathlib import Path
 from time import time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
 from k2ktui.jobs import joblog
 from k2ktui.jobs.job_directory import (
     JobDirectory,
@@ -75,8 +75,8 @@ class Job:
 
 def list_jobs() -> list[Job]:
     """Return this host's jobs of the user, the last started first; contacts no cluster."""
-    found = [job for place in list_job_directories() if (job := read_job(place)) is not None]
-    return sorted(found, key=lambda job: -job.record.started_at)
+    jobs = [job for place in list_job_directories() if (job := read_job(place)) is not None]
+    return sorted(jobs, key=lambda job: -job.record.started_at)
 
 
 def read_job(place: JobDirectory) -> Job | None:
@@ -113,8 +113,8 @@ def find_job(
     """
     wanted = absolute_paths(files)
     jobs = [job for job in list_jobs() if job.record.kind is kind]
-    found = [job for job in jobs if job.record.files == wanted]
-    return found[0] if found else read_job(job_directory(config(), kind))
+    of_files = [job for job in jobs if job.record.files == wanted]
+    return of_files[0] if of_files else read_job(job_directory(config(), kind))
 
 
 def this_host() -> str:

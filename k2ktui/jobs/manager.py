@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -18,8 +19,8 @@ from time import monotonic, time
 from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
-from k2ktui.engine.journal import RunKind
-from k2ktui.engine.plan import Rewind
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs import joblog
 from k2ktui.jobs.job_directory import JobDirectory, JobRecord, Phase, job_directory
@@ -31,8 +32,10 @@ from k2ktui.jobs.local_jobs import (
     read_job,
     this_host,
 )
-from k2ktui.sync.plans import whoami
+from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 STOP_S = 10.0
 START_S = 60.0
@@ -40,8 +43,6 @@ _TICK_S = 0.1
 _SIGNAL_INTERVAL_S = 0.25
 _LOCK_S = 1.0
 _TAIL = 200
-
-Waiting = Callable[[], None]
 
 
 class StopMode(StrEnum):
@@ -147,13 +148,13 @@ def _spawn(place: JobDirectory, record: JobRecord, lock: int) -> Job:
     # -P keeps the working directory, which others may write to, out of the module search path.
     command = [sys.executable, "-P", "-m", "k2ktui", "jobs", "run"]
     command += ["--place", str(place.directory), "--lock", str(lock)]
-    log = place.open_log()
+    output = place.open_log()
     try:
         parent = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             pass_fds=(lock,),
             start_new_session=True,
             cwd=record.cwd,
@@ -161,18 +162,20 @@ def _spawn(place: JobDirectory, record: JobRecord, lock: int) -> Job:
         # It forks at once, so that init adopts the job and the job leads no session.
         code = parent.wait(FORK_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _not_started(place, type(error).__name__) from None
+        raise _not_started(place, type(error).__name__) from error
     finally:
-        os.close(log)
+        os.close(output)
     job = read_job(place)
     if code != 0 or job is None:
         why = "its process could not be started"
         place.write(replace(record, phase=Phase.ENDED, ended_at=time(), error=why))
         raise _not_started(place, f"exit code {code}")
+    log.info("job %s started as pid %d", place.id, job.record.pid)
     return job
 
 
 def _not_started(place: JobDirectory, why: str) -> Refused:
+    log.warning("job %s not started: %s", place.id, why)
     error = joblog.last_error(joblog.read_tail(place, _TAIL))
     return Refused(
         f"the job could not be started ({why}){': ' + error if error else ''}",
@@ -181,16 +184,15 @@ def _not_started(place: JobDirectory, why: str) -> Refused:
     )
 
 
-def await_running(job: Job, timeout: float = START_S, waiting: Waiting = lambda: None) -> Job:
+def await_running(job: Job, timeout: float = START_S) -> Job:
     """Wait until a job has begun to copy or has ended, at most ``timeout`` seconds.
 
     Args:
         job: a job that was started.
         timeout: seconds.
-        waiting: called between polls; an exception from it ends the wait, not the job.
     """
     waits = (JobState.STARTING, JobState.STOPPING)
-    return _await(job, lambda now: now.state not in waits, timeout, waiting)
+    return _await(job, lambda now: now.state not in waits, timeout)
 
 
 def stop_job(
@@ -198,7 +200,6 @@ def stop_job(
     allowed: Access,
     how: StopMode = StopMode.GRACEFULLY,
     timeout: float = STOP_S,
-    waiting: Waiting = lambda: None,
 ) -> Job:
     """Stop a job; return it as soon as it has ended, or after the timeout.
 
@@ -208,7 +209,6 @@ def stop_job(
         how: ``NOW`` repeats the signal, so that the job does not wait for its lap; ``KILL`` kills
             it. Neither loses or duplicates a record: the next start aborts what was not committed.
         timeout: seconds to wait for its end.
-        waiting: called between polls.
 
     Raises:
         Refused: not allowed, or the job belongs to another user.
@@ -224,22 +224,23 @@ def stop_job(
         if how is StopMode.NOW and monotonic() - signaled_at >= _SIGNAL_INTERVAL_S:
             signaled_at = monotonic()
             _send(job, number)
-        waiting()
 
-    now = _await(job, lambda each: not each.alive, timeout, waits)
+    now = _await(job, lambda job: not job.alive, timeout, waits)
     if job.alive and now.state is JobState.DIED and now.record.start == job.record.start:
         now = _record_end(now, how)
+    log.info("job %s: %s%s", now.place.id, now.state, f": {now.why}" if now.why else "")
     return now
 
 
 def _send(job: Job, number: signal.Signals) -> None:
+    log.info("pid %d of job %s: sending %s", job.record.pid, job.place.id, number.name)
     try:
         job.record.identity.signal(number)
-    except PermissionError:
+    except PermissionError as error:
         raise Refused(
             f"pid {job.record.pid} belongs to another user ({safe_text(job.record.user)})",
             unchanged="It was not stopped.",
-        ) from None
+        ) from error
 
 
 def _record_end(job: Job, how: StopMode) -> Job:
@@ -250,13 +251,18 @@ def _record_end(job: Job, how: StopMode) -> Job:
     return read_job(job.place) or job
 
 
-def _await(job: Job, is_over: Callable[[Job], bool], timeout: float, waiting: Waiting) -> Job:
+def _await(
+    job: Job,
+    is_over: Callable[[Job], bool],
+    timeout: float,
+    between: Callable[[], None] = lambda: None,
+) -> Job:
     until, wait = monotonic() + timeout, Event()
     while True:
         now = read_job(job.place) or job
         if is_over(now) or monotonic() >= until:
             return now
-        waiting()
+        between()
         wait.wait(_TICK_S)
 
 
@@ -266,7 +272,6 @@ def restart_job(
     files: Sequence[str],
     allowed: Access,
     timeout: float = STOP_S,
-    waiting: Waiting = lambda: None,
     *,
     take_over: bool = False,
 ) -> Job:
@@ -275,7 +280,7 @@ def restart_job(
     Raises:
         K2kError: it did not end within ``timeout`` seconds, or could not be started.
     """
-    ended = stop_job(job, allowed, timeout=timeout, waiting=waiting)
+    ended = stop_job(job, allowed, timeout=timeout)
     if ended.alive:
         raise K2kError(
             f"pid {ended.record.pid} still runs after {timeout:g} s",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from k2ktui.engine.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.sync.liveness import has_ended, may_be_local
 
@@ -86,27 +86,27 @@ def make_run_rows(
     A standby without another run is shown as starting: it waits only for its own first slots.
     """
     left = {runner.runner: runner for runner in runners}
-    found = []
+    rows = []
     for job in jobs:
-        runner = next((each for each in left.values() if _is_of(job, each)), None)
+        runner = next((candidate for candidate in left.values() if _is_of(job, candidate)), None)
         if runner is not None:
             del left[runner.runner]
-        found.append(_of_job(job, runner))
-    found += [_of_runner(runner, pipeline, now) for runner in left.values()]
+        rows.append(_of_job(job, runner))
+    rows += [_of_runner(runner, pipeline, now) for runner in left.values()]
     if lag_records is not None:
-        found = [
+        rows = [
             replace(row, lag_records=lag_records)
             if row.alive and row.pipeline == pipeline and row.kind is RunKind.COPY
             else row
-            for row in found
+            for row in rows
         ]
-    found = [
+    rows = [
         replace(row, state=str(RunnerState.STARTING))
-        if row.alive and row.pipeline == pipeline and _waits_for_none(row, found)
+        if row.alive and row.pipeline == pipeline and _waits_for_none(row, rows)
         else row
-        for row in found
+        for row in rows
     ]
-    return sorted(found, key=lambda row: (not row.alive, _is_standby(row), -row.started_at))
+    return sorted(rows, key=lambda row: (not row.alive, _is_standby(row), -row.started_at))
 
 
 def _is_standby(row: RunRow) -> bool:
@@ -213,11 +213,11 @@ def current_run(
     kind: RunKind = RunKind.COPY,
 ) -> RunRow | None:
     """Return the first row of a pipeline and a kind: the run that is alive, else the last one."""
-    found = make_run_rows(jobs, runners, pipeline, now)
-    return next((row for row in found if row.pipeline == pipeline and row.kind is kind), None)
+    rows = make_run_rows(jobs, runners, pipeline, now)
+    return next((row for row in rows if row.pipeline == pipeline and row.kind is kind), None)
 
 
-def recent_runs(found: Sequence[RunRow]) -> list[RunRow]:
+def recent_runs(rows: Sequence[RunRow]) -> list[RunRow]:
     """Return live runs, the jobs of this host, and the last few runs elsewhere."""
-    past = [row for row in found if not row.alive and not row.here][:SHOWN_PAST]
-    return [row for row in found if row.alive or row.here or row in past]
+    past = [row for row in rows if not row.alive and not row.here][:SHOWN_PAST]
+    return [row for row in rows if row.alive or row.here or row in past]

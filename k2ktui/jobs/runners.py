@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunKind, Runner
+from k2ktui.engine.moves.journal import RunKind, Runner
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.sync.liveness import has_ended, may_be_local
@@ -30,17 +30,17 @@ def read_runners(config: PipelineConfig) -> tuple[Runner, ...]:
 
 
 def alive_elsewhere(
-    found: Sequence[Runner], job: Job | None, now: float, kind: RunKind = RunKind.COPY
+    runners: Sequence[Runner], job: Job | None, now: float, kind: RunKind = RunKind.COPY
 ) -> list[Runner]:
     """Return the runners of a kind, except this host's job, that must be assumed to be running."""
     own = job.record.pid if job is not None else 0
     return [
-        each
-        for each in found
-        if each.kind is kind
-        and each.alive(int(now * 1000))
-        and not (each.pid == own and may_be_local(each))
-        and not has_ended(each)
+        runner
+        for runner in runners
+        if runner.kind is kind
+        and runner.alive(int(now * 1000))
+        and not (runner.pid == own and may_be_local(runner))
+        and not has_ended(runner)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from time import monotonic
 
@@ -68,7 +69,7 @@ def keeps_out(error: KafkaError) -> bool:
 
 
 def is_silence(error: KafkaError | None) -> bool:
-    """Whether an error says no more than that no answer came; None says nothing, too."""
+    """Whether an error only says that no answer came; so does None."""
     return error is None or error.code() == LOCAL_TIMED_OUT or "timed out" in error.str().lower()
 
 
@@ -78,16 +79,14 @@ def clean_message(error: KafkaError) -> str:
     return safe_text(_NOISE.sub("", text))
 
 
-class _Quiet:
-    """Discards librdkafka's log lines; relevant problems arrive as errors."""
-
-    def log(self, *_: object, **__: object) -> None:
-        """Discard a log line."""
-
-    debug = info = warning = error = critical = exception = log
+LIBRARY_LOG = logging.getLogger("librdkafka")
+"""Takes librdkafka's log lines; relevant problems also arrive as errors."""
+LIBRARY_LOG.addHandler(logging.NullHandler())
 
 
-QUIET = _Quiet()
+def log_level() -> int:
+    """Return librdkafka's own level, a syslog severity: critical, or with ``--debug`` info."""
+    return 6 if LIBRARY_LOG.isEnabledFor(logging.INFO) else 2
 
 
 def reason(error: KafkaException) -> str:

@@ -5,6 +5,7 @@ Every method translates library errors into ``k2ktui.errors`` that name the clus
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -25,23 +26,23 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ClusterRefused, ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.auth.oauth import check_token
 from k2ktui.kafka.client_errors import (
+    LIBRARY_LOG,
     LOCAL_TIMED_OUT,
     LOGIN,
     NO_LEADER_KNOWN,
     NOT_AUTHORIZED,
-    QUIET,
     SILENT,
     UNREACHABLE,
     RecentErrors,
     clean_message,
     is_silence,
     keeps_out,
+    log_level,
     reason,
 )
-from k2ktui.kafka.codes import LEADER_MOVED
-from k2ktui.kafka.oauth import check_token
-from k2ktui.kafka.properties import librdkafka
+from k2ktui.kafka.properties.translation import librdkafka
 from k2ktui.kafka.renewable_admin import RenewableAdmin
 from k2ktui.kafka.topic_description import ConfigEntry as ConfigEntry
 from k2ktui.kafka.topic_description import TopicDescription as TopicDescription
@@ -56,7 +57,10 @@ from k2ktui.kafka.unreachable import (
     other_cluster,
     refusal,
 )
+from k2ktui.kafka.wire.codes import LEADER_MOVED
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Partition = tuple[str, int]
@@ -100,6 +104,10 @@ class Cluster:
         """The admin client, created on first use."""
         return self._admin.get()
 
+    def disconnect(self) -> None:
+        """Close the admin client; the next request connects again."""
+        self._admin.close()
+
     def _make_admin(self) -> AdminClient:
         settings = librdkafka(self.config, "admin")
         # By default, the library asks for topics as a producer does.
@@ -109,7 +117,7 @@ class Cluster:
         """Create a consumer that never commits and joins no group.
 
         Use it on the target only: librdkafka looks up a group coordinator even so, which makes a
-        broker create ``__consumer_offsets``. The source is read through ``k2ktui.kafka.wire``,
+        broker create ``__consumer_offsets``. The source is read through ``kafka/wire/cluster.py``,
         except for the opposite pipeline's mappings: it is the target of that pipeline.
 
         Args:
@@ -138,11 +146,11 @@ class Cluster:
     def _require_cluster_of(self, consumer: Consumer) -> None:
         """Refuse a consumer whose brokers are another cluster's: the admin client has its own."""
         topic = self._topic or "__consumer_offsets"
-        found = self.ask(
+        cluster_id = self.ask(
             "reaching a broker", lambda: consumer.list_topics(topic, timeout=_METADATA_S[-1])
         ).cluster_id
-        if found and found != self.expected_id:
-            raise other_cluster(self.label, self.expected_id, str(found))
+        if cluster_id and cluster_id != self.expected_id:
+            raise other_cluster(self.label, self.expected_id, str(cluster_id))
 
     def kept_consumer(self, **overrides: Any) -> Consumer:
         """Create a consumer, as :meth:`consumer`, that stays connected between readings.
@@ -155,15 +163,15 @@ class Cluster:
         return self.consumer(**overrides)
 
     def _make(self, kind: Callable[[dict[str, Any]], T], settings: dict[str, Any]) -> T:
-        settings.setdefault("log_level", 2)
+        settings.setdefault("log_level", log_level())
         check_token(settings)
         try:
-            return kind({**settings, "logger": QUIET, "error_cb": self._errors})
+            return kind({**settings, "logger": LIBRARY_LOG, "error_cb": self._errors})
         except KafkaException as error:
             raise ConnectionFailed(
                 f"no client for the {self.label} cluster: {reason(error)}",
                 hint=f"Check {self.label}.kafka in the configuration.",
-            ) from None
+            ) from error
 
     def ask(self, what: str, question: Callable[[], T]) -> T:
         """Run a library call and translate its errors.
@@ -174,11 +182,12 @@ class Cluster:
         try:
             return question()
         except KafkaException as error:
-            raise self._translate(what, error) from None
+            raise self._translate(what, error) from error
 
     def _translate(self, what: str, error: KafkaException) -> K2kError:
         code = error.args[0].code() if error.args and hasattr(error.args[0], "code") else 0
         text = f"{what} on the {self.label} cluster: {reason(error)}"
+        log.info("%s", text)
         if code in NOT_AUTHORIZED:
             hint = "Grant the principal what it needs (k2ktui check lists it)."
             return ClusterRefused(text, hint=hint)
@@ -317,15 +326,15 @@ class Cluster:
                 TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S
             ),
         )
-        found: dict[str, TopicDescription | KafkaError] = {}
+        descriptions: dict[str, TopicDescription | KafkaError] = {}
         for name, future in futures.items():
             try:
-                found[name] = read_description(self.wait(future))
+                descriptions[name] = read_description(self.wait(future))
             except KafkaException as error:
                 if error.args[0].code() in UNREACHABLE | {LOCAL_TIMED_OUT}:
-                    raise self._translate("describing topics", error) from None
-                found[name] = error.args[0]
-        return found
+                    raise self._translate("describing topics", error) from error
+                descriptions[name] = error.args[0]
+        return descriptions
 
     def find(self, name: str) -> TopicDescription | None:
         """Describe a topic; return None only if the cluster reports that it does not exist.
@@ -333,12 +342,12 @@ class Cluster:
         Raises:
             K2kError: whether the topic exists is unknown; callers must not treat it as missing.
         """
-        found = self.describe([name])[name]
-        if isinstance(found, TopicDescription):
-            return found
-        if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        topic = self.describe([name])[name]
+        if isinstance(topic, TopicDescription):
+            return topic
+        if topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
-        raise self._translate(f"describing topic {safe_text(name)}", KafkaException(found))
+        raise self._translate(f"describing topic {safe_text(name)}", KafkaException(topic))
 
     def offsets(
         self,
@@ -355,18 +364,18 @@ class Cluster:
         the last record yields -1. A partition without a leader (broker restart, leader election)
         is retried for up to ``LEADER_WAIT_S`` seconds.
         """
-        found: dict[Partition, int] = {}
+        offsets: dict[Partition, int] = {}
         until = monotonic() + LEADER_WAIT_S
         left, limits = set(partitions), list(_ANSWER_S)
         while left:
             asked = monotonic()
             try:
-                left = self._offsets_once(left, spec, isolation, found, limits[0], denied)
+                left = self._offsets_once(left, spec, isolation, offsets, limits[0], denied)
                 silent = monotonic() - asked > 0.9 * limits[0]
             except TimedOut:
                 if not limits[1:]:
                     raise
-                left, silent = left - found.keys(), True
+                left, silent = left - offsets.keys(), True
             if silent and limits[1:]:  # a leader may be gone, and there may be another one
                 del limits[0]
                 until = monotonic() + LEADER_WAIT_S
@@ -375,14 +384,14 @@ class Cluster:
             sleep(_LEADER_POLL_S)
             # librdkafka keeps asking its cached leaders until its metadata is refreshed.
             self._metadata("finding leaders")
-        return found
+        return offsets
 
     def _offsets_once(
         self,
         partitions: Collection[Partition],
         spec: OffsetSpec,
         isolation: IsolationLevel,
-        found: dict[Partition, int],
+        offsets: dict[Partition, int],
         limit: float,
         denied: set[Partition] | None,
     ) -> set[Partition]:
@@ -401,11 +410,11 @@ class Cluster:
                 if offset == OFFSET_INVALID:  # without an error, if its leader is gone
                     moving.add(at)
                 else:
-                    found[at] = offset
+                    offsets[at] = offset
             except KafkaException as error:
                 code = error.args[0].code()
                 if code in UNREACHABLE | {LOCAL_TIMED_OUT}:
-                    raise self._translate("listing offsets", error) from None
+                    raise self._translate("listing offsets", error) from error
                 if code in LEADER_MOVED or code == NO_LEADER_KNOWN:
                     moving.add(at)
                 elif code in NOT_AUTHORIZED and denied is not None:
@@ -423,8 +432,8 @@ class Cluster:
         if self._topic:
             # An error is explained by asking as for the first time.
             with suppress(KafkaException):
-                if found := self._list_topics(_METADATA_S[0], self._topic).cluster_id:
-                    return str(found)
+                if cluster_id := self._list_topics(_METADATA_S[0], self._topic).cluster_id:
+                    return str(cluster_id)
         return str(self._metadata("reaching a broker").cluster_id or "")
 
     def require_expected(self) -> None:
@@ -454,20 +463,22 @@ class Cluster:
                 return self._list_topics(seconds)
             except KafkaException as error:
                 if self._listen(began) is not None:
-                    raise self._translate(what, error) from None
+                    raise self._translate(what, error) from error
                 self._look()
         return self.ask(what, lambda: self._list_topics(last))
 
     def _list_topics(self, seconds: float, *only: str) -> Any:
-        found = self.admin.list_topics(*only, timeout=seconds)
-        if self.expected_id and found.cluster_id and found.cluster_id != self.expected_id:
+        metadata = self.admin.list_topics(*only, timeout=seconds)
+        if self.expected_id and metadata.cluster_id and metadata.cluster_id != self.expected_id:
             self._admin.replace()  # it would stay with the brokers that it knows now
-            raise other_cluster(self.label, self.expected_id, str(found.cluster_id))
-        self._brokers = frozenset((each.host, each.port) for each in found.brokers.values())
+            raise other_cluster(self.label, self.expected_id, str(metadata.cluster_id))
+        self._brokers = frozenset(
+            (broker.host, broker.port) for broker in metadata.brokers.values()
+        )
         if not only:
-            existing = (name for name, topic in found.topics.items() if topic.error is None)
+            existing = (name for name, topic in metadata.topics.items() if topic.error is None)
             self._topic = min(existing, default="")
-        return found
+        return metadata
 
 
 def source_cluster(config: PipelineConfig) -> Cluster:

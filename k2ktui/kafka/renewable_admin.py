@@ -47,3 +47,8 @@ class RenewableAdmin:
             if self._current is not None and monotonic() > self._replaced_at + _REPLACE_AFTER_S:
                 self._replaced_at = monotonic()
                 self._former, self._current = self._current, None
+
+    def close(self) -> None:
+        """Close the clients, as soon as no thread waits for a request; :meth:`get` makes one."""
+        with self._lock:
+            self._current = self._former = None

@@ -30,16 +30,16 @@ class TopicDescription:
     under_replicated: int = 0
 
 
-def read_description(found: Any) -> TopicDescription:
+def read_description(description: Any) -> TopicDescription:
     """Return the description that the client library returned, in our form."""
-    topic_id = getattr(found, "topic_id", None)
+    topic_id = getattr(description, "topic_id", None)
     return TopicDescription(
-        name=found.name,
+        name=description.name,
         topic_id=_hex(topic_id),
-        partitions=len(found.partitions),
-        replication=min((len(p.replicas) for p in found.partitions), default=0),
-        leaderless=sum(p.leader is None for p in found.partitions),
-        under_replicated=sum(len(p.isr) < len(p.replicas) for p in found.partitions),
+        partitions=len(description.partitions),
+        replication=min((len(p.replicas) for p in description.partitions), default=0),
+        leaderless=sum(p.leader is None for p in description.partitions),
+        under_replicated=sum(len(p.isr) < len(p.replicas) for p in description.partitions),
     )
 
 

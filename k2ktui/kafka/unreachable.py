@@ -45,7 +45,7 @@ def refusal(
     # No "with" statement, which would wait for a thread blocked by an unresponsive name server.
     pool = ThreadPoolExecutor(len(where), thread_name_prefix="reach")
     try:
-        asked = {pool.submit(_refusal, each, timeout): each for each in sorted(where)}
+        asked = {pool.submit(_refusal, address, timeout): address for address in sorted(where)}
         done, _ = wait(asked, timeout + 0.1)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -75,12 +75,12 @@ def _refusal(address: Address, timeout: float) -> str | None:
 
 def addresses(bootstrap: str) -> set[Address]:
     """Return the hosts and ports of ``bootstrap.servers``, skipping malformed entries."""
-    found = set()
-    for each in bootstrap.split(","):
-        host, _, port = each.strip().rpartition("://")[2].rpartition(":")
+    hosts = set()
+    for server in bootstrap.split(","):
+        host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         if host and port.isdecimal():
-            found.add((host.strip("[]"), int(port)))
-    return found
+            hosts.add((host.strip("[]"), int(port)))
+    return hosts
 
 
 def no_connection(label: str, reason: str) -> ConnectionFailed:
@@ -105,10 +105,10 @@ class OtherCluster(ConnectionFailed):
     """Another cluster answers than the one that the pipeline copies from or to."""
 
 
-def other_cluster(label: str, expected: str, found: str) -> OtherCluster:
+def other_cluster(label: str, expected: str, answered: str) -> OtherCluster:
     """Return the error for a cluster that has another id than the run began with."""
     return OtherCluster(
-        f"the {label} cluster answers with cluster id {safe_text(found)}; this run copies "
+        f"the {label} cluster answers with cluster id {safe_text(answered)}; this run copies "
         f"{'from' if label == 'source' else 'to'} cluster {safe_text(expected)}",
         unchanged="Nothing is read from it or written to it.",
         hint=f"Check where bootstrap.servers of {label}.kafka lead to. A run goes on when the "

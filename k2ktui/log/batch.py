@@ -164,6 +164,9 @@ def next_sequence(sequence: int, count: int) -> int:
 class AbortedTransactions:
     """Filters the batches of aborted transactions from one fetch response.
 
+    I2: no aborted record is copied. The broker sends aborted batches too, also to
+    ``read_committed`` clients: whoever reads source batches has to ask this class about each one.
+
     Works like the Java consumer: the broker lists the aborted transactions that overlap the
     response by producer id and first offset; an abort marker ends the producer's current one.
     """

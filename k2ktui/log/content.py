@@ -149,15 +149,15 @@ class ContentReader:
             ConnectionFailed: no broker responded, or authentication failed.
             ConfigError: the client properties are not usable.
         """
-        found: dict[Where, Answer] = {at: UnreadableReason("no offset") for at in where}
+        answers: dict[Where, Answer] = {at: UnreadableReason("no offset") for at in where}
         offsets: dict[Partition, set[int]] = defaultdict(set)
         for topic, number, offset in where:
             if offset >= 0:
                 offsets[topic, number].add(offset)
-        wants = {at: _Next(at, sorted(offsets[at]), found) for at in sorted(offsets)}
+        wants = {at: _Next(at, sorted(offsets[at]), answers) for at in sorted(offsets)}
         self._fetcher.run(wants, timeout)
         self.bounds |= {at: want.log for at, want in wants.items()}
-        return found
+        return answers
 
     def stretches(
         self,
@@ -191,10 +191,10 @@ class _Next:
     One fetch, or even one batch, serves nearby offsets.
     """
 
-    def __init__(self, at: Partition, offsets: Iterable[int], found: dict[Where, Answer]) -> None:
+    def __init__(self, at: Partition, offsets: Iterable[int], answers: dict[Where, Answer]) -> None:
         self._at = at
         self._todo = deque(offsets)
-        self._found = found
+        self._answers = answers
         self._seen = 0
         self.log = LogBounds()
 
@@ -213,15 +213,15 @@ class _Next:
     def add_batch(self, batch: Batch) -> None:
         if batch.last_offset < self._todo[0]:
             return
-        found = decode_records(batch, self._todo[0])
+        records = decode_records(batch, self._todo[0])
         kind = timestamp_type(batch)
         made: dict[int, KafkaRecord] = {}
         while self._todo:
-            row = int(np.searchsorted(found.offsets, self._todo[0]))
-            if row == len(found):
+            row = int(np.searchsorted(records.offsets, self._todo[0]))
+            if row == len(records):
                 return
             if row not in made:
-                made[row] = record_at(found, row, kind)
+                made[row] = record_at(records, row, kind)
             self._answer(self._todo.popleft(), made[row])
 
     def add_aborted_batch(self, batch: Batch) -> None:
@@ -241,7 +241,7 @@ class _Next:
             self._answer(self._todo.popleft(), answer)
 
     def _answer(self, offset: int, answer: Answer) -> None:
-        self._found[(*self._at, offset)] = answer
+        self._answers[(*self._at, offset)] = answer
 
 
 @dataclass(slots=True)
@@ -292,14 +292,14 @@ class _Spans:
         self._todo = [span for span in self._todo if span.first < high]
 
     def add_batch(self, batch: Batch) -> None:
-        for span, found in self._of(batch):
-            span.records |= found
-            span.producers |= dict.fromkeys(found, batch.producer_id)
+        for span, records in self._of(batch):
+            span.records |= records
+            span.producers |= dict.fromkeys(records, batch.producer_id)
 
     def add_aborted_batch(self, batch: Batch) -> None:
         if self._with_aborted:
-            for span, found in self._of(batch):
-                span.aborted |= found
+            for span, records in self._of(batch):
+                span.aborted |= records
 
     def _of(self, batch: Batch) -> Iterator[tuple[_Span, dict[int, KafkaRecord]]]:
         """Yield each range with the records that a batch contributes to it."""
@@ -307,11 +307,11 @@ class _Spans:
         if not wanted:
             return
         # A batch may begin before the log start offset.
-        found = decode_records(batch, max(wanted[0].first, self._seen))
+        records = decode_records(batch, max(wanted[0].first, self._seen))
         kind = timestamp_type(batch)
-        offsets = found.offsets
+        offsets = records.offsets
         end = int(np.searchsorted(offsets, max(span.end for span in wanted)))
-        made = {int(offsets[row]): record_at(found, row, kind) for row in range(end)}
+        made = {int(offsets[row]): record_at(records, row, kind) for row in range(end)}
         for span in wanted:
             yield span, {at: one for at, one in made.items() if span.first <= at < span.end}
 

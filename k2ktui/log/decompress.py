@@ -45,11 +45,11 @@ def decompress(codec: int, data: bytes, most: int | None = None) -> bytes:
         raise CorruptBatch(f"unknown compression codec {codec}")
     name, chunks = _CODECS[codec]
     limit = limit_of(len(data)) if most is None else most
-    found: list[bytes] = []
+    pieces: list[bytes] = []
     size = 0
     try:
         for chunk in chunks(data, limit):
-            found.append(chunk)
+            pieces.append(chunk)
             size += len(chunk)
             if size > limit:
                 raise _too_large(name, len(data), limit)
@@ -57,7 +57,7 @@ def decompress(codec: int, data: bytes, most: int | None = None) -> bytes:
         raise
     except Exception as error:  # the codecs raise many kinds of errors for damaged data
         raise CorruptBatch(f"its {name} data is damaged ({type(error).__name__})") from error
-    return found[0] if len(found) == 1 else b"".join(found)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def with_lz4_checksum(data: bytes) -> bytes:

@@ -8,16 +8,16 @@ offset, and the error of each partition.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Protocol
 
 from k2ktui.kafka.clients import Cluster, Partition
-from k2ktui.kafka.codes import LEADER_MOVED, TOPIC_GONE, Code, code_name
-from k2ktui.kafka.properties import wire
-from k2ktui.kafka.read_requests import (
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.cluster import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
+from k2ktui.kafka.wire.codes import LEADER_MOVED, TOPIC_GONE, Code, code_name
+from k2ktui.kafka.wire.read_requests import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
@@ -25,7 +25,6 @@ from k2ktui.kafka.read_requests import (
     fetch_request,
     list_offsets_request,
 )
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, TopicInfo, Wire
 from k2ktui.log.batch import AbortedTransactions, Batch, CorruptBatch, split_batches
 from k2ktui.text import counted
 
@@ -115,8 +114,6 @@ class Fetcher:
 
     def _connect(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
-            # The library logs every failed attempt; k2ktui's errors report it once.
-            logging.getLogger("kafka").setLevel(logging.CRITICAL)
             options = wire(self._cluster.config, "consumer")
             loop = Loop()
             connection = Wire(loop, options, self._cluster.label)
@@ -301,15 +298,15 @@ class _Reading:
         asked, self._out_of_range = sorted(self._out_of_range), set()
         if not asked:
             return set()
-        found = []
+        offsets = []
         for which, isolation in (
             (EARLIEST, READ_UNCOMMITTED),
             (LATEST, READ_COMMITTED),
             (LATEST, READ_UNCOMMITTED),
         ):
             request = list_offsets_request(asked, which, isolation)
-            found.append(_offsets(await connection.send(request, node, self._patience())))
-        starts, stables, highs = found
+            offsets.append(_offsets(await connection.send(request, node, self._patience())))
+        starts, stables, highs = offsets
         known = [at for at in asked if at in starts and at in stables and at in highs]
         return {at for at in known if self._apply_bounds(at, starts[at], stables[at], highs[at])}
 

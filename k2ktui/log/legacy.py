@@ -66,15 +66,15 @@ def _unwrap(outer: _Entry, codec: int) -> list[Message]:
             "a compressed message contains a message that is compressed or of another format"
         )
     first = max(0, outer.offset - inner[-1].offset) if outer.magic else 0
-    found = [_message(entry, first) for entry in inner]
+    unwrapped = [_message(entry, first) for entry in inner]
     if outer.magic and outer.attributes & APPEND_TIME:
-        found = [(offset, outer.timestamp, key, value) for offset, _, key, value in found]
-    offsets = [offset for offset, *_ in found]
+        unwrapped = [(offset, outer.timestamp, key, value) for offset, _, key, value in unwrapped]
+    offsets = [offset for offset, *_ in unwrapped]
     if sorted(set(offsets)) != offsets or offsets[0] < 0 or offsets[-1] > outer.offset:
         raise CorruptBatch(
             "the offsets in a compressed message do not increase up to the message's own offset"
         )
-    return found
+    return unwrapped
 
 
 def _message(entry: _Entry, first: int) -> Message:

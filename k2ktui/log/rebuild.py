@@ -38,27 +38,27 @@ class BuiltBatch:
     sources: I64
 
 
-def build_batches(found: Records, codec: int, limit: int) -> Iterator[BuiltBatch]:
+def build_batches(records: Records, codec: int, limit: int) -> Iterator[BuiltBatch]:
     """Encode records into batches of at most ``limit`` bytes before compression.
 
     A single record larger than the limit gets its own batch. The batches carry no producer and no
     transactional flag: ``k2ktui.log.batch.stamp_producer`` sets both.
     """
-    if not len(found):
+    if not len(records):
         return
-    sizes = np.fromiter(map(len, found.tails), dtype=np.int64, count=len(found))
+    sizes = np.fromiter(map(len, records.tails), dtype=np.int64, count=len(records))
     ends = np.cumsum(sizes + _RECORD_BYTES)
     first, room = 0, limit - HEADER_BYTES
-    while first < len(found):
+    while first < len(records):
         before = int(ends[first - 1]) if first else 0
         after = max(first + 1, int(np.searchsorted(ends, before + room, side="right")))
-        yield _encode(found, sizes, slice(first, after), codec)
+        yield _encode(records, sizes, slice(first, after), codec)
         first = after
 
 
-def built_bytes(found: Records) -> int:
+def built_bytes(records: Records) -> int:
     """Return the size of one batch of these records as :func:`build_batches` counts it."""
-    return HEADER_BYTES + sum(map(len, found.tails)) + _RECORD_BYTES * len(found)
+    return HEADER_BYTES + sum(map(len, records.tails)) + _RECORD_BYTES * len(records)
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -66,8 +66,8 @@ def compress(codec: int, data: bytes) -> bytes:
     return _ENCODERS[codec](data)
 
 
-def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
-    timestamps, tails = found.timestamps[rows], found.tails[rows]
+def _encode(records: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
+    timestamps, tails = records.timestamps[rows], records.tails[rows]
     count = len(tails)
     heads = _heads(timestamps - timestamps[0], sizes[rows])
     parts = [b""] * (2 * count)
@@ -93,7 +93,7 @@ def _encode(found: Records, sizes: I64, rows: slice, codec: int) -> BuiltBatch:
     data = bytearray(header)
     data += body
     data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
-    return BuiltBatch(data, count, found.offsets[rows])
+    return BuiltBatch(data, count, records.offsets[rows])
 
 
 def _heads(time_deltas: I64, sizes: I64) -> list[bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.schema_ids import SchemaPart, find_schema_ids, rewrite_schema_ids
+from k2ktui.engine.schemas.ids import SchemaPart, find_schema_ids, rewrite_schema_ids
 from k2ktui.log.batch import APPEND_TIME, Batch, CorruptBatch
 from k2ktui.log.records import Records, read_varint
 
@@ -67,8 +67,8 @@ _ANY_ID = 1
 def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection[str] = ()) -> str:
     """Describe the difference between a source record and its copy.
 
-    A source record's append time becomes the create time of its copy (docs/exactly-once.md), so
-    timestamps are compared regardless of their types.
+    A source record's append time becomes the create time of its copy
+    (docs/internals/exactly-once.md), so timestamps are compared regardless of their types.
 
     Args:
         source: the record on the source.
@@ -79,7 +79,7 @@ def compare_content(source: KafkaRecord, target: KafkaRecord, ignore: Collection
         Empty if they are equal, otherwise e.g. ``value differs`` or ``header 2 differs``; headers
         are counted from 1.
     """
-    source, target = (_without_schema_ids(each, ignore) for each in (source, target))
+    source, target = (_without_schema_ids(record, ignore) for record in (source, target))
     if RecordPart.KEY not in ignore and source.key != target.key:
         return "key differs"
     if RecordPart.VALUE not in ignore and source.value != target.value:
@@ -98,10 +98,10 @@ def _without_schema_ids(record: KafkaRecord, ignore: Collection[str]) -> KafkaRe
             continue
         is_key = part is SchemaPart.KEY
         payload = record.key if is_key else record.value
-        found = find_schema_ids(part, payload, record.headers)
-        if not found:
+        schema_ids = find_schema_ids(part, payload, record.headers)
+        if not schema_ids:
             continue
-        ids = dict.fromkeys(found, _ANY_ID)
+        ids = dict.fromkeys(schema_ids, _ANY_ID)
         payload, headers = rewrite_schema_ids(part, payload, record.headers, ids)
         if is_key:
             record = replace(record, headers=headers, key=payload)
@@ -153,20 +153,20 @@ def timestamp_type(batch: Batch) -> TimestampType:
     return TimestampType.APPEND if attributes & APPEND_TIME else TimestampType.CREATE
 
 
-def record_at(found: Records, row: int, kind: TimestampType) -> KafkaRecord:
+def record_at(records: Records, row: int, kind: TimestampType) -> KafkaRecord:
     """Decode one record of a batch's columns.
 
     Raises:
         CorruptBatch: its bytes do not follow the format.
     """
-    tail, offset = found.tails[row], int(found.offsets[row])
+    tail, offset = records.tails[row], int(records.offsets[row])
     try:
         key, at = _nullable(tail, 0)
         value, at = _nullable(tail, at)
     except IndexError as error:
         raise CorruptBatch(f"the record at {offset} is truncated") from error
     headers = decode_headers(tail, at, offset)
-    return KafkaRecord(offset, key, value, headers, int(found.timestamps[row]), kind)
+    return KafkaRecord(offset, key, value, headers, int(records.timestamps[row]), kind)
 
 
 def decode_headers(data: bytes, at: int, offset: int) -> tuple[Header, ...]:

@@ -67,29 +67,29 @@ def decode_columns(batches: Sequence[Batch], position: int = 0) -> RecordColumns
             [split_records(decode_records(batch, position)) for batch in batches]
         )
     try:
-        found = locate_records(batches, position)
+        located = locate_records(batches, position)
     except CorruptBatch as error:
         raise CorruptBatch(f"the batch at offset {batches[0].base_offset}: {error}") from error
     except (IndexError, OverflowError) as error:
         raise CorruptBatch(f"the batch at offset {batches[0].base_offset} is truncated") from error
-    keys = (found.key_starts, found.key_lengths)
-    return _with_parts(found.offsets, found.timestamps, found.body, keys, found.tail_ends)
+    keys = (located.key_starts, located.key_lengths)
+    return _with_parts(located.offsets, located.timestamps, located.body, keys, located.tail_ends)
 
 
-def split_records(found: Records) -> RecordColumns:
+def split_records(records: Records) -> RecordColumns:
     """Return records as columns.
 
     Raises:
         CorruptBatch: a record is damaged.
     """
-    body = b"".join(found.tails)
-    ends = np.cumsum(np.fromiter(map(len, found.tails), dtype=np.int64, count=len(found)))
+    body = b"".join(records.tails)
+    ends = np.cumsum(np.fromiter(map(len, records.tails), dtype=np.int64, count=len(records)))
     starts = np.concatenate((np.zeros(1, dtype=np.int64), ends))[:-1]
     try:
         lengths, at = read_varints(np.frombuffer(body, dtype=np.uint8), starts)
-    except IndexError:
-        raise _truncated(found.offsets) from None
-    return _with_parts(found.offsets, found.timestamps, body, (at, lengths), ends)
+    except IndexError as error:
+        raise _truncated(records.offsets) from error
+    return _with_parts(records.offsets, records.timestamps, body, (at, lengths), ends)
 
 
 def concatenate_columns(parts: Sequence[RecordColumns]) -> RecordColumns:
@@ -99,8 +99,8 @@ def concatenate_columns(parts: Sequence[RecordColumns]) -> RecordColumns:
     begins = np.cumsum([0, *(len(part.body) for part in parts[:-1])]).tolist()
 
     def join(places: Sequence[Places]) -> Places:
-        starts = [each[0] + begin for each, begin in zip(places, begins, strict=True)]
-        return np.concatenate(starts), np.concatenate([each[1] for each in places])
+        starts = [place[0] + begin for place, begin in zip(places, begins, strict=True)]
+        return np.concatenate(starts), np.concatenate([place[1] for place in places])
 
     return RecordColumns(
         np.concatenate([part.offsets for part in parts]),
@@ -120,8 +120,8 @@ def _with_parts(
     keys_at, key_lengths = keys
     try:
         lengths, values_at = read_varints(data, keys_at + np.clip(key_lengths, 0, len(data)))
-    except IndexError:
-        raise _truncated(offsets) from None
+    except IndexError as error:
+        raise _truncated(offsets) from error
     headers_at = values_at + np.clip(lengths, 0, len(data))
     damaged = np.flatnonzero(headers_at >= ends)
     if len(damaged):

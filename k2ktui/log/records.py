@@ -221,8 +221,8 @@ def locate_records(batches: Sequence[Batch], position: int = 0) -> LocatedRecord
     before = np.cumsum([0, *map(len, bodies[:-1])])
     shifts = np.repeat(before, counts)
     begin, ends = (
-        np.fromiter(chain.from_iterable(each), dtype=np.int64, count=len(shifts)) + shifts
-        for each in zip(*bounds, strict=True)
+        np.fromiter(chain.from_iterable(bound), dtype=np.int64, count=len(shifts)) + shifts
+        for bound in zip(*bounds, strict=True)
     )
     body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
     return _located(batches, body, counts, begin, ends, position)
@@ -283,10 +283,10 @@ def _locate_run(batches: Sequence[Batch], bodies: Sequence[bytes], position: int
         np.concatenate(([0], ends))[np.cumsum(counts)] != body_ends
     ).any():
         raise CorruptBatch("the lengths of its records do not add up")
-    found = _located(batches, body, counts, begin, ends, position)
-    if (found.key_starts > found.tail_ends).any():
+    located = _located(batches, body, counts, begin, ends, position)
+    if (located.key_starts > located.tail_ends).any():
         raise CorruptBatch("a record is shorter than what is in it")
-    return found
+    return located
 
 
 def _before(ends: I64) -> I64:
@@ -298,12 +298,12 @@ def _columns(batch: Batch, position: int) -> Decoded:
     return _decoded(locate_records((batch,), position))
 
 
-def _decoded(found: LocatedRecords) -> Decoded:
-    body = found.body
-    bounds = zip(found.tail_starts.tolist(), found.tail_ends.tolist(), strict=True)
-    kept = Records(found.offsets, found.timestamps, [body[s:e] for s, e in bounds])
+def _decoded(located: LocatedRecords) -> Decoded:
+    body = located.body
+    bounds = zip(located.tail_starts.tolist(), located.tail_ends.tolist(), strict=True)
+    kept = Records(located.offsets, located.timestamps, [body[s:e] for s, e in bounds])
     data = np.frombuffer(body, dtype=np.uint8)
-    return Decoded(kept, data, found.key_starts, found.key_lengths, len(body))
+    return Decoded(kept, data, located.key_starts, located.key_lengths, len(body))
 
 
 def find_tails(body: bytes, batch: Batch) -> tuple[I64, I64]:
@@ -386,26 +386,26 @@ def _bounds(body: bytes, batch: Batch) -> tuple[list[int], list[int]]:
 
 
 def _legacy(batch: Batch, position: int) -> Decoded:
-    found = [r for r in messages(bytes(batch.view)) if r[0] >= position]
-    keys = [r[2] for r in found]
+    decoded = [r for r in messages(bytes(batch.view)) if r[0] >= position]
+    keys = [r[2] for r in decoded]
     joined = b"".join(key or b"" for key in keys)
     lengths = np.array([-1 if key is None else len(key) for key in keys], dtype=np.int64)
     ends = np.cumsum(np.maximum(lengths, 0))
     return Decoded(
-        make_records(found),
+        make_records(decoded),
         np.frombuffer(joined, dtype=np.uint8),
         ends - np.maximum(lengths, 0),
         lengths,
-        sum(len(r[3] or b"") for r in found) + len(joined),
+        sum(len(r[3] or b"") for r in decoded) + len(joined),
     )
 
 
-def make_records(found: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> Records:
+def make_records(rows: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> Records:
     """Make records without headers from offset, timestamp, key and value."""
     return Records(
-        np.array([r[0] for r in found], dtype=np.int64),
-        np.array([r[1] for r in found], dtype=np.int64),
-        [encode_nullable(r[2]) + encode_nullable(r[3]) + _NO_HEADERS for r in found],
+        np.array([r[0] for r in rows], dtype=np.int64),
+        np.array([r[1] for r in rows], dtype=np.int64),
+        [encode_nullable(r[2]) + encode_nullable(r[3]) + _NO_HEADERS for r in rows],
     )
 
 

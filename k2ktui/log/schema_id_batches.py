@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from k2ktui.engine.schema_rule import SchemaRule
+from k2ktui.engine.schemas.rule import SchemaRule
 from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, PREFIX_BYTES, Batch
 from k2ktui.log.rebuild import compress
 from k2ktui.log.records import I64, U8, Records, decompress_payload, find_tails
@@ -152,20 +152,20 @@ def _resolved(ids: RecordIds, known: KnownIds) -> KnownIds:
         UnresolvedSchemas: one of them was not looked up yet.
     """
     used = ids.used()
-    missing = frozenset(each for each in used if each not in known)
+    missing = frozenset(used_id for used_id in used if used_id not in known)
     if missing:
         raise UnresolvedSchemas(missing)
-    return {each: known[each] for each in used}
+    return {used_id: known[used_id] for used_id in used}
 
 
 def _unknown(ids: RecordIds, used: KnownIds) -> UnknownIds:
-    missing = sorted((each for each, target in used.items() if not target), key=str)
+    missing = sorted((used_id for used_id, target in used.items() if not target), key=str)
     # An id of a schema that the target lacks comes last, and so is the one that counts.
-    missing.sort(key=lambda each: used[each] == REFUSED)
-    rows = {each: ids.rows_with(each).tolist() for each in missing}
+    missing.sort(key=lambda used_id: used[used_id] == REFUSED)
+    rows = {used_id: ids.rows_with(used_id).tolist() for used_id in missing}
     return UnknownIds(
-        {row: each for each in missing for row in rows[each]},
-        frozenset(row for each in missing if used[each] == REFUSED for row in rows[each]),
+        {row: used_id for used_id in missing for row in rows[used_id]},
+        frozenset(row for used_id in missing if used[used_id] == REFUSED for row in rows[used_id]),
     )
 
 

@@ -1,6 +1,6 @@
 """The schema ids of a batch's records: found by columns, looked up, and replaced in place.
 
-``engine/schema_ids.py`` has the forms of ids. All have a fixed width, so no byte moves.
+``engine/schemas/ids.py`` has the forms of ids. All have a fixed width, so no byte moves.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from k2ktui.engine.schema_columns import PayloadIds, find_payload_ids, write_payload_ids
-from k2ktui.engine.schema_ids import (
+from k2ktui.engine.schemas.columns import PayloadIds, find_payload_ids, write_payload_ids
+from k2ktui.engine.schemas.ids import (
     ID_HEADERS,
     SchemaId,
     SchemaIdForm,
@@ -54,7 +54,7 @@ class RecordBuffer:
 class _PartIds:
     part: SchemaPart
     starts: I64
-    found: PayloadIds
+    payload_ids: PayloadIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +82,32 @@ class RecordIds:
 
     def used(self) -> set[UsedId]:
         """Return the distinct ids."""
-        found = {(each.part, each.id) for each in self.headers}
-        for each in self.payloads:
-            ids, is_long = each.found.ids, each.found.is_long
+        distinct = {(header.part, header.id) for header in self.headers}
+        for payload in self.payloads:
+            ids, is_long = payload.payload_ids.ids, payload.payload_ids.is_long
             if is_long.any():
-                found |= {
-                    (each.part, SchemaId(SchemaIdForm.LONG_PREFIX, value))
+                distinct |= {
+                    (payload.part, SchemaId(SchemaIdForm.LONG_PREFIX, value))
                     for value in np.unique(ids[is_long]).tolist()
                 }
                 ids = ids[~is_long]
             alike = len(ids) and bool((ids == ids[0]).all())
             for value in (ids[:1] if alike else np.unique(ids)).tolist():
-                found.add((each.part, SchemaId(SchemaIdForm.PREFIX, value)))
-        return found
+                distinct.add((payload.part, SchemaId(SchemaIdForm.PREFIX, value)))
+        return distinct
 
     def rows_with(self, used: UsedId) -> I64:
         """Return the rows of the records that have an id."""
         part, schema_id = used
-        rows = [each.row for each in self.headers if (each.part, each.id) == used]
-        found: list[I64] = [np.array(rows, dtype=np.int64)]
+        rows = [header.row for header in self.headers if (header.part, header.id) == used]
+        row_arrays: list[I64] = [np.array(rows, dtype=np.int64)]
         if _is_in_payload(schema_id):
-            found += [
-                each.found.rows[_mask(each.found, schema_id)]
-                for each in self.payloads
-                if each.part is part
+            row_arrays += [
+                payload.payload_ids.rows[_mask(payload.payload_ids, schema_id)]
+                for payload in self.payloads
+                if payload.part is part
             ]
-        return np.concatenate(found)
+        return np.concatenate(row_arrays)
 
     def replace(self, data: U8, known: KnownIds) -> None:
         """Write the target ids into the buffer; ids without a target id stay.
@@ -115,13 +115,13 @@ class RecordIds:
         Raises:
             ValueError: an id does not fit into the bytes of the one that it replaces.
         """
-        for each in self.payloads:
-            ids = each.found.ids.copy()
+        for payload in self.payloads:
+            ids = payload.payload_ids.ids.copy()
             for (part, schema_id), target in known.items():
-                if part is each.part and target and _is_in_payload(schema_id):
-                    ids[_mask(each.found, schema_id)] = target
-            if (ids != each.found.ids).any():
-                write_payload_ids(data, each.starts, each.found, ids)
+                if part is payload.part and target and _is_in_payload(schema_id):
+                    ids[_mask(payload.payload_ids, schema_id)] = target
+            if (ids != payload.payload_ids.ids).any():
+                write_payload_ids(data, payload.starts, payload.payload_ids, ids)
         for header in self.headers:
             target = known.get((header.part, header.id))
             if target:
@@ -149,13 +149,15 @@ def find_record_ids(records: RecordBuffer, parts: Collection[SchemaPart]) -> Rec
     payloads = []
     for part in parts:
         starts, lengths = columns[part]
-        found = find_payload_ids(data, starts, lengths)
-        elsewhere = [each.row for each in in_headers if each.part is part]
+        payload_ids = find_payload_ids(data, starts, lengths)
+        elsewhere = [header.row for header in in_headers if header.part is part]
         if elsewhere:
-            kept = ~np.isin(found.rows, elsewhere)
-            found = PayloadIds(found.rows[kept], found.ids[kept], found.is_long[kept])
-        if len(found):
-            payloads.append(_PartIds(part, starts, found))
+            kept = ~np.isin(payload_ids.rows, elsewhere)
+            payload_ids = PayloadIds(
+                payload_ids.rows[kept], payload_ids.ids[kept], payload_ids.is_long[kept]
+            )
+        if len(payload_ids):
+            payloads.append(_PartIds(part, starts, payload_ids))
     return RecordIds(tuple(payloads), in_headers, keys, key_lengths)
 
 
@@ -212,7 +214,9 @@ def _is_in_payload(schema_id: SchemaId) -> bool:
     return schema_id.form in (SchemaIdForm.PREFIX, SchemaIdForm.LONG_PREFIX)
 
 
-def _mask(found: PayloadIds, schema_id: SchemaId) -> NDArray[np.bool_]:
+def _mask(payload_ids: PayloadIds, schema_id: SchemaId) -> NDArray[np.bool_]:
     is_long = schema_id.form is SchemaIdForm.LONG_PREFIX
-    mask: NDArray[np.bool_] = (found.ids == schema_id.value) & (found.is_long == is_long)
+    mask: NDArray[np.bool_] = (payload_ids.ids == schema_id.value) & (
+        payload_ids.is_long == is_long
+    )
     return mask

@@ -6,15 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.audit import SURE, Audit, AuditRow
-from k2ktui.engine.groups import GroupRow, make_group_rows
+from k2ktui.engine.moves.audit import SURE, Audit, AuditRow
+from k2ktui.engine.moves.groups import GroupRow, make_group_rows
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.clients import source_cluster, target_cluster
-from k2ktui.mm2.flows import FlowProperties
-from k2ktui.mm2.formats import GroupPartition
-from k2ktui.mm2.topics import MirrorTopics, WrittenCheckpoint
+from k2ktui.mm2.flows.formats import GroupPartition
+from k2ktui.mm2.flows.model import FlowProperties
+from k2ktui.mm2.flows.topics import MirrorTopics, WrittenCheckpoint
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.snapshot import SnapshotReader
+from k2ktui.sync.moves.snapshot import SnapshotReader
 
 
 class CheckpointAuditor:
@@ -39,10 +39,10 @@ class CheckpointAuditor:
 
     def audit(self, rows: Sequence[GroupRow], taken_at: float, notes: Sequence[str]) -> Audit:
         """Compare the checkpoints with translated groups; ``taken_at`` is in epoch seconds."""
-        found = compare_checkpoints(rows, self._topics.checkpoints, taken_at)
+        rows_of_audit = compare_checkpoints(rows, self._topics.checkpoints, taken_at)
         waiting = () if self._topics.checkpoints else (explain_no_checkpoint(self._properties),)
         own = (*waiting, *self._topics.unseen_checkpoints(), *self._topics.unreadable())
-        return Audit(self._name, taken_at, tuple(found), (*own, *notes))
+        return Audit(self._name, taken_at, tuple(rows_of_audit), (*own, *notes))
 
     def close(self) -> None:
         """Close all connections."""
@@ -108,7 +108,7 @@ def compare_checkpoints(
     now: float,
 ) -> list[AuditRow]:
     """Compare checkpoints with translated groups; pure. ``now`` is in epoch seconds."""
-    found = []
+    audited = []
     for row in groups:
         if row.target_partition is None:
             continue
@@ -117,7 +117,7 @@ def compare_checkpoints(
         checkpoint = written.checkpoint if written else None
         downstream = checkpoint.downstream if checkpoint else None
         right = row.translated_offset if row.basis in SURE else None
-        found.append(
+        audited.append(
             AuditRow(
                 group=row.group,
                 topic=row.topic,
@@ -138,7 +138,7 @@ def compare_checkpoints(
                 note=row.reason,
             )
         )
-    return found
+    return audited
 
 
 def _zero_if_equal(row: GroupRow, count: int | None) -> int | None:

@@ -39,7 +39,7 @@ def read_pipeline_flow(
     Raises:
         ConfigError: all errors in the files, including those of client properties.
     """
-    from k2ktui.kafka.properties import load_checked
+    from k2ktui.kafka.properties.translation import load_checked
     from k2ktui.sync.flow import MappingApplicationFlow, PipelineFlow
 
     loaded = load_checked(tuple(files), need_replication=False, templates=templates)

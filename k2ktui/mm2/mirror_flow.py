@@ -13,12 +13,12 @@ from k2ktui.config.problems import Problem, format_path
 from k2ktui.errors import ConfigError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.audit import CheckpointAuditor
-from k2ktui.mm2.flows import FlowProperties
-from k2ktui.mm2.importing import not_expressible, pipeline_document
-from k2ktui.mm2.liveness import observe_copier
-from k2ktui.mm2.mirror_mappings import MirrorMappings
-from k2ktui.mm2.positions import reset_notes
-from k2ktui.mm2.settings import load_settings, security_notes
+from k2ktui.mm2.flows.liveness import observe_copier
+from k2ktui.mm2.flows.mirror_mappings import MirrorMappings
+from k2ktui.mm2.flows.model import FlowProperties
+from k2ktui.mm2.flows.settings import load_settings, security_notes
+from k2ktui.mm2.importing.pipeline_file import not_expressible, pipeline_document
+from k2ktui.mm2.offsets.positions import reset_notes
 from k2ktui.sync.flow import CopierObservation, Flow
 
 PATH = "mirrormaker2"
@@ -48,6 +48,7 @@ class MirrorFlow(Flow):
         try:
             return cls(PipelineConfig.model_validate(tree), properties)
         except ValidationError as failure:
+            # The cause quotes values, and passwords may be among them.
             raise _not_expressible(properties, failure) from None
 
     @property
@@ -78,8 +79,10 @@ class MirrorFlow(Flow):
 
 def _not_expressible(properties: FlowProperties, failure: ValidationError) -> ConfigError:
     # The values may be secrets, and are left out.
-    found = failure.errors(include_url=False, include_input=False, include_context=False)
-    expected = [(each["loc"], each["msg"].replace("Value error,", "expected")) for each in found]
+    errors = failure.errors(include_url=False, include_input=False, include_context=False)
+    expected = [
+        (error["loc"], error["msg"].replace("Value error,", "expected")) for error in errors
+    ]
     problems = [Problem(None, format_path(path), text) for path, text in expected]
     return not_expressible(properties, problems)
 

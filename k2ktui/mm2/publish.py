@@ -7,20 +7,21 @@ so offset syncs go to the same topic as with ``offset-syncs.topic.location=targe
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.groups import Snapshot, translate_groups
-from k2ktui.engine.replica import Replica, TargetLog, TargetPartition
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.mapping.replica import Replica, TargetLog, TargetPartition
+from k2ktui.engine.moves.groups import Snapshot, translate_groups
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, Refused
+from k2ktui.kafka.admin.topics import TopicSpec, create_topics
 from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
-from k2ktui.kafka.keyed_writer import KeyedWriter
-from k2ktui.kafka.topics import TopicSpec, create_topics
-from k2ktui.mm2.formats import (
+from k2ktui.kafka.control.keyed_writer import KeyedWriter
+from k2ktui.mm2.flows.formats import (
     Checkpoint,
     GroupPartition,
     Heartbeat,
@@ -32,12 +33,14 @@ from k2ktui.mm2.formats import (
     offset_sync_key,
     offset_sync_value,
 )
-from k2ktui.mm2.policy import HEARTBEATS, ReplicationPolicy
+from k2ktui.mm2.flows.policy import HEARTBEATS, ReplicationPolicy
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.flow import Flow, PipelineFlow
-from k2ktui.sync.mapping_source import NothingCopied
-from k2ktui.sync.snapshot import SnapshotReader
+from k2ktui.sync.mapping.source import NothingCopied
+from k2ktui.sync.moves.snapshot import SnapshotReader
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 _COMPACTED = {"cleanup.policy": "compact"}
 
@@ -120,6 +123,7 @@ class Publisher:
         self._writers = {topic: self._writer(topic) for topic in names.all}
         self._checkpoints: dict[GroupPartition, Checkpoint] = {}
         self._syncs: dict[SourcePartition, OffsetSync] = {}
+        self._logged_left_out = 0
 
     def turn(self) -> Published:
         """Take a snapshot and write new checkpoints and offset syncs, and heartbeats.
@@ -130,14 +134,18 @@ class Publisher:
         snapshot = self._snapshots.take()
         checkpoints, left_out = checkpoints_of(snapshot)
         syncs = syncs_of(snapshot.replicas, snapshot.logs)
-        fresh = [each for at, each in checkpoints.items() if self._checkpoints.get(at) != each]
-        moved = [each for at, each in syncs.items() if self._syncs.get(at) != each]
+        fresh = [
+            checkpoint
+            for at, checkpoint in checkpoints.items()
+            if self._checkpoints.get(at) != checkpoint
+        ]
+        moved = [sync for at, sync in syncs.items() if self._syncs.get(at) != sync]
         names = self._names
         self._writers[names.offset_syncs].put(
-            (offset_sync_key(each.source), offset_sync_value(each)) for each in moved
+            (offset_sync_key(sync.source), offset_sync_value(sync)) for sync in moved
         )
         self._writers[names.checkpoints].put(
-            (checkpoint_key(each.at), checkpoint_value(each)) for each in fresh
+            (checkpoint_key(checkpoint.at), checkpoint_value(checkpoint)) for checkpoint in fresh
         )
         now = int(time.time() * 1000)
         for topic, beat in (
@@ -145,6 +153,10 @@ class Publisher:
             (names.copied_heartbeats, Heartbeat(names.target, names.source, now)),
         ):
             self._writers[topic].put([(heartbeat_key(beat), heartbeat_value(beat))])
+        if left_out != self._logged_left_out:
+            self._logged_left_out = left_out
+            log.info("%d group-partitions have no safe offset, no checkpoint for them", left_out)
+        log.debug("%d checkpoints and %d offset syncs written", len(fresh), len(moved))
         self._checkpoints, self._syncs = checkpoints, syncs
         return Published(len(fresh), len(moved), left_out)
 
@@ -183,11 +195,14 @@ class PublisherThread(BackgroundRunner):
     def work(self) -> None:
         """Write the changes; raises the same errors as ``Publisher``."""
         if not self._is_wanted():
+            if self._publisher is not None:
+                log.info("another run writes MirrorMaker 2's checkpoints now")
             self.close()  # another run publishes, and this one no longer knows what there is
             return
         if self._publisher is None:
             chosen = self._config.mm2
             names = MirrorNames(chosen.source_alias, chosen.target_alias, chosen.separator)
+            log.info("writing MirrorMaker 2's checkpoints to %s", names.checkpoints)
             self._publisher = Publisher(PipelineFlow(self._config), names, force=chosen.force)
         # The run that this thread belongs to records itself a moment after its start.
         with suppress(NothingCopied):
@@ -202,7 +217,7 @@ class PublisherThread(BackgroundRunner):
 
 def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint], int]:
     """Return the checkpoints of all groups, and how many rows have no safe offset; pure."""
-    found, left_out = {}, 0
+    checkpoints, left_out = {}, 0
     for group in translate_groups(snapshot):
         for row in group.translations:
             if row.offset is None or row.skipped is None or row.skipped or len(row.sources) > 1:
@@ -211,8 +226,8 @@ def checkpoints_of(snapshot: Snapshot) -> tuple[dict[GroupPartition, Checkpoint]
             source = row.sources[0]
             committed = group.source.offsets[source.topic, source.partition]
             at = GroupPartition(group.group, *row.target)
-            found[at] = Checkpoint(at, committed.offset, row.offset, committed.metadata)
-    return found, left_out
+            checkpoints[at] = Checkpoint(at, committed.offset, row.offset, committed.metadata)
+    return checkpoints, left_out
 
 
 def syncs_of(
@@ -222,19 +237,19 @@ def syncs_of(
 
     None where the target has lost that record, or does not say whether it has.
     """
-    found = {}
+    syncs = {}
     for at, replica in replicas.items():
         for target, ranges in replica.target_ranges.items():
-            log = logs.get(target)
+            target_log = logs.get(target)
             if (
                 target[1] == at.partition
                 and ranges.end is not None
                 and ranges.last_landed is not None
-                and log is not None
-                and ranges.last_landed < log.written
+                and target_log is not None
+                and ranges.last_landed < target_log.written
             ):
-                found[at] = OffsetSync(at, ranges.end - 1, ranges.last_landed)
-    return found
+                syncs[at] = OffsetSync(at, ranges.end - 1, ranges.last_landed)
+    return syncs
 
 
 def _require_only_publisher(target: Cluster, names: MirrorNames) -> None:

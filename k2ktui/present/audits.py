@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k2ktui.engine.audit import AuditRow
+from k2ktui.engine.moves.audit import AuditRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Tone

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
-from k2ktui.engine.drill import (
+from k2ktui.drill.progress import CHOOSE, NOT_RUN, STOPPED, PhaseRow, describe_state, list_phases
+from k2ktui.drill.report import has_findings, list_harm, summarize
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
     Change,
     ChangeStatus,
     Drill,
@@ -13,41 +17,27 @@ from k2ktui.engine.drill import (
     PhaseRecord,
     PhaseStatus,
 )
-from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.engine.drill_progress import (
-    CHOOSE,
-    STOPPED,
-    PhaseRow,
-    describe_loss,
-    describe_state,
-    elapsed_ms,
-    list_phases,
-    rto_ms,
-    stopped_for,
-)
-from k2ktui.engine.drill_report import has_findings, list_harm, summarize, tool_ms
-from k2ktui.engine.drill_steps import (
+from k2ktui.engine.drill.steps import (
     changes_to_restore,
-    describe_phase,
     describe_undo,
     describe_way_back,
+    needs_confirmation,
+    next_phase,
     waits_for_tail_choice,
 )
-from k2ktui.engine.drill_tail import list_tail
+from k2ktui.engine.drill.tail import list_tail
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.errors import fix_text
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import (
     NOT_AVAILABLE,
-    NOT_YET,
     Cell,
     Glyphs,
-    Line,
     Tone,
     duration,
     moment,
 )
 from k2ktui.text import counted, safe_message, safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
 
 _PHASES = {
     PhaseStatus.WAITING: Severity.INFO,
@@ -66,7 +56,7 @@ def judge_drill(drill: Drill) -> SeverityLabel:
     if drill.status is DrillStatus.OPEN:
         if waits_for_tail_choice(drill):
             return SeverityLabel(Severity.WARN, word)
-        failed = any(each.status is PhaseStatus.FAILED for each in drill.phases)
+        failed = any(record.status is PhaseStatus.FAILED for record in drill.phases)
         return SeverityLabel(Severity.BAD if failed else Severity.INFO, word)
     if drill.status is DrillStatus.ABORTED:
         kept = any(change.status is ChangeStatus.KEPT for change in drill.changes)
@@ -127,25 +117,29 @@ def judge_phase(row: PhaseRow) -> SeverityLabel:
         return SeverityLabel(Severity.WARN, CHOOSE)
     if row.is_interrupted:
         return SeverityLabel(Severity.WARN, STOPPED)
+    if row.not_run:
+        return SeverityLabel(Severity.INFO, NOT_RUN)
     return SeverityLabel(_PHASES[status], str(status))
 
 
 def phase_columns(glyphs: Glyphs) -> tuple[Column[PhaseRow], ...]:
-    """Return the columns of a checklist of phases."""
+    """Return the columns of a drill's phases, without how long they take."""
 
     def state(row: PhaseRow) -> Cell:
-        if row.record.status is PhaseStatus.WAITING:
-            return Cell("  confirm" if row.confirmed else "  waiting", Tone.MUTED)
-        return glyphs.mark(judge_phase(row))
+        if row.record.status is not PhaseStatus.WAITING:
+            return glyphs.mark(judge_phase(row))
+        if row.confirmed:
+            return Cell(glyphs.text("\u203a confirm"), Tone.INFO)
+        return Cell(f"{'.' if glyphs.ascii else '·'} {judge_phase(row).word}", Tone.MUTED)
 
     def name(row: PhaseRow) -> Cell:
-        tone = Tone.HEADING if row.is_next else Tone.PLAIN
+        waits = row.record.status is PhaseStatus.WAITING
+        tone = Tone.HEADING if row.is_next else Tone.MUTED if waits else Tone.PLAIN
         return Cell(f"{row.number:>2} {row.record.phase}", tone)
 
     return (
         Column("phase", "phase", name, lambda row: row.number, width=20),
         Column("status", "status", state, width=10),
-        Column("took", "took", _took, lambda row: row.record.took_ms, right=True, width=7, rank=1),
         Column(
             "live",
             "result, or what it waits for",
@@ -156,59 +150,48 @@ def phase_columns(glyphs: Glyphs) -> tuple[Column[PhaseRow], ...]:
     )
 
 
-def _took(row: PhaseRow) -> Cell:
-    if row.record.took_ms is None:
-        runs = row.record.status is PhaseStatus.RUNNING and not row.is_interrupted
-        return Cell(NOT_YET if runs else "")
-    return Cell(duration(row.record.took_ms / 1000, tenths=True), Tone.MUTED)
+_BY_PEOPLE: Mapping[DrillPhase, str] = {
+    DrillPhase.STOP_CONSUMERS: "Stop the consumers on the source.",
+    DrillPhase.WATCH_CLIENTS: "Start producers and consumers on the target.",
+}
 
 
-def describe_phase_row(row: PhaseRow, fence: Fence) -> list[str]:
-    """Return the findings of a phase; without any, its result, or what it does."""
-    if row.record.findings:
-        return list(row.record.findings)
-    return [row.record.live or describe_phase(row.record.phase, fence)]
+def describe_task(drill: Drill) -> str:
+    """Return what the operator has to do while a drill runs, in one sentence."""
+    phase, fence = next_phase(drill), drill.options.fence
+    if phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND:
+        return "Stop the producers on the source."
+    if phase is not None and phase in _BY_PEOPLE:
+        return _BY_PEOPLE[phase]
+    if phase is not None and needs_confirmation(phase, fence):
+        return "Nothing to do yet: it asks you to confirm."
+    return "Nothing to do: it continues by itself."
+
+
+_AMOUNT = r"\d[\d,]*(?: [dhms]\b(?: \d+ [hms]\b)?)?"
+_FAR = re.compile(rf"({_AMOUNT}) of ({_AMOUNT})")
+_PART = re.compile(r"(\d[\d,]*)(?: ([dhms])\b)?")
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "": 1}
+
+
+def read_share(live: str) -> float | None:
+    """Return how far a phase is by what it shows, as "12 s of 30 s"; None if it does not say."""
+    match = _FAR.search(live)
+    if match is None:
+        return None
+    far, whole = (
+        sum(int(n.replace(",", "")) * _SECONDS[unit] for n, unit in _PART.findall(text))
+        for text in match.groups()
+    )
+    return far / whole if 0 < whole >= far else None
 
 
 def describe_findings(drill: Drill, record: PhaseRecord) -> Iterator[str]:
     """Yield the findings of a phase, each with what its check advises."""
-    hints = {each.id: fix_text(each.hint) for each in drill.checks}
+    hints = {check.id: fix_text(check.hint) for check in drill.checks}
     for finding, check in record.list_findings():
         hint = hints.get(check, "")
         yield f"{finding}\n{hint}" if hint else finding
-
-
-def headline(drill: Drill, now_ms: int, glyphs: Glyphs) -> Line:
-    """Return the status of a drill, RTO and RPO so far, and the time since its start."""
-    loss = describe_loss(drill) or (NOT_AVAILABLE if drill.is_over else NOT_YET)
-    return (
-        glyphs.mark(judge_drill(drill)),
-        Cell(f" {drill.kind}", Tone.HEADING),
-        *_times(drill, now_ms),
-        Cell("  RPO ", Tone.MUTED),
-        Cell(loss, Tone.HEADING),
-    )
-
-
-def _times(drill: Drill, now_ms: int) -> Line:
-    elapsed = duration(elapsed_ms(drill, now_ms) / 1000)
-    rto, stopped = rto_ms(drill, now_ms), stopped_for(drill, now_ms)
-    since = Cell(f"  {'took' if drill.is_over else 'since start'} {elapsed}")
-    if drill.kind is DrillKind.REHEARSE and not drill.is_over:
-        return (since,)
-    if any(each is not None for each in stopped):
-        names = ("producers", "consumers")
-        parts = (
-            Cell(f"  {name} stopped {duration(ms / 1000)}", Tone.HEADING)
-            for name, ms in zip(names, stopped, strict=True)
-            if ms is not None
-        )
-        return (since, *parts)
-    if rto is None and not drill.is_over:
-        return (since,)
-    if rto is None:
-        return (since, Cell(f", {tool_time(drill)} of the tool", Tone.MUTED))
-    return (since, Cell("  RTO ", Tone.MUTED), Cell(duration(rto / 1000), Tone.HEADING))
 
 
 def report_lines(drill: Drill) -> Iterator[str]:
@@ -223,7 +206,7 @@ def report_lines(drill: Drill) -> Iterator[str]:
     if drill.changes:
         yield _section(
             "Changes",
-            [_change_text(drill, each) for each in drill.changes],
+            [_change_text(drill, change) for change in drill.changes],
         )
     if drill.tail:
         yield _section("Tail: records of the old source not copied", list_tail(drill.tail))
@@ -231,20 +214,20 @@ def report_lines(drill: Drill) -> Iterator[str]:
         yield _section(
             "Checks",
             [
-                f"{each.id} {each.outcome} {each.title}: {each.evidence}"
-                + (f" Fix: {each.hint}" if each.hint else "")
-                for each in sorted(drill.checks, key=lambda each: (not each.failed, each.id))
+                f"{check.id} {check.outcome} {check.title}: {check.evidence}"
+                + (f" Fix: {check.hint}" if check.hint else "")
+                for check in sorted(drill.checks, key=lambda result: (not result.failed, result.id))
             ],
         )
     if drill.groups:
         yield _section(
             "Groups",
             [
-                f"{safe_text(each.group)}: {counted(each.partitions, 'partition')}, "
-                f"{each.unmapped:,} unmapped, re-read {_count(each.reread)}, "
-                f"skipped {_count(each.skipped)}, {each.different:,} of {each.compared:,} "
-                "compared records differ" + (f"; {each.note}" if each.note else "")
-                for each in drill.groups
+                f"{safe_text(group.group)}: {counted(group.partitions, 'partition')}, "
+                f"{group.unmapped:,} unmapped, re-read {_count(group.reread)}, "
+                f"skipped {_count(group.skipped)}, {group.different:,} of {group.compared:,} "
+                "compared records differ" + (f"; {group.note}" if group.note else "")
+                for group in drill.groups
             ],
         )
     yield _section(
@@ -263,7 +246,8 @@ def _change_text(drill: Drill, change: Change) -> str:
 def _phase_text(row: PhaseRow) -> str:
     took = row.record.took_ms
     time = "" if took is None else f" ({duration(took / 1000, tenths=True)})"
-    return f"{row.number} {row.record.phase}: {row.record.status}{time} {row.record.live}".rstrip()
+    status = NOT_RUN if row.not_run else row.record.status
+    return f"{row.number} {row.record.phase}: {status}{time} {row.record.live}".rstrip()
 
 
 def _count(value: int | None) -> str:
@@ -283,4 +267,4 @@ def describe_abort(drill: Drill) -> str:
 
 def tool_time(drill: Drill) -> str:
     """Return the time that the tool took, without waiting for people and applications."""
-    return duration(tool_ms(drill) / 1000, tenths=True)
+    return duration(drill.tool_ms / 1000, tenths=True)

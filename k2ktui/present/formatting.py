@@ -1,7 +1,9 @@
 """How values are displayed: numbers, ages, and status as glyph, word and tone.
 
 An unknown value is never shown as zero: ``…`` is not yet known, ``—`` is not available, ``≈`` is
-stale. A tone is a name to which the theme assigns a color. Every name from Kafka must pass through
+stale; ``≥`` is at least, where a part of a sum is not known.
+
+A tone is a name to which the theme assigns a color. Every name from Kafka must pass through
 ``safe_text`` before it is displayed.
 """
 
@@ -12,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.trend import Direction
 from k2ktui.text import duration as duration
 from k2ktui.text import moment as moment
 from k2ktui.text import safe_message, safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
 
-NOT_YET, NOT_AVAILABLE, STALE = "…", "—", "≈"
+NOT_YET, NOT_AVAILABLE, STALE, AT_LEAST = "…", "—", "≈", "≥"
 _LONGEST = 512
 
 
@@ -86,7 +88,7 @@ class Glyphs:
         """
         text = cell.text
         if cell.parts:
-            return Cell(text, Tone.MUTED, tuple(Cell(each.text, Tone.MUTED) for each in cell.parts))
+            return Cell(text, Tone.MUTED, tuple(Cell(part.text, Tone.MUTED) for part in cell.parts))
         if not text.strip() or text.startswith((NOT_AVAILABLE, NOT_YET, STALE)):
             return cell
         worse = self.status[Severity.WARN :]
@@ -122,7 +124,7 @@ class Glyphs:
 
 _PLAIN = str.maketrans(
     {"…": "..", "—": "-", "≈": "~", "→": ">", "\u203a": ">", "·": "|", "\u2013": "-"}
-    | {"\u00d7": "x", "▲": "^", "▼": "v"}
+    | {"\u00d7": "x", "▲": "^", "▼": "v", "≥": ">="}
 )
 UNICODE = Glyphs(
     ("●", "○", "▲", "?", "✗"), ("↗", "↘", "→", " "), "▁▂▃▄▅▆▇█", " ░▒▓█", "→", "▲", "▼", "·", "≈"
@@ -164,6 +166,11 @@ def number(value: float | None, *, known: bool = True) -> str:
     if value is None:
         return NOT_AVAILABLE if known else NOT_YET
     return f"{value:,.0f}"
+
+
+def at_least(value: int, unknown: int) -> str:
+    """Return a sum; ``unknown`` is the number of parts that are not in it."""
+    return f"{AT_LEAST if unknown else ''}{value:,}"
 
 
 def signed(value: int | None) -> str:

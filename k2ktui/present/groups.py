@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from k2ktui.engine.audit import RereadEstimate
-from k2ktui.engine.groups import Finding, GroupRow, Outcome
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.audit import RereadEstimate
+from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary, judge_group, judge_group_row
+from k2ktui.engine.moves.groups import Finding, GroupRow, Outcome
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, descending, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, safe_message, safe_text
-from k2ktui.watch.model import GroupSide, GroupSummary
-from k2ktui.watch.severity import judge_group, judge_group_row
 
 
-def outcome_text(found: Outcome) -> str:
+def outcome_text(effect: Outcome) -> str:
     """Return the effect of resuming on the target, as committed now and after a move."""
-    unknown = f"; unknown for {found.unknown:,}" if found.unknown else ""
-    now = f"{counted(found.skips, 'record')} skipped, {found.rereads:,} re-read{unknown}"
-    moved = f"{counted(found.moved_skips, 'record')} skipped, {found.moved_rereads:,} re-read"
+    unknown = f"; unknown for {effect.unknown:,}" if effect.unknown else ""
+    now = f"{counted(effect.skips, 'record')} skipped, {effect.rereads:,} re-read{unknown}"
+    moved = f"{counted(effect.moved_skips, 'record')} skipped, {effect.moved_rereads:,} re-read"
     return f"as committed now {now}; after a move {moved}"
 
 
@@ -69,7 +68,7 @@ def summary_columns(glyphs: Glyphs, *, compared: bool = False) -> tuple[Column[G
         ),
         Column(
             "moved-skips",
-            "skips moved",
+            "skips after move",
             lambda g: _moved(g, g.moved_skips),
             lambda g: -g.moved_skips,
             right=True,
@@ -111,10 +110,10 @@ def row_columns(glyphs: Glyphs) -> tuple[Column[GroupRow], ...]:
         _offset("target", "target now", lambda r: r.target_offset, 2),
         _offset("translated", "translated", lambda r: r.translated_offset, 1),
         Column("basis", "basis", _basis, lambda r: r.basis, rank=4, width=8),
-        _offset("skipped-now", "skips", lambda r: r.skipped_now, 8),
-        _offset("skipped", "skips moved", lambda r: r.skipped, 8),
-        _offset("reread-now", "re-reads", lambda r: r.reread_now, 9),
-        _offset("reread", "re-reads moved", lambda r: r.reread, 10),
+        _offset("skipped-now", "skips now", lambda r: r.skipped_now, 8),
+        _offset("skipped", "skips after move", lambda r: r.skipped, 8),
+        _offset("reread-now", "re-reads now", lambda r: r.reread_now, 9),
+        _offset("reread", "re-reads after move", lambda r: r.reread, 10),
         Column("states", "states", lambda r: Cell(_states(r), Tone.MUTED), rank=11, widest=30),
         Column("why", "note", lambda r: Cell(safe_message(r.reason, 400)), rank=12, widest=100),
     )
@@ -132,18 +131,21 @@ def _offset(name: str, heading: str, value: Any, rank: int) -> Column[GroupRow]:
 
 
 def _now(group: GroupSummary, value: int, tone: Tone) -> Cell:
-    return _known(value, group.unknown_now, group.partitions, tone)
+    if group.checking and not value:
+        return Cell(formatting.NOT_YET, Tone.MUTED)  # the next poll says whether it is 0
+    return _known(group, value, group.unknown_now, tone)
 
 
 def _moved(group: GroupSummary, value: int) -> Cell:
-    return _known(value, group.unknown_moved, group.partitions, Tone.WARN)
+    return _known(group, value, group.unknown_moved, Tone.WARN)
 
 
-def _known(value: int, unknown: int, partitions: int, tone: Tone) -> Cell:
+def _known(group: GroupSummary, value: int, unknown: int, tone: Tone) -> Cell:
     """Return a sum over the known partitions; a dash if none is known."""
-    if partitions and unknown >= partitions:
+    is_unread = bool(group.source.error or group.target.error) and not value
+    if is_unread or 0 < group.partitions <= unknown:
         return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
-    return Cell(f"{value:,}{'+' if unknown else ''}", tone if value else Tone.MUTED)
+    return Cell(formatting.at_least(value, unknown), tone if value else Tone.MUTED)
 
 
 def _again(count: RereadEstimate | None, partitions: int) -> Cell:
@@ -151,15 +153,16 @@ def _again(count: RereadEstimate | None, partitions: int) -> Cell:
         return Cell(formatting.NOT_YET, Tone.MUTED)
     if partitions and count.unknown + count.without >= partitions:
         return Cell(formatting.NOT_AVAILABLE, Tone.WARN)
-    more = "+" if count.unknown or count.without else ""
+    more = count.unknown + count.without
+    text = formatting.at_least(count.records, more)
     if count.skipped:
-        return Cell(f"{count.records:,}{more}, skips {count.skipped:,}", Tone.BAD)
-    return Cell(f"{count.records:,}{more}", Tone.WARN if count.records or more else Tone.MUTED)
+        return Cell(f"{text}, skips {count.skipped:,}", Tone.BAD)
+    return Cell(text, Tone.WARN if count.records or more else Tone.MUTED)
 
 
 _MOVED_REREADS: Column[GroupSummary] = Column(
     "moved-rereads",
-    "re-reads moved",
+    "re-reads after move",
     lambda g: _moved(g, g.moved_rereads),
     lambda g: -g.moved_rereads,
     right=True,

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from k2ktui.engine.journal import JournalHeader, JournalRow
+from k2ktui.engine.moves.journal import JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.parity.journal import read_results
+from k2ktui.engine.parity.model import ParityWrite
+from k2ktui.engine.parity.rules import ParityKind
+from k2ktui.engine.severity import Severity, SeverityLabel
+from k2ktui.engine.strict_json import MalformedRecord
 from k2ktui.present import formatting
-from k2ktui.present.columns import Column, group_column, partition_column
+from k2ktui.present.columns import Column, group_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.present.parity import value_text
 from k2ktui.text import safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
 
 BEGUN = "begun"
 # A group, and what was written for it.
@@ -43,14 +48,14 @@ def entry_columns(glyphs: Glyphs, undone: Collection[str]) -> tuple[Column[Journ
             "operation",
             lambda e: Cell(operation_text(e)),
             lambda e: e.operation,
-            width=8,
+            width=13,  # "offsets clear"
             widest=40,
             rank=1,
         ),
         Column("state", "state", lambda e: glyphs.mark(state(e)), width=12),
         Column("rows", "rows", lambda e: Cell(_counts(e)), width=10, widest=40, rank=2),
         Column("id", "id", lambda e: Cell(safe_text(e.id)), lambda e: e.id, width=20, rank=3),
-        Column("plan", "plan", lambda e: Cell(safe_text(e.plan)), width=12, rank=4),
+        Column("plan", "plan", lambda e: Cell(safe_text(e.plan)), rank=4),
     )
 
 
@@ -58,11 +63,16 @@ def entry_row_columns() -> tuple[Column[EntryRow], ...]:
     """Return the columns of a table of one entry's rows."""
     return (
         group_column(lambda line: line[0]),
-        partition_column(lambda line: (line[1].topic, line[1].partition)),
         Column(
-            "before", "before", lambda line: Cell(formatting.number(line[1].before)), right=True
+            "partition",
+            "partition",
+            lambda line: Cell(row_place(line)),
+            _place_order,
+            width=12,
+            widest=48,
         ),
-        Column("after", "after", lambda line: Cell(formatting.number(line[1].after)), right=True),
+        Column("before", "before", lambda line: Cell(row_values(line)[0]), right=True),
+        Column("after", "after", lambda line: Cell(row_values(line)[1]), right=True),
         Column(
             "result",
             "result",
@@ -74,6 +84,34 @@ def entry_row_columns() -> tuple[Column[EntryRow], ...]:
             widest=80,
         ),
     )
+
+
+def _parity_write(line: EntryRow) -> ParityWrite | None:
+    """Return the write of a row of parity; None for a row about offsets."""
+    if line[0] not in list(ParityKind):
+        return None
+    try:
+        return read_results([JournalRows("", line[0], (line[1],))])[0].write
+    except MalformedRecord:
+        return None  # a consumer group may have such a name
+
+
+def row_place(line: EntryRow) -> str:
+    """Return the partition of a row about offsets, or what has the value of a row of parity."""
+    write = _parity_write(line)
+    return str(write.item) if write else safe_text(f"{line[1].topic}-{line[1].partition}", 400)
+
+
+def _place_order(line: EntryRow) -> tuple[str, int, str]:
+    return line[1].topic, line[1].partition, line[1].before_metadata
+
+
+def row_values(line: EntryRow) -> tuple[str, str]:
+    """Return the offsets, or the values, before and after."""
+    write = _parity_write(line)
+    if write is not None:
+        return value_text(write.before), value_text(write.after)
+    return formatting.number(line[1].before), formatting.number(line[1].after)
 
 
 def judge_entry(entry: JournalHeader, *, is_undone: bool) -> SeverityLabel:

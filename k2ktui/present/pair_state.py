@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.pair_state import (
+from k2ktui.engine.drill.pair_state import (
     PairPhase,
     PairState,
     describe_final_loss,

@@ -85,6 +85,17 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
             rank=4,
         ),
         Column(
+            "unmapped",
+            "unmapped",
+            lambda row: Cell(
+                formatting.number(row.status.unmapped),
+                Tone.WARN if row.status.unmapped else Tone.MUTED,
+            ),
+            lambda row: descending(row.status.unmapped),
+            right=True,
+            rank=6,
+        ),
+        Column(
             "held-back",
             "held back",
             lambda row: Cell(formatting.number(row.status.held_back)),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from k2ktui.engine.plan import Action, PlanRow
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.plan import Action, PlanRow
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, safe_message, safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,10 @@ class PlanSummary:
 
     def text(self) -> str:
         """Return it as one line."""
-        parts = [f"{count:,} to {action}" for action, count in self.actions.items()]
+        parts = [
+            f"{count:,} {'' if action is Action.BLOCKED else 'to '}{action.word}"
+            for action, count in self.actions.items()
+        ]
         text = ", ".join(parts) or "no group has committed offsets of a replicated topic"
         effect = f"{counted(self.reread, 'record')} re-read and {self.skipped:,} skipped"
         return f"{text}; {effect} by what changes"
@@ -48,9 +51,9 @@ def summarize_plan(rows: Collection[PlanRow]) -> PlanSummary:
 
 def plan_verdict(row: PlanRow) -> SeverityLabel:
     """Judge what a plan does with a row."""
-    if row.action is Action.SKIP:
+    if row.action is Action.BLOCKED:
         bad = row.basis is Basis.UNMAPPED
-        return SeverityLabel(Severity.BAD if bad else Severity.WARN, "skip")
+        return SeverityLabel(Severity.BAD if bad else Severity.WARN, row.action.word)
     if row.action is Action.KEEP:
         return SeverityLabel(Severity.INFO, "keep")
     risky = row.action is Action.REWIND or bool(row.skipped)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from k2ktui.engine.moves import MoveEffect, PositionMove
+from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs
 from k2ktui.text import safe_message, safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
 
 _VERDICTS = {
     MoveEffect.BEGIN: Severity.OK,
@@ -31,8 +31,8 @@ def move_verdict(move: PositionMove) -> SeverityLabel:
 
 def sum_moves(moves: Iterable[PositionMove]) -> tuple[int, int]:
     """Return the records that are copied again, and those that are never copied, at most."""
-    found = list(moves)
-    return sum(move.again for move in found), sum(move.left_out for move in found)
+    listed = list(moves)
+    return sum(move.again for move in listed), sum(move.left_out for move in listed)
 
 
 def now_text(move: PositionMove) -> str:

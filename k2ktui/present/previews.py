@@ -9,12 +9,12 @@ from itertools import zip_longest
 
 from rich.cells import cell_len, chop_cells
 
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.log.record import KafkaRecord
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import NOT_AVAILABLE, Cell, Glyphs, Line, Tone
 from k2ktui.replication.preview_records import PreviewOutcome, PreviewRow
 from k2ktui.text import safe_message, safe_text
-from k2ktui.watch.severity import Severity, SeverityLabel
 
 _SEVERITY = {
     PreviewOutcome.COPIED: Severity.OK,
@@ -144,26 +144,26 @@ def _parts(record: KafkaRecord | None) -> dict[str, str]:
     """Return the parts of a record, with a part for each field of a JSON object."""
     if record is None:
         return {}
-    found = {**_fields("key", record.key), **_fields("value", record.value)}
+    parts = {**_fields("key", record.key), **_fields("value", record.value)}
     for name, value in record.headers:
         label = f"header {safe_text(name, 200)}"
         number = 2
-        while label in found:
+        while label in parts:
             label = f"header {safe_text(name, 200)} ({number})"
             number += 1
-        found[label] = _text(value)
-    return found
+        parts[label] = _text(value)
+    return parts
 
 
 def _fields(part: str, data: bytes | None) -> dict[str, str]:
     try:
-        found = json.loads(data or b"")
-        if isinstance(found, dict) and 0 < len(found) <= _FIELDS:
+        value_of_json = json.loads(data or b"")
+        if isinstance(value_of_json, dict) and 0 < len(value_of_json) <= _FIELDS:
             return {
                 f"{part}.{safe_text(name, 200)}": _cut(
                     value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 )
-                for name, value in found.items()
+                for name, value in value_of_json.items()
             }
     except (ValueError, RecursionError):  # no JSON, or nested too deeply
         pass

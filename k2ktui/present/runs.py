@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted
-from k2ktui.watch.severity import Severity, SeverityLabel
 
 _SHOWN_SLOTS = 5
 _SEVERITIES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from k2ktui.engine.schema_plan import PlannedSchema, SchemaPlan
+from k2ktui.engine.schemas.plan import PlannedSchema, SchemaPlan
 from k2ktui.present.columns import Column, text_column
 from k2ktui.present.formatting import NOT_AVAILABLE
 from k2ktui.registry.operations import VerifiedSchema
@@ -50,7 +50,7 @@ VERIFIED: tuple[Column[VerifiedSchema], ...] = (
 
 def plan_text(plan: SchemaPlan) -> str:
     """Return a plan as one sentence."""
-    kept = sum(each.keeps_id for each in plan.changes)
+    kept = sum(change.keeps_id for change in plan.changes)
     parts = [
         f"{counted(len(plan.changes), 'schema')} to register"
         + (f", {kept:,} with the id of the source" if kept else ""),
@@ -62,8 +62,8 @@ def plan_text(plan: SchemaPlan) -> str:
 
 def results_text(rows: list[AppliedSchema]) -> str:
     """Return the results of an apply as one sentence."""
-    counts = {each: sum(row.outcome is each for row in rows) for each in SchemaOutcome}
-    return f"{', '.join(f'{count:,} {each}' for each, count in counts.items() if count)}."
+    counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in SchemaOutcome}
+    return f"{', '.join(f'{count:,} {outcome}' for outcome, count in counts.items() if count)}."
 
 
 def plan_object(plan: SchemaPlan) -> dict[str, Any]:
@@ -71,18 +71,20 @@ def plan_object(plan: SchemaPlan) -> dict[str, Any]:
     return {
         "schemas": [
             {
-                **_schema_object(each),
-                "targetId": each.target_id,
-                "targetVersion": each.target_version,
-                "action": str(each.action),
-                "reason": each.reason,
+                **_schema_object(schema),
+                "targetId": schema.target_id,
+                "targetVersion": schema.target_version,
+                "action": str(schema.action),
+                "reason": schema.reason,
             }
-            for each in plan.schemas
+            for schema in plan.schemas
         ],
         "compatibility": [
-            {"subject": each.subject, "level": each.level} for each in plan.compatibility
+            {"subject": setting.subject, "level": setting.level} for setting in plan.compatibility
         ],
-        "unmapped": [{"subject": each.name, "reason": each.reason} for each in plan.unmapped],
+        "unmapped": [
+            {"subject": subject.name, "reason": subject.reason} for subject in plan.unmapped
+        ],
         "remarks": list(plan.remarks),
     }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from k2ktui.engine.audit import NOTHING, RereadEstimate
-from k2ktui.engine.groups import Outcome
-from k2ktui.engine.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.moves.audit import NOTHING, RereadEstimate
+from k2ktui.engine.moves.groups import Outcome
+from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines
 from k2ktui.present.formatting import duration, moment, number, seconds, share
@@ -56,14 +56,14 @@ def view_lines(view: View, now: float) -> Iterator[str]:
         yield f"  groups of the source are from a copy on the target: {view.source_down}"
     for note in view.notes:
         yield f"  note: {safe_message(note)}"
-    found = find_problems(view, now)
-    for problem in found[:_PROBLEMS]:
+    problems = find_problems(view, now)
+    for problem in problems[:_PROBLEMS]:
         name = problem.severity.name.lower()
         yield f"  problem ({name}) {problem.kind} {safe_text(problem.subject)}: " + safe_message(
             problem.message
         )
-    if len(found) > _PROBLEMS:
-        yield f"  and {len(found) - _PROBLEMS:,} more problems"
+    if len(problems) > _PROBLEMS:
+        yield f"  and {len(problems) - _PROBLEMS:,} more problems"
 
 
 def _old(view: View, now: float, *names: PartName) -> str:
@@ -102,8 +102,8 @@ def _groups(view: View) -> str:
     if totals.groups is None:
         return f"groups {UNKNOWN}"
     text = f"groups {totals.groups:,}: {_counts(totals.bases)}; {totals.diverging:,} diverge"
-    found = Outcome(totals.skips, totals.rereads, totals.moved_skips, totals.moved_rereads)
-    return f"{text}; {outcome_text(found)}"
+    effect = Outcome(totals.skips, totals.rereads, totals.moved_skips, totals.moved_rereads)
+    return f"{text}; {outcome_text(effect)}"
 
 
 def _compared(view: View, now: float) -> Iterator[str]:
@@ -113,11 +113,12 @@ def _compared(view: View, now: float) -> Iterator[str]:
     if view.audit is None:
         yield f"  re-reads by MirrorMaker 2 {UNKNOWN}"
         return
-    ours, theirs = view.again
+    by_k2ktui, by_mirror_maker = view.again
     read = duration(now - view.audit.taken_at)
     yield (
-        f"  re-reads if groups continued on the target now: k2ktui {reread_text(ours)}, "
-        f"MirrorMaker 2 {safe_text(view.audit.flow)} {reread_text(theirs)}; read {read} ago"
+        f"  re-reads if groups continued on the target now: k2ktui {reread_text(by_k2ktui)}, "
+        f"MirrorMaker 2 {safe_text(view.audit.flow)} {reread_text(by_mirror_maker)}; "
+        f"read {read} ago"
     )
     most = sorted(view.summaries, key=lambda g: -(g.theirs or NOTHING).records)
     for group in most[:_PROBLEMS]:
@@ -158,8 +159,8 @@ def _jobs(view: View, now: float) -> str:
 def describe_others_of(view: View, now: float, kind: RunKind) -> str:
     """Return how many runs of a kind are alive at once; "" for one that copies."""
     at = int(state_time(view, now) * 1000)
-    alive = [each for each in view.runners if each.kind is kind and each.alive(at)]
-    copying = [each.generation for each in alive if each.state is not RunnerState.STANDBY]
+    alive = [runner for runner in view.runners if runner.kind is kind and runner.alive(at)]
+    copying = [runner.generation for runner in alive if runner.state is not RunnerState.STANDBY]
     return describe_others(copying, len(alive) - len(copying))
 
 

@@ -1,6 +1,6 @@
 """What this package relies on in Confluent's registry client without its promise.
 
-``tests/registry/test_confluent_private.py`` says what breaks without each name.
+``tests/unit/registry/test_confluent_private.py`` says what breaks without each name.
 """
 
 from __future__ import annotations

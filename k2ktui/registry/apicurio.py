@@ -26,7 +26,7 @@ class ApicurioClient:
 
     def __init__(self, settings: RegistrySettings) -> None:
         own = [url.partition(_CONFLUENT) for url in settings.urls]
-        if not all(found for _, found, _ in own):
+        if not all(separator for _, separator, _ in own):
             raise ConfigError(
                 f"records hold global ids of Apicurio Registry, and {settings.address} has no "
                 "address of its API /apis/ccompat/v7",
@@ -49,28 +49,28 @@ class ApicurioClient:
 
     def version_of(self, global_id: int) -> tuple[str, int] | None:
         """Return the subject and version with a global id; None if there is none."""
-        found = self._client.read_json(
+        answer = self._client.read_json(
             f"find global id {global_id}", "search/versions", {"globalId": str(global_id)}
         )
         pairs = [
-            (str(each["artifactId"]), int(each["version"]))
-            for each in (found or {}).get("versions", ())
-            if each.get("groupId") in _DEFAULT_GROUPS and int(each["globalId"]) == global_id
+            (str(version["artifactId"]), int(version["version"]))
+            for version in (answer or {}).get("versions", ())
+            if version.get("groupId") in _DEFAULT_GROUPS and int(version["globalId"]) == global_id
         ]
         return pairs[0] if pairs else None
 
     def global_id(self, subject: str, version: int) -> int | None:
         """Return the global id of a version; None if there is none."""
-        found: Any = self._client.read_json(
+        answer: Any = self._client.read_json(
             f"read the global id of version {version} of a subject",
             "search/versions",
             {"artifactId": subject, "version": str(version)},
         )
         ids = [
-            int(each["globalId"])
-            for each in (found or {}).get("versions", ())
-            if each.get("groupId") in _DEFAULT_GROUPS
-            and each.get("artifactId") == subject
-            and each.get("version") == str(version)
+            int(row["globalId"])
+            for row in (answer or {}).get("versions", ())
+            if row.get("groupId") in _DEFAULT_GROUPS
+            and row.get("artifactId") == subject
+            and row.get("version") == str(version)
         ]
         return ids[0] if ids else None

@@ -6,17 +6,20 @@ Errors are raised as ``k2ktui.errors``; what a registry does not have is None or
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from k2ktui.engine.schemas import AVRO, Schema, SchemaReference, SchemaVersion
+from k2ktui.engine.schemas.model import AVRO, Schema, SchemaReference, SchemaVersion
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed, Refused
 from k2ktui.registry import _confluent
 from k2ktui.registry.connection import NOTHING, import_library, make_client
 from k2ktui.registry.settings import RegistrySettings
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 _NOT_FOUND, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT, _UNPROCESSABLE = 404, 401, 403, 409, 422
 _LONGEST_REASON, _SHORTEST_SECRET = 300, 4
@@ -67,30 +70,30 @@ class RegistryClient:
 
         Those of other contexts than the address's are left out.
         """
-        found: tuple[str, ...] = self._ask(
+        subjects: tuple[str, ...] = self._ask(
             "list subjects",
             lambda: self._own_subjects(map(str, self._client.get_subjects(deleted=deleted))),
         )
-        return found
+        return subjects
 
     def versions(self, subject: str, *, deleted: bool = False) -> tuple[int, ...]:
         """Return the numbers of a subject's versions, ascending; empty if it does not exist."""
-        found: tuple[int, ...] = self._ask(
+        numbers: tuple[int, ...] = self._ask(
             f"list versions of subject {safe_text(subject)}",
             lambda: tuple(sorted(map(int, self._client.get_versions(subject, deleted=deleted)))),
             (),
         )
-        return found
+        return numbers
 
     def version(self, subject: str, number: int) -> SchemaVersion | None:
         """Return a version of a subject, deleted ones too; None if there is none."""
-        found: SchemaVersion | None = self._ask(
+        version: SchemaVersion | None = self._ask(
             f"read version {number} of subject {safe_text(subject)}",
             lambda: _version(subject, self._client.get_version(subject, number, deleted=True)),
             None,
         )
         self._client.clear_caches()
-        return found
+        return version
 
     def schema(self, schema_id: int) -> Schema | None:
         """Return the schema with an id; None if the registry does not have the id.
@@ -127,12 +130,12 @@ class RegistryClient:
 
     def _versions_of_id(self, schema_id: int, deleted: bool) -> tuple[tuple[str, int], ...]:
         def read() -> tuple[tuple[str, int], ...]:
-            found = self._client.get_schema_versions(schema_id, deleted=deleted)
+            versions = self._client.get_schema_versions(schema_id, deleted=deleted)
             return tuple(
                 sorted(
-                    (name, int(each.version))
-                    for each in found
-                    for name in self._own_subjects([str(each.subject)])
+                    (name, int(version.version))
+                    for version in versions
+                    for name in self._own_subjects([str(version.subject)])
                 )
             )
 
@@ -145,8 +148,8 @@ class RegistryClient:
         """Return the ids of a GUID in the default context; empty if the registry has none."""
 
         def read() -> tuple[int, ...]:
-            found = _confluent.read_ids_of_guid(self._client, guid)
-            return tuple(int(each["id"]) for each in found if each.get("context") in _DEFAULT)
+            entries = _confluent.read_ids_of_guid(self._client, guid)
+            return tuple(int(entry["id"]) for entry in entries if entry.get("context") in _DEFAULT)
 
         ids: tuple[int, ...] = self._ask(f"read schema {safe_text(guid)}", read, ())
         return ids
@@ -154,13 +157,13 @@ class RegistryClient:
     def find(self, subject: str, schema: Schema) -> SchemaVersion | None:
         """Return the version of a subject that the registry takes for the same schema, if any."""
         made = self._make_schema(schema)
-        found: SchemaVersion | None = self._ask(
+        version: SchemaVersion | None = self._ask(
             f"look up a schema of subject {safe_text(subject)}",
             lambda: _version(subject, self._client.lookup_schema(subject, made)),
             None,
         )
         self._client.clear_caches()
-        return found
+        return version
 
     def register(self, subject: str, schema: Schema) -> int:
         """Register a schema under a subject and return its id; the same again changes nothing.
@@ -169,13 +172,13 @@ class RegistryClient:
             SchemaRejected: the registry does not accept it.
         """
         made = self._make_schema(schema)
-        found = self._ask(
+        schema_id = self._ask(
             f"register a schema under subject {safe_text(subject)}",
             lambda: int(self._client.register_schema(subject, made)),
         )
         # Its cache would hide a schema that is deleted from the registry later.
         self._client.clear_caches()
-        return int(found)
+        return int(schema_id)
 
     def import_version(self, version: SchemaVersion) -> int:
         """Register a schema with its id and version (mode ``IMPORT``) and return the id it got.
@@ -186,7 +189,7 @@ class RegistryClient:
             SchemaRejected: the registry does not accept it.
         """
         body = self._make_schema(version.schema).to_dict()
-        found = self._ask(
+        schema_id = self._ask(
             f"import schema {version.id} under subject {safe_text(version.subject)}",
             lambda: int(
                 _confluent.import_schema(
@@ -196,7 +199,7 @@ class RegistryClient:
                 )["id"]
             ),
         )
-        return int(found)
+        return int(schema_id)
 
     def is_compatible(self, subject: str, schema: Schema) -> bool:
         """Return whether a subject's latest version allows a schema; True without a version."""
@@ -255,8 +258,8 @@ class RegistryClient:
         """
         context = self.settings.urls[0].partition("/contexts/")[2]
         own = f":{context}:"
-        found = (name.removeprefix(own) if context else name for name in names)
-        return tuple(sorted(name for name in found if not name.startswith(":.")))
+        own_names = (name.removeprefix(own) if context else name for name in names)
+        return tuple(sorted(name for name in own_names if not name.startswith(":.")))
 
     def read_json(self, doing: str, path: str, query: Mapping[str, str]) -> Any:
         """Return what a registry answers to a GET request; None if it has no such object.
@@ -270,8 +273,8 @@ class RegistryClient:
 
     def _make_schema(self, schema: Schema) -> Any:
         references = [
-            {"name": each.name, "subject": each.subject, "version": each.version}
-            for each in schema.references
+            {"name": reference.name, "subject": reference.subject, "version": reference.version}
+            for reference in schema.references
         ]
         rules = json.loads(schema.rules) if schema.rules else {}
         return self._library.Schema.from_dict(
@@ -287,27 +290,31 @@ class RegistryClient:
             missing: the result if the registry has no such object; without one that is an error.
         """
         error_class = self._library.SchemaRegistryError
+        log.debug("%s: %s", self.address, doing)
         try:
             return request()
         except error_class as error:
             if error.http_status_code == _NOT_FOUND and missing is not _REQUIRED:
                 return missing
-            raise self._translate(doing, error) from None
+            log.info("%s: status %d when asked to %s", self.address, error.http_status_code, doing)
+            raise self._translate(doing, error) from error
         except K2kError:  # no token
             raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
+            log.info("%s: %s when asked to %s", self.address, type(error).__name__, doing)
             raise ConnectionFailed(
                 f"{self.address} returned a response that is not from a schema registry when asked "
                 f"to {doing}: {_reason(error, self.settings)}",
                 unchanged=NOTHING,
                 hint=f"Check schema.registry.url in {self.settings.side}.registry.config.",
-            ) from None
+            ) from error
         except Exception as error:
+            log.info("%s: %s when asked to %s", self.address, type(error).__name__, doing)
             raise ConnectionFailed(
                 f"{self.address} cannot be reached to {doing}: {_reason(error, self.settings)}",
                 unchanged=NOTHING,
                 hint=f"Check {self.settings.side}.registry.config, and that the registry runs.",
-            ) from None
+            ) from error
 
     def _translate(self, doing: str, error: Any) -> K2kError:
         status = int(error.http_status_code)
@@ -336,28 +343,30 @@ def _reason(error: object, settings: RegistrySettings) -> str:
     """Return an error as one line without the credentials that a proxy or server may repeat."""
     text = str(error) or type(error).__name__
     secrets = [*settings.login.values(), *settings.headers.values()]
-    secrets += [each.partition(":")[2] for each in settings.login.values()]
+    secrets += [login.partition(":")[2] for login in settings.login.values()]
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "***")
     return safe_text(text, _LONGEST_REASON)
 
 
-def _version(subject: str, found: Any) -> SchemaVersion:
+def _version(subject: str, answer: Any) -> SchemaVersion:
     return SchemaVersion(
         subject,
-        int(found.version),
-        int(found.schema_id),
-        _schema(found.schema),
-        found.guid or "",
+        int(answer.version),
+        int(answer.schema_id),
+        _schema(answer.schema),
+        answer.guid or "",
     )
 
 
-def _schema(found: Any) -> Schema:
-    plain = found.to_dict()
+def _schema(library_schema: Any) -> Schema:
+    plain = library_schema.to_dict()
     references = tuple(
-        SchemaReference(str(each["name"]), str(each["subject"]), int(each["version"]))
-        for each in plain.get("references") or ()
+        SchemaReference(
+            str(reference["name"]), str(reference["subject"]), int(reference["version"])
+        )
+        for reference in plain.get("references") or ()
     )
     rules = {key: plain[key] for key in ("metadata", "ruleSet") if plain.get(key)}
     text = json.dumps(rules, sort_keys=True, separators=(",", ":")) if rules else ""

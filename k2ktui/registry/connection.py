@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from k2ktui.errors import NotInstalled
-from k2ktui.kafka.security import Tls
+from k2ktui.errors import NotInstalled, install_command
+from k2ktui.kafka.auth.security import Tls
 from k2ktui.registry import _confluent
 from k2ktui.registry.issued_token import client_login
 from k2ktui.registry.settings import RegistrySettings
-from k2ktui.runtime.spark_extra import install_command
 
 NOTHING = "Nothing was changed."
 # Bytes. The list of a million subjects with names of 60 characters fits.
@@ -30,12 +29,12 @@ def import_library() -> Any:
     """
     try:
         return importlib.import_module("confluent_kafka.schema_registry")
-    except ImportError:
+    except ImportError as error:
         raise NotInstalled(
             "schema mapping needs packages that are not installed: confluent-kafka[schemaregistry]",
             unchanged=NOTHING,
             hint=f"Install them, in k2ktui's checkout, with: {install_command('schemas')}",
-        ) from None
+        ) from error
 
 
 def make_client(library: Any, settings: RegistrySettings) -> Any:

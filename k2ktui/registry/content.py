@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from k2ktui.engine.schemas import RegistryContent, Schema, SchemaVersion, Subject
+from k2ktui.engine.schemas.model import RegistryContent, Schema, SchemaVersion, Subject
 from k2ktui.registry.client import RegistryClient
 
 T = TypeVar("T")
@@ -69,11 +69,13 @@ def with_ids(
     """Return the content with the schemas that have some ids, whatever their subjects."""
     missing = sorted(set(ids) - content.ids.keys())
     schemas = _on_each(client.schema, missing)
-    found = {each: schema for each, schema in zip(missing, schemas, strict=True) if schema}
-    needed = {reference.subject for schema in found.values() for reference in schema.references}
+    by_id = {
+        schema_id: schema for schema_id, schema in zip(missing, schemas, strict=True) if schema
+    }
+    needed = {reference.subject for schema in by_id.values() for reference in schema.references}
     more = read_content(client, needed - content.subjects.keys())
     subjects = {**more.subjects, **content.subjects}
-    return replace(content, subjects=subjects, ids={**more.ids, **content.ids, **found})
+    return replace(content, subjects=subjects, ids={**more.ids, **content.ids, **by_id})
 
 
 def _read(
@@ -98,18 +100,22 @@ def _read(
         wanted = sorted(pairs - versions.keys())
         read = _on_each(lambda pair: client.version(*pair), wanted)
         versions |= dict(zip(wanted, read, strict=True))
-        schemas = [each.schema for each in read if each is not None]
-        references = [each for schema in schemas for each in schema.references]
+        schemas = [version.schema for version in read if version is not None]
+        references = [reference for schema in schemas for reference in schema.references]
         # A version may be referred to although it was deleted, and is not listed.
-        pairs = {(each.subject, each.version) for each in references} - versions.keys()
-        names = {each.subject for each in references} - listed if whole else set()
-    return _content(client, [each for each in versions.values() if each is not None], modes)
+        pairs = {
+            (reference.subject, reference.version) for reference in references
+        } - versions.keys()
+        names = {reference.subject for reference in references} - listed if whole else set()
+    return _content(
+        client, [version for version in versions.values() if version is not None], modes
+    )
 
 
 def _content(client: RegistryClient, versions: list[SchemaVersion], modes: bool) -> RegistryContent:
     compatibility, mode = client.default_compatibility(), client.default_mode()
     by_name: dict[str, list[SchemaVersion]] = {}
-    for version in sorted(versions, key=lambda each: each.version):
+    for version in sorted(versions, key=lambda version: version.version):
         by_name.setdefault(version.subject, []).append(version)
 
     def read(name: str) -> Subject:
@@ -122,8 +128,8 @@ def _content(client: RegistryClient, versions: list[SchemaVersion], modes: bool)
             (client.mode(name) if modes else "") or mode,
         )
 
-    subjects = {each.name: each for each in _on_each(read, sorted(by_name))}
-    ids: dict[int, Schema] = {each.id: each.schema for each in versions}
+    subjects = {subject.name: subject for subject in _on_each(read, sorted(by_name))}
+    ids: dict[int, Schema] = {version.id: version.schema for version in versions}
     return RegistryContent(subjects, compatibility, mode, client.types(), ids)
 
 

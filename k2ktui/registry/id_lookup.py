@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from k2ktui.engine.schema_ids import IN_PAYLOAD, SchemaId, SchemaIdForm, encode_schema_id
-from k2ktui.engine.schemas import Schema, SchemaVersion, is_same_schema
+from k2ktui.engine.schemas.ids import IN_PAYLOAD, SchemaId, SchemaIdForm, encode_schema_id
+from k2ktui.engine.schemas.model import Schema, SchemaVersion, is_same_schema
 from k2ktui.errors import Refused
 from k2ktui.registry.apicurio import ApicurioClient
 from k2ktui.registry.client import RegistryClient
@@ -28,11 +28,11 @@ def find_versions(client: RegistryClient, schema_id: SchemaId) -> tuple[tuple[st
         ConnectionFailed: the registry does not respond, or rejects the login.
     """
     if is_global(schema_id.form, client.settings):
-        found = _version_of_global_id(client, schema_id)
-        return (found,) if found else ()
+        own_version = _version_of_global_id(client, schema_id)
+        return (own_version,) if own_version else ()
     if schema_id.form is SchemaIdForm.GUID_HEADER:
         ids = client.ids_of_guid(str(uuid.UUID(int=schema_id.value)))
-        return tuple(pair for each in ids for pair in client.versions_of_id(each))
+        return tuple(pair for number in ids for pair in client.versions_of_id(number))
     return client.versions_of_id(schema_id.value)
 
 
@@ -48,13 +48,13 @@ def id_of_version(client: RegistryClient, form: SchemaIdForm, version: SchemaVer
         Refused: the registry gives it no id of the form, or one that does not fit into it.
         ConfigError, ConnectionFailed: as for :func:`find_versions`.
     """
-    found: int | None = version.id
+    number: int | None = version.id
     if is_global(form, client.settings):
         with ApicurioClient(client.settings) as own:
-            found = own.global_id(version.subject, version.version)
+            number = own.global_id(version.subject, version.version)
     elif form is SchemaIdForm.GUID_HEADER:
-        found = uuid.UUID(version.guid).int if version.guid else None
-    if found is None:
+        number = uuid.UUID(version.guid).int if version.guid else None
+    if number is None:
         raise Refused(
             f"{client.address} gives schema {version.id} of subject "
             f"{safe_text(version.subject)} no id of the form {form}",
@@ -62,15 +62,15 @@ def id_of_version(client: RegistryClient, form: SchemaIdForm, version: SchemaVer
             hint="Use a registry of the same kind on both sides.",
         )
     try:
-        encode_schema_id(SchemaId(form, found))
-    except ValueError:
+        encode_schema_id(SchemaId(form, number))
+    except ValueError as error:
         raise Refused(
             f"{client.address} gives schema {version.id} of subject "
-            f"{safe_text(version.subject)} the id {found}, which is too large for the form {form}",
+            f"{safe_text(version.subject)} the id {number}, which is too large for the form {form}",
             unchanged=NOTHING,
             hint="Use another registry on the target, or ids in headers.",
-        ) from None
-    return found
+        ) from error
+    return number
 
 
 def read_schema(client: RegistryClient, schema_id: SchemaId) -> Schema | None:
@@ -81,8 +81,8 @@ def read_schema(client: RegistryClient, schema_id: SchemaId) -> Schema | None:
     """
     if schema_id.form is SchemaIdForm.GUID_HEADER or is_global(schema_id.form, client.settings):
         pairs = find_versions(client, schema_id)[:1]
-        found = client.version(*pairs[0]) if pairs else None
-        return found.schema if found else None
+        version = client.version(*pairs[0]) if pairs else None
+        return version.schema if version else None
     return client.schema(schema_id.value)
 
 
@@ -109,13 +109,19 @@ def name_same_schema(
     Raises:
         ConfigError, ConnectionFailed: as for :func:`find_versions`.
     """
-    ours, theirs = find_versions(source, source_id)[:1], find_versions(target, target_id)[:1]
-    here = source.version(*ours[0]) if ours else None
-    there = target.version(*theirs[0]) if theirs else None
-    if here is None or there is None:
+    source_pairs, target_pairs = (
+        find_versions(source, source_id)[:1],
+        find_versions(target, target_id)[:1],
+    )
+    source_version = source.version(*source_pairs[0]) if source_pairs else None
+    target_version = target.version(*target_pairs[0]) if target_pairs else None
+    if source_version is None or target_version is None:
         return False
     return is_same_schema(
-        here.schema, read_versions(source, ours), there.schema, read_versions(target, theirs)
+        source_version.schema,
+        read_versions(source, source_pairs),
+        target_version.schema,
+        read_versions(target, target_pairs),
     )
 
 

@@ -1,7 +1,7 @@
 """Tokens of a registry login with client credentials, for Confluent's client.
 
-Its own requests for tokens have no limit of size or total time; ``k2ktui.kafka.oauth`` has both and
-follows no redirect.
+Its own requests for tokens have no limit of size or total time; ``kafka/auth/oauth.py`` has both
+and follows no redirect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.oauth import OauthClient, TokenProvider
+from k2ktui.kafka.auth.oauth import OauthClient, TokenProvider
 from k2ktui.registry.settings import RegistrySettings
 
 _SOURCE, _CUSTOM = "bearer.auth.credentials.source", "bearer.auth.custom.provider"

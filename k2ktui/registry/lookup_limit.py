@@ -49,8 +49,8 @@ class LookupLimit:
         began = monotonic()
         try:
             yield
-        except TimeoutError:
-            raise no_answer(self._seconds) from None
+        except TimeoutError as error:
+            raise no_answer(self._seconds) from error
         finally:
             self.left = max(0.0, self.left - (monotonic() - began))
 
@@ -62,8 +62,8 @@ class LookupLimit:
                 keeps it itself.
         """
         with self.spend():
-            found = _pool.submit(request)
+            answer = _pool.submit(request)
             try:
-                return found.result(self.left)
+                return answer.result(self.left)
             finally:
-                found.cancel()
+                answer.cancel()

@@ -8,16 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from k2ktui.engine.schema_ids import IN_PAYLOAD, SchemaId, SchemaPart
-from k2ktui.engine.schema_rule import OnUnknownSchema
-from k2ktui.engine.schema_subjects import (
-    SubjectNaming,
-    TopicRule,
-    is_of_other_part,
-    map_subject,
-)
-from k2ktui.engine.schema_topics import SchemaTopics
-from k2ktui.engine.schemas import record_names
+from k2ktui.engine.schemas.ids import IN_PAYLOAD, SchemaId, SchemaPart
+from k2ktui.engine.schemas.model import record_names
+from k2ktui.engine.schemas.rule import OnUnknownSchema
+from k2ktui.engine.schemas.subjects import SubjectNaming, TopicRule, is_of_other_part, map_subject
+from k2ktui.engine.schemas.topics import SchemaTopics
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import find_versions, id_of_version, name_same_schema
 from k2ktui.registry.registering import require_schema
@@ -120,16 +115,16 @@ class SchemaMapper:
             ConnectionFailed: a registry does not respond, or rejects the login.
         """
         key = (topic, part, schema_id)
-        found = self._ids.get(key)
-        if found is None:
+        target_id = self._ids.get(key)
+        if target_id is None:
             # One request per schema, however many threads ask.
             with self._lock:
-                found = self._ids.get(key)
-                if found is None:
-                    found = self._look_up(topic, part, schema_id)
-                    if found is not None:
-                        self._ids[key] = found
-        return found
+                target_id = self._ids.get(key)
+                if target_id is None:
+                    target_id = self._look_up(topic, part, schema_id)
+                    if target_id is not None:
+                        self._ids[key] = target_id
+        return target_id
 
     def name_same_schema(self, source_id: SchemaId, target_id: SchemaId) -> bool:
         """Return whether an id of the source and one of the target name the same schema.
@@ -157,15 +152,15 @@ class SchemaMapper:
         version = first if pair == pairs[0] else self._source.version(*pair)
         if version is None or version.schema.type not in self.settings.types:
             return None
-        there = require_schema(
+        registered = require_schema(
             self._source,
             self._target,
             version,
             subject,
-            lambda each: self._rename(topic, each.subject, record_names(each.schema)),
+            lambda referred: self._rename(topic, referred.subject, record_names(referred.schema)),
             registers=self.settings.auto_register,
         )
-        return id_of_version(self._target, schema_id.form, there)
+        return id_of_version(self._target, schema_id.form, registered)
 
     def _choose(
         self,
@@ -180,14 +175,14 @@ class SchemaMapper:
         then a payload may have the id by chance, as the 8 bytes of the number 20,000,000 have 1.
         """
         rules = partial(self._own_rule, topic, part)
-        found = [
+        candidates = [
             (_ORDER[mapped.naming], pair, mapped.target)
             for pair in pairs
             for mapped in [map_subject(pair[0], names, rules)]
             if mapped is not None
         ]
-        if found:
-            _, chosen, subject = min(found, key=lambda each: each[:2])
+        if candidates:
+            _, chosen, subject = min(candidates, key=lambda candidate: candidate[:2])
             return chosen, subject
         # Records may be copied between topics, for example to a retry topic.
         others = (pair for pair in pairs if not is_of_other_part(pair[0], part, names))

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.schema_plan import (
-    PlannedSchema,
-    SchemaAction,
-    SchemaPlan,
-    find_mapped_subjects,
-    plan_schemas,
-)
-from k2ktui.engine.schemas import (
+from k2ktui.engine.schemas.model import (
     RegistryContent,
     Schema,
     SchemaReference,
     SchemaVersion,
     is_same_schema,
+)
+from k2ktui.engine.schemas.plan import (
+    PlannedSchema,
+    SchemaAction,
+    SchemaPlan,
+    find_mapped_subjects,
+    plan_schemas,
 )
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.content import read_content
@@ -96,30 +96,34 @@ def verify_schemas(
         ConnectionFailed: a registry does not respond, or rejects the login.
     """
     with open_registries(settings) as (source, target):
-        plan, ours, theirs = _plan(settings, source, target, deleted)
-        found: dict[tuple[str, int], SchemaVersion] = {}
+        plan, source_content, target_content = _plan(settings, source, target, deleted)
+        equal: dict[tuple[str, int], SchemaVersion] = {}
         rows = []
-        for each in plan.schemas:
-            row, there = _verify(each, target, ours, theirs, found)
+        for schema in plan.schemas:
+            row, counterpart = _verify(schema, target, source_content, target_content, equal)
             rows.append(row)
-            if there is not None:
-                found[each.source.subject, each.source.version] = there
+            if counterpart is not None:
+                equal[schema.source.subject, schema.source.version] = counterpart
     return rows
 
 
 def _plan(
     settings: SchemaMapperSettings, source: RegistryClient, target: RegistryClient, deleted: bool
 ) -> tuple[SchemaPlan, RegistryContent, RegistryContent]:
-    ours = read_content(source, deleted=deleted, modes=False)
-    mapped, _ = find_mapped_subjects(ours, settings.topics.rule, settings.types)
+    source_content = read_content(source, deleted=deleted, modes=False)
+    mapped, _ = find_mapped_subjects(source_content, settings.topics.rule, settings.types)
     names = {name for name, _ in mapped.values()}
-    theirs = read_target(target, names, ours)
-    plan = plan_schemas(ours, theirs, settings.topics.rule, settings.types)
-    return plan.with_conflicts(_find_incompatible(plan, target, theirs)), ours, theirs
+    target_content = read_target(target, names, source_content)
+    plan = plan_schemas(source_content, target_content, settings.topics.rule, settings.types)
+    return (
+        plan.with_conflicts(_find_incompatible(plan, target, target_content)),
+        source_content,
+        target_content,
+    )
 
 
 def _find_incompatible(
-    plan: SchemaPlan, target: RegistryClient, theirs: RegistryContent
+    plan: SchemaPlan, target: RegistryClient, content: RegistryContent
 ) -> dict[tuple[str, int], str]:
     """Return why the target's registry would refuse schemas, by target subject and source id.
 
@@ -127,19 +131,19 @@ def _find_incompatible(
     """
     reasons: dict[tuple[str, int], str] = {}
     # Its level is part of the plan: today's says nothing.
-    asked = {each.subject for each in plan.compatibility}
-    for each in plan.changes:
-        there = theirs.subjects.get(each.target_subject)
-        if each.target_subject in asked or there is None or not there.versions:
+    asked = {level.subject for level in plan.compatibility}
+    for change in plan.changes:
+        subject = content.subjects.get(change.target_subject)
+        if change.target_subject in asked or subject is None or not subject.versions:
             continue
-        asked.add(each.target_subject)
-        level = there.compatibility or theirs.compatibility
+        asked.add(change.target_subject)
+        level = subject.compatibility or content.compatibility
         if level == "NONE":
             # Apicurio would still answer that another record is not compatible.
             continue
-        schema = _with_references(each, plan)
-        if schema is not None and not target.is_compatible(each.target_subject, schema):
-            reasons[each.target_subject, each.source.id] = (
+        schema = _with_references(change, plan)
+        if schema is not None and not target.is_compatible(change.target_subject, schema):
+            reasons[change.target_subject, change.source.id] = (
                 f"it is not compatible with the latest version of the subject on the target "
                 f"(compatibility {level})"
             )
@@ -149,38 +153,43 @@ def _find_incompatible(
 def _with_references(planned: PlannedSchema, plan: SchemaPlan) -> Schema | None:
     """Return a schema that refers to versions on the target; None if one is not there yet."""
     places = {
-        (each.source.subject, each.source.version): each
-        for each in plan.schemas
-        if each.action is SchemaAction.PRESENT
+        (schema.source.subject, schema.source.version): schema
+        for schema in plan.schemas
+        if schema.action is SchemaAction.PRESENT
     }
     references = []
-    for each in planned.source.schema.references:
-        there = places.get((each.subject, each.version))
-        if there is None or there.target_version is None:
+    for reference in planned.source.schema.references:
+        place = places.get((reference.subject, reference.version))
+        if place is None or place.target_version is None:
             return None
-        references.append(SchemaReference(each.name, there.target_subject, there.target_version))
+        references.append(
+            SchemaReference(reference.name, place.target_subject, place.target_version)
+        )
     return replace(planned.source.schema, references=tuple(references))
 
 
 def _verify(
     planned: PlannedSchema,
     target: RegistryClient,
-    ours: RegistryContent,
-    theirs: RegistryContent,
-    found: dict[tuple[str, int], SchemaVersion],
+    source_content: RegistryContent,
+    target_content: RegistryContent,
+    equal: dict[tuple[str, int], SchemaVersion],
 ) -> tuple[VerifiedSchema, SchemaVersion | None]:
     version = planned.source
     if planned.action is SchemaAction.PRESENT:
         assert planned.target_id is not None and planned.target_version is not None
-        there = SchemaVersion(
+        counterpart = SchemaVersion(
             planned.target_subject, planned.target_version, planned.target_id, version.schema
         )
     else:
         # The registry may take another text for the same schema.
-        places = [found.get((each.subject, each.version)) for each in version.schema.references]
+        places = [
+            equal.get((reference.subject, reference.version))
+            for reference in version.schema.references
+        ]
         references = tuple(
-            SchemaReference(each.name, place.subject, place.version)
-            for each, place in zip(version.schema.references, places, strict=True)
+            SchemaReference(reference.name, place.subject, place.version)
+            for reference, place in zip(version.schema.references, places, strict=True)
             if place is not None
         )
         same = None
@@ -191,8 +200,14 @@ def _verify(
             reason = planned.reason or "it is not registered"
             return VerifiedSchema(planned, SchemaAgreement.MISSING, reason=reason), None
         return VerifiedSchema(planned, SchemaAgreement.EQUAL, same.id), same
-    by_id = target.schema(there.id)
-    if by_id is None or not is_same_schema(version.schema, ours, by_id, theirs):
-        reason = f"id {there.id} names another schema" if by_id else f"id {there.id} is unknown"
-        return VerifiedSchema(planned, SchemaAgreement.DIFFERENT, there.id, reason), there
-    return VerifiedSchema(planned, SchemaAgreement.EQUAL, there.id), there
+    by_id = target.schema(counterpart.id)
+    if by_id is None or not is_same_schema(version.schema, source_content, by_id, target_content):
+        reason = (
+            f"id {counterpart.id} names another schema"
+            if by_id
+            else f"id {counterpart.id} is unknown"
+        )
+        return VerifiedSchema(
+            planned, SchemaAgreement.DIFFERENT, counterpart.id, reason
+        ), counterpart
+    return VerifiedSchema(planned, SchemaAgreement.EQUAL, counterpart.id), counterpart

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k2ktui.engine.schema_plan import (
+from k2ktui.engine.schemas.model import RegistryContent, SchemaVersion, Subject
+from k2ktui.engine.schemas.plan import (
     IMPORT_MODE,
     PlannedSchema,
     SchemaAction,
     SchemaPlan,
     plan_mapped,
 )
-from k2ktui.engine.schema_subjects import SubjectNaming
-from k2ktui.engine.schemas import RegistryContent, SchemaVersion, Subject
+from k2ktui.engine.schemas.subjects import SubjectNaming
 from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.registry.client import RegistryClient, SchemaRejected
 from k2ktui.registry.content import read_content, read_history, read_modes, with_ids
@@ -50,25 +50,27 @@ class AppliedSchema:
     reason: str = ""
 
 
-def read_target(target: RegistryClient, names: set[str], ours: RegistryContent) -> RegistryContent:
+def read_target(
+    target: RegistryClient, names: set[str], source_content: RegistryContent
+) -> RegistryContent:
     """Read what a plan needs of the target's registry.
 
     Args:
         target: the registry.
         names: the subjects that the plan names.
-        ours: what the source's registry has, whose ids count in mode ``IMPORT``.
+        source_content: what the source's registry has, whose ids count in mode ``IMPORT``.
     """
-    theirs = read_content(target, names)
-    new = read_modes(target, names - theirs.subjects.keys())
+    content = read_content(target, names)
+    new = read_modes(target, names - content.subjects.keys())
     # A mode can be set before a subject has a version.
     empty = {
         name: Subject(name, mode=mode)
         for name, mode in new.items()
-        if mode not in ("", theirs.mode)
+        if mode not in ("", content.mode)
     }
-    theirs = replace(theirs, subjects={**theirs.subjects, **empty})
-    modes = {theirs.mode, *(each.mode for each in theirs.subjects.values())}
-    return with_ids(target, theirs, ours.ids) if IMPORT_MODE in modes else theirs
+    content = replace(content, subjects={**content.subjects, **empty})
+    modes = {content.mode, *(subject.mode for subject in content.subjects.values())}
+    return with_ids(target, content, source_content.ids) if IMPORT_MODE in modes else content
 
 
 def register_planned(
@@ -82,21 +84,21 @@ def register_planned(
     Returns:
         Every schema of the plan, in its order.
     """
-    names = {each.source.subject: each.target_subject for each in plan.schemas}
+    names = {schema.source.subject: schema.target_subject for schema in plan.schemas}
     registrar = SchemaRegistrar(
         source,
         target,
         lambda version: names.get(version.subject, version.subject),
         registers=True,
     )
-    for each in plan.compatibility:
-        if each.first:
-            target.set_compatibility(each.subject, each.level)
+    for level in plan.compatibility:
+        if level.first:
+            target.set_compatibility(level.subject, level.level)
     rows = list(_register_all(registrar, target, plan))
     if all(row.outcome is not SchemaOutcome.UNTRIED for row in rows):
-        for each in plan.compatibility:
-            if not each.first and each.last:
-                target.set_compatibility(each.subject, each.level)
+        for level in plan.compatibility:
+            if not level.first and level.last:
+                target.set_compatibility(level.subject, level.level)
     return rows
 
 
@@ -130,16 +132,16 @@ def require_schema(
     except SchemaNotRegistered:
         if not registers:
             raise
-    ours = read_history(source, version.subject, version.version)
+    source_content = read_history(source, version.subject, version.version)
     mapped = {
         name: (
-            subject if name == version.subject else rename(each.versions[-1]),
+            subject if name == version.subject else rename(source_subject.versions[-1]),
             SubjectNaming.REFERENCE,
         )
-        for name, each in ours.subjects.items()
+        for name, source_subject in source_content.subjects.items()
     }
-    theirs = read_target(target, {name for name, _ in mapped.values()}, ours)
-    plan = plan_mapped(ours, theirs, mapped).up_to(ours, version)
+    target_content = read_target(target, {name for name, _ in mapped.values()}, source_content)
+    plan = plan_mapped(source_content, target_content, mapped).up_to(source_content, version)
     register_planned(source, target, plan)
     # What could not be registered says why here.
     return SchemaRegistrar(source, target, rename, registers=True).require(version, subject)
@@ -148,30 +150,32 @@ def require_schema(
 def _register_all(
     registrar: SchemaRegistrar, target: RegistryClient, plan: SchemaPlan
 ) -> Iterator[AppliedSchema]:
-    later = {each.subject: each.level for each in plan.compatibility if not each.first}
+    later = {level.subject: level.level for level in plan.compatibility if not level.first}
     stopped = ""
-    for each in plan.schemas:
-        if each.action is SchemaAction.PRESENT:
-            yield AppliedSchema(each, SchemaOutcome.PRESENT, each.target_id, each.target_version)
-        elif each.action is SchemaAction.CONFLICT:
-            yield AppliedSchema(each, SchemaOutcome.FAILED, reason=each.reason)
+    for schema in plan.schemas:
+        if schema.action is SchemaAction.PRESENT:
+            yield AppliedSchema(
+                schema, SchemaOutcome.PRESENT, schema.target_id, schema.target_version
+            )
+        elif schema.action is SchemaAction.CONFLICT:
+            yield AppliedSchema(schema, SchemaOutcome.FAILED, reason=schema.reason)
         elif stopped:
-            yield AppliedSchema(each, SchemaOutcome.UNTRIED, reason=stopped)
+            yield AppliedSchema(schema, SchemaOutcome.UNTRIED, reason=stopped)
         else:
             try:
-                there = _register(registrar, target, each, later)
+                registered = _register(registrar, target, schema, later)
             except ConnectionFailed as error:
                 stopped = error.message
-                yield AppliedSchema(each, SchemaOutcome.UNTRIED, reason=stopped)
+                yield AppliedSchema(schema, SchemaOutcome.UNTRIED, reason=stopped)
             except K2kError as error:
-                yield AppliedSchema(each, SchemaOutcome.FAILED, reason=error.message)
+                yield AppliedSchema(schema, SchemaOutcome.FAILED, reason=error.message)
             else:
                 yield AppliedSchema(
-                    each,
+                    schema,
                     SchemaOutcome.REGISTERED,
-                    there.id,
-                    there.version,
-                    _import_remark(each, there),
+                    registered.id,
+                    registered.version,
+                    _import_remark(schema, registered),
                 )
 
 
@@ -195,7 +199,9 @@ def _register(
     return registrar.require(planned.source, planned.target_subject)
 
 
-def _import_remark(planned: PlannedSchema, there: SchemaVersion) -> str:
-    if planned.action is SchemaAction.IMPORT and there.id != planned.source.id:
-        return f"the registry chose id {there.id}, although the subject's mode is {IMPORT_MODE}"
+def _import_remark(planned: PlannedSchema, registered: SchemaVersion) -> str:
+    if planned.action is SchemaAction.IMPORT and registered.id != planned.source.id:
+        return (
+            f"the registry chose id {registered.id}, although the subject's mode is {IMPORT_MODE}"
+        )
     return ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from k2ktui.engine.schema_plan import IMPORT_MODE
-from k2ktui.engine.schemas import Schema, SchemaReference, SchemaVersion, is_same_schema
+from k2ktui.engine.schemas.model import Schema, SchemaReference, SchemaVersion, is_same_schema
+from k2ktui.engine.schemas.plan import IMPORT_MODE
 from k2ktui.errors import Refused
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.connection import NOTHING
@@ -57,14 +57,14 @@ class SchemaRegistrar:
             Refused: a schema that it refers to does not exist on the source.
         """
         references = tuple(
-            SchemaReference(each.name, there.subject, there.version)
-            for each in version.schema.references
-            for there in (self._require_reference(version, each, depth),)
+            SchemaReference(reference.name, registered.subject, registered.version)
+            for reference in version.schema.references
+            for registered in (self._require_reference(version, reference, depth),)
         )
         schema = replace(version.schema, references=references)
-        found = self._target.find(subject, schema) or self._find_equal(version, subject, schema)
-        if found is not None:
-            return found
+        existing = self._target.find(subject, schema) or self._find_equal(version, subject)
+        if existing is not None:
+            return existing
         if not self._registers:
             raise SchemaNotRegistered(
                 f"schema {version.id} (version {version.version} of subject "
@@ -82,15 +82,15 @@ class SchemaRegistrar:
             schema_id = self._target.import_version(wanted)
         else:
             schema_id = self._target.register(subject, schema)
-        found = self._target.find(subject, schema)
+        registered = self._target.find(subject, schema)
         # The answer to a registration has no version.
-        return found or SchemaVersion(subject, version.version, schema_id, schema)
+        return registered or SchemaVersion(subject, version.version, schema_id, schema)
 
     def _require_reference(
         self, version: SchemaVersion, reference: SchemaReference, depth: int
     ) -> SchemaVersion:
-        found = self._source.version(reference.subject, reference.version)
-        if found is None:
+        referred = self._source.version(reference.subject, reference.version)
+        if referred is None:
             raise Refused(
                 f"schema {version.id} refers to version {reference.version} of subject "
                 f"{safe_text(reference.subject)}, which {self._source.address} does not have",
@@ -103,18 +103,16 @@ class SchemaRegistrar:
                 unchanged=NOTHING,
                 hint="Simplify the schemas that refer to it.",
             )
-        return self.require(found, self._rename(found), depth + 1)
+        return self.require(referred, self._rename(referred), depth + 1)
 
-    def _find_equal(
-        self, version: SchemaVersion, subject: str, schema: Schema
-    ) -> SchemaVersion | None:
+    def _find_equal(self, version: SchemaVersion, subject: str) -> SchemaVersion | None:
         """Return a version whose text differs in formatting only; registries may not see that."""
         numbers = self._target.versions(subject)
         if not numbers:
             return None
-        theirs = read_content(self._target, [subject])
-        ours = read_versions(self._source, [(version.subject, version.version)])
-        for each in theirs.subjects[subject].versions:
-            if is_same_schema(version.schema, ours, each.schema, theirs):
-                return each
+        target_content = read_content(self._target, [subject])
+        source_content = read_versions(self._source, [(version.subject, version.version)])
+        for candidate in target_content.subjects[subject].versions:
+            if is_same_schema(version.schema, source_content, candidate.schema, target_content):
+                return candidate
         return None

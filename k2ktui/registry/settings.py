@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from k2ktui.errors import ConfigError
-from k2ktui.kafka.oauth import OauthClient, is_endpoint
-from k2ktui.kafka.security import Tls
-from k2ktui.kafka.stores import StoreError, read_identity, read_trust
+from k2ktui.kafka.auth.oauth import OauthClient, is_endpoint
+from k2ktui.kafka.auth.security import Tls
+from k2ktui.kafka.auth.stores import StoreError, read_identity, read_trust
 from k2ktui.kafka.unusable_property import UnusableProperty
 from k2ktui.text import safe_text
 
@@ -122,10 +122,12 @@ def read_registry_settings(cluster: ClusterConfig, side: Side) -> RegistrySettin
     """
     problems = find_registry_problems(cluster)
     if problems:
-        lines = [f'{side}.registry.config."{safe_text(each.key)}": {each}' for each in problems]
+        lines = [
+            f'{side}.registry.config."{safe_text(problem.key)}": {problem}' for problem in problems
+        ]
         raise ConfigError(
             "\n".join(
-                [f"the {side}'s schema registry cannot be used:", *(f"  {each}" for each in lines)]
+                [f"the {side}'s schema registry cannot be used:", *(f"  {line}" for line in lines)]
             ),
             unchanged="Nothing was changed.",
             hint="Use the property names of Confluent's Java client; see docs/schemas.md.",
@@ -146,7 +148,9 @@ def read_registry_url(url: str, side: Side) -> RegistrySettings:
             side, urls, login=_login(properties, user_info), tls=_tls(properties, urls)
         )
     except UnusableProperty as error:
-        raise ConfigError(f"the URL of the {side}'s schema registry is unusable: {error}") from None
+        raise ConfigError(
+            f"the URL of the {side}'s schema registry is unusable: {error}"
+        ) from error
 
 
 def find_registry_problems(cluster: ClusterConfig) -> list[UnusableProperty]:
@@ -218,6 +222,7 @@ def _split(text: str) -> SplitResult:
         parts = urlsplit(text.strip())
         _ = parts.port
     except ValueError:
+        # The cause quotes what it takes for the port, which may be a part of a password.
         raise UnusableProperty(URL, reason) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise UnusableProperty(URL, reason)

@@ -1,6 +1,6 @@
 """Everything that the Spark session relies on in PySpark and that PySpark does not promise.
 
-``tests/replication/test_pyspark_private.py`` checks each name and says what breaks without it;
+``test_pyspark_private.py`` checks each name and says what breaks without it;
 ``pyproject.toml`` bounds PySpark's minor version. PySpark takes seconds to import, so the functions
 import it.
 """
@@ -239,9 +239,9 @@ def executed_plan(frame: Any) -> Any:
 def unstable_expression(frame: Any) -> str:
     """Return the first expression that may differ between evaluations; "" if there is none.
 
-    Those are what Spark counts as not deterministic; what it evaluates once for a query, or for a
-    session; random numbers that it does not declare; and the time of the parser and the optimizer,
-    which put it in place of texts such as ``now``.
+    Such expressions are: those that Spark declares nondeterministic; those that it evaluates once
+    per query or session; random numbers that it does not declare; and the current time, which the
+    parser and the optimizer insert for texts such as ``now``.
     """
     analyzed = frame._jdf.queryExecution().analyzed()
     # What the optimizer does first: functions become the casts and the calls that they stand for.
@@ -257,14 +257,14 @@ def _first(plan: Any, judge: Callable[[Any], str]) -> str:
     def find(expression: Any) -> str:
         return next(filter(None, map(find, _each(expression.children()))), "") or judge(expression)
 
-    found = next(filter(None, map(find, _each(plan.expressions()))), "")
-    return found or next(
+    finding = next(filter(None, map(find, _each(plan.expressions()))), "")
+    return finding or next(
         filter(None, (_first(child, judge) for child in _each(plan.children()))), ""
     )
 
 
-def _each(found: Any) -> Iterator[Any]:
-    return (found.apply(at) for at in range(found.size()))
+def _each(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(at) for at in range(sequence.size()))
 
 
 def _unstable(expression: Any) -> str:

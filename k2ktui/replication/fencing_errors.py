@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from k2ktui.engine.cluster_pair import Side
-from k2ktui.engine.run_record import LARGEST_SLOTS, LARGEST_TERM, Run
+from k2ktui.engine.records.cluster_pair import Side
+from k2ktui.engine.records.run_record import LARGEST_SLOTS, LARGEST_TERM, Run
 from k2ktui.errors import ClusterRefused, K2kError, Refused, TimedOut
-from k2ktui.kafka.codes import COORDINATOR_RETRIABLE, INCURABLE, REFUSALS, TOO_LARGE, Code
-from k2ktui.kafka.transaction_state import TransactionState, describe_partitions
-from k2ktui.kafka.wire import CoordinatorError
+from k2ktui.kafka.admin.transaction_state import TransactionState, describe_partitions
+from k2ktui.kafka.wire.cluster import CoordinatorError
+from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, INCURABLE, REFUSALS, TOO_LARGE, Code
 from k2ktui.text import safe_text
 
 TIMEOUT, MOST_TIMEOUT = "transaction.timeout.ms", "transaction.max.timeout.ms"
@@ -21,6 +21,10 @@ class Superseded(Refused):
 
 class LayoutChanged(Refused):
     """The slots into which runs share the pipeline have changed; this run's are no longer valid."""
+
+
+class UnreadableRecords(Refused):
+    """Records of this pipeline in the commit topic cannot be read."""
 
 
 class OwnershipLost(TimedOut):
@@ -109,6 +113,15 @@ def layout_changed(pipeline: str) -> LayoutChanged:
         f"the slots of pipeline {pipeline} were divided again, or a run copies it alone",
         unchanged="This run copied nothing of that slot.",
         hint="Nothing: it waits until the runs share the pipeline again.",
+    )
+
+
+def never_fenced(pipeline: str, slot: int | None) -> TimedOut:
+    """Return the error of a slot that other runs took over again after each time it was fenced."""
+    return TimedOut(
+        f"slot {slot} of pipeline {pipeline} could not be fenced: other runs take it each time",
+        unchanged="No position was changed.",
+        hint="Start it again; if it happens again, stop the other runs of the pipeline first.",
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.log.record import KafkaRecord
 
 
@@ -71,22 +71,22 @@ def _mask(data: bytes | None) -> bytes | None:
     except UnicodeDecodeError:
         return b"?" * len(data)
     try:
-        found = json.loads(text)
-        if isinstance(found, (dict, list)):
-            return json.dumps(_mask_json(found), separators=(",", ":")).encode()
+        content = json.loads(text)
+        if isinstance(content, (dict, list)):
+            return json.dumps(_mask_json(content), separators=(",", ":")).encode()
     except (ValueError, RecursionError):  # no JSON, or nested too deeply
         pass
     return _mask_text(text).encode()
 
 
-def _mask_json(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {key: _mask_json(value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [_mask_json(value) for value in found]
-    if found is None or isinstance(found, bool):
-        return found
-    return _mask_text(str(found))
+def _mask_json(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _mask_json(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_mask_json(value) for value in content]
+    if content is None or isinstance(content, bool):
+        return content
+    return _mask_text(str(content))
 
 
 def _mask_text(text: str) -> str:
@@ -105,12 +105,12 @@ def mask_preview(preview: Preview) -> Preview:
     return replace(preview, rows=tuple(mask_row(row) for row in preview.rows))
 
 
-def preview_json(found: Preview) -> dict[str, Any]:
+def preview_json(preview: Preview) -> dict[str, Any]:
     """Return a preview as ``k2ktui transform preview --json`` prints it."""
     return {
-        "topic": found.topic,
-        "target": found.target,
-        "transform": found.does,
+        "topic": preview.topic,
+        "target": preview.target,
+        "transform": preview.does,
         "records": [
             {
                 "partition": row.source.partition,
@@ -122,7 +122,7 @@ def preview_json(found: Preview) -> dict[str, Any]:
                 "after": _plain_record(row.after) if row.after is not None else None,
                 "further": [_plain_record(record) for record in row.further],
             }
-            for row in found.rows
+            for row in preview.rows
         ],
     }
 
@@ -152,10 +152,10 @@ def parse_preview(text: str | bytes) -> Preview:
     Raises:
         ValueError, KeyError, TypeError: it is not one.
     """
-    found = json.loads(text)
+    content = json.loads(text)
     rows = tuple(
         PreviewRow(
-            SourcePartition(found["topic"], row["partition"]),
+            SourcePartition(content["topic"], row["partition"]),
             _parse_record(row["offset"], row["before"]),
             _parse_record(row["offset"], row["after"]) if row["after"] is not None else None,
             PreviewOutcome(row["outcome"]),
@@ -163,15 +163,15 @@ def parse_preview(text: str | bytes) -> Preview:
             tuple(_parse_record(row["offset"], record) for record in row["further"]),
             row["target"],
         )
-        for row in found["records"]
+        for row in content["records"]
     )
-    return Preview(found["topic"], found["target"], found["transform"], rows)
+    return Preview(content["topic"], content["target"], content["transform"], rows)
 
 
-def _parse_record(offset: int, found: Mapping[str, Any]) -> KafkaRecord:
-    headers = tuple((name, _parse_bytes(value)) for name, value in found["headers"])
-    key, value = _parse_bytes(found["key"]), _parse_bytes(found["value"])
-    return KafkaRecord(offset, key, value, headers, found["timestamp"])
+def _parse_record(offset: int, content: Mapping[str, Any]) -> KafkaRecord:
+    headers = tuple((name, _parse_bytes(value)) for name, value in content["headers"])
+    key, value = _parse_bytes(content["key"]), _parse_bytes(content["value"])
+    return KafkaRecord(offset, key, value, headers, content["timestamp"])
 
 
 def _parse_bytes(value: Any) -> bytes | None:

@@ -8,14 +8,21 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.engine.transforms import Transform
-from k2ktui.replication.slot_task import Assignment, CopyPath, LapOutcome, Route, SlotResult
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.engine.transforms.model import Transform
+from k2ktui.replication.copying.slot_task import Assignment, CopyPath, LapOutcome, Route, SlotResult
 
-_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# After consecutive failures of a slot.
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+LONGEST_PAUSE_S = _PAUSES_S[-1]
 # A produce request holds one batch of each partition, and its cost to the broker and the worker is
-# per request: docs/decisions.md has what sharing a slot saves.
+# per request. What sharing a slot saves: docs/internals/decisions/016-partitions-per-slot.md.
 _TOGETHER = 4
+
+
+def pause_s(failures: int) -> float:
+    """Return the seconds to wait before the next attempt, after so many earlier failures."""
+    return _PAUSES_S[min(failures, len(_PAUSES_S) - 1)]
 
 
 @dataclass(slots=True, eq=False)
@@ -89,16 +96,18 @@ class SlotState:
         A lap has one transform, or none. Slots have partitions of several only if there are fewer
         slots than transforms.
         """
-        kinds = list(dict.fromkeys(each.route.transform for each in assignments))
+        kinds = list(dict.fromkeys(assignment.route.transform for assignment in assignments))
         if len(kinds) < 2:
             return tuple(assignments), False
         kind = kinds[self.turns % len(kinds)]
         self.turns += 1
-        return tuple(each for each in assignments if each.route.transform == kind), True
+        return tuple(
+            assignment for assignment in assignments if assignment.route.transform == kind
+        ), True
 
     def back_off(self) -> None:
         """Count a failure and back off; the delay grows with each consecutive failure."""
-        self.not_before = monotonic() + _BACKOFF_S[min(self.failures, len(_BACKOFF_S) - 1)]
+        self.not_before = monotonic() + pause_s(self.failures)
         self.failures += 1
         self.recoveries += 1
 
@@ -160,9 +169,9 @@ class SlotPlacement:
         kind = {route.transform}
         self._look_at_added()
         pairs = zip(self._slots, self._kinds, strict=True)
-        found = [slot for slot, kinds in pairs if kinds <= kind] or self._slots
-        loads = [len(slot.sources) for slot in found]
-        return found[choose_slot(loads, route.path, spread=self._spread)]
+        suitable = [slot for slot, kinds in pairs if kinds <= kind] or self._slots
+        loads = [len(slot.sources) for slot in suitable]
+        return suitable[choose_slot(loads, route.path, spread=self._spread)]
 
     def _look_at_added(self) -> None:
         for index, slot in enumerate(self._slots):

@@ -11,24 +11,23 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig, SparkSettings
-from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.transforms import OnError, Transform
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.transforms.model import OnError, Transform
+from k2ktui.engine.transforms.steps import plan_steps
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import ContentReader
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at
-from k2ktui.replication.copying.record_headers import change_headers
-from k2ktui.replication.naming import target_names
+from k2ktui.log.record_headers import change_headers
 from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
-from k2ktui.replication.routing import header_rules
-from k2ktui.replication.spark import SparkRuntime
-from k2ktui.replication.stages.headers import written_records
-from k2ktui.replication.stages.json_columns import ID_BYTES
-from k2ktui.replication.stages.rows import join_records
-from k2ktui.replication.stages.schemas import TransformSchemas
-from k2ktui.replication.stages.show_values import show_decoded, show_encoded
-from k2ktui.replication.stages.steps import plan_steps
-from k2ktui.replication.stages.transformed import Transformed
+from k2ktui.replication.spark.session import SparkRuntime
+from k2ktui.replication.topics.naming import target_names
+from k2ktui.replication.topics.routing import header_rules
+from k2ktui.replication.transforms.json_columns import ID_BYTES
+from k2ktui.replication.transforms.rows import join_records
+from k2ktui.replication.transforms.schemas import TransformSchemas
+from k2ktui.replication.transforms.show_values import show_decoded, show_encoded
+from k2ktui.replication.transforms.transformed import Transformed
 from k2ktui.text import safe_message, safe_text
 
 _READ_S = 30.0
@@ -58,12 +57,12 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
     schemas = TransformSchemas(config)
     codecs = schemas.codecs(transform, "replication.transform")
     newest = read_newest(source_cluster(config), topic, limit)
-    found = [(source, join_records(records)) for source, records in newest]
+    partitions = [(source, join_records(records)) for source, records in newest]
     counts = _partition_counts(config, topic)
     spark = _spark_for(config, schemas)
     try:
         spark.start()
-        made = spark.transforms.preview(transform, found, counts)
+        made = spark.transforms.preview(transform, partitions, counts)
     finally:
         spark.stop()
     newest = [
@@ -76,7 +75,7 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
         result = show_encoded(made.get(number, Transformed()), codecs)
         after = _after(config, transform, source, result)
         chosen = _targets(config, source, result)
-        failed = {each.offset: steps[each.step] for each in result.failures}
+        failed = {failure.offset: steps[failure.step] for failure in result.failures}
         for record in records:
             row = _row(source, record, after.get(record.offset, ()), failed, transform)
             shown.append(replace(row, target=chosen.get(record.offset, "")))
@@ -107,12 +106,12 @@ def infer_schema(
         ConnectionFailed, TimedOut: the source did not answer.
     """
     newest = read_newest(source_cluster(config), topic, limit)
-    found = [(source, record) for source, records in newest for record in records]
-    parts = [_part(record, part) for _, record in found]
-    texts = [_json_object(each or b"") for each in parts]
+    records_read = [(source, record) for source, records in newest for record in records]
+    parts = [_part(record, part) for _, record in records_read]
+    texts = [_json_object(data or b"") for data in parts]
     has_id = not any(texts)
     if has_id:
-        texts = [_json_object(_after_id(each) or b"") for each in parts]
+        texts = [_json_object(_after_id(data) or b"") for data in parts]
     if not any(texts):
         raise Refused(
             f"none of {sum(map(bool, parts))} {part}s of {safe_text(topic)} is a JSON object",
@@ -127,7 +126,7 @@ def infer_schema(
         spark.stop()
     sample = tuple(
         (source, _with_part(record, part, text.encode()))
-        for (source, record), text in zip(found, texts, strict=True)
+        for (source, record), text in zip(records_read, texts, strict=True)
         if text
     )
     return InferredSchema(ddl, sample, has_id)
@@ -138,7 +137,9 @@ def _without_ids(records: Sequence[KafkaRecord], transform: Transform) -> list[K
     for part in ("key", "value"):
         how = transform.format_of(part)
         if how.kind == "json" and how.source is not None:
-            records = [_with_part(each, part, _after_id(_part(each, part))) for each in records]
+            records = [
+                _with_part(record, part, _after_id(_part(record, part))) for record in records
+            ]
     return list(records)
 
 
@@ -196,7 +197,7 @@ def read_newest(
     spans = [((*at, first), ends[at] - first) for at, first in asked.items()]
     with ContentReader(cluster) as reader:
         stretches = reader.stretches(spans, _READ_S)
-    unread = next((each.unread for each in stretches if each.unread), "")
+    unread = next((stretch.unread for stretch in stretches if stretch.unread), "")
     if unread:
         raise K2kError(
             f"{safe_text(topic)} cannot be read: {safe_message(unread)}",
@@ -204,8 +205,8 @@ def read_newest(
             hint="Check the source cluster and the right to read the topic.",
         )
     return [
-        (SourcePartition(*at), [record for _, record in sorted(each.records.items())])
-        for at, each in zip(asked, stretches, strict=True)
+        (SourcePartition(*at), [record for _, record in sorted(stretch.records.items())])
+        for at, stretch in zip(asked, stretches, strict=True)
     ]
 
 
@@ -245,12 +246,14 @@ def _partition_counts(config: PipelineConfig, topic: str) -> list[int | None]:
     names = target_names(config, topic)
     described = target_cluster(config).describe(names)
     return [
-        found.partitions if isinstance(found := described[name], TopicDescription) else None
+        topic_now.partitions if isinstance(topic_now := described[name], TopicDescription) else None
         for name in names
     ]
 
 
-def _targets(config: PipelineConfig, source: SourcePartition, found: Transformed) -> dict[int, str]:
+def _targets(
+    config: PipelineConfig, source: SourcePartition, transformed: Transformed
+) -> dict[int, str]:
     """Return where expressions send records, by source offset."""
     sink = config.replication.sink
     routing = sink.routing
@@ -258,7 +261,9 @@ def _targets(config: PipelineConfig, source: SourcePartition, found: Transformed
         return {}
     names = target_names(config, source.topic)
     where = {}
-    for offset, topic, partition in zip(found.offsets, found.topics, found.partitions, strict=True):
+    for offset, topic, partition in zip(
+        transformed.offsets, transformed.topics, transformed.partitions, strict=True
+    ):
         number = source.partition if sink.keeps_partitions else partition
         name = names[topic or 0]
         where[offset] = name if number is None else f"{name}-{number}"
@@ -266,10 +271,10 @@ def _targets(config: PipelineConfig, source: SourcePartition, found: Transformed
 
 
 def _after(
-    config: PipelineConfig, transform: Transform, source: SourcePartition, found: Transformed
+    config: PipelineConfig, transform: Transform, source: SourcePartition, transformed: Transformed
 ) -> Mapping[int, Sequence[KafkaRecord]]:
     """Return the records as they would be written, by source offset."""
-    records = written_records(transform, found)
+    records = transformed.written(transform)
     changed = change_headers(records, header_rules(config, source.topic), source, config.name)
     made: dict[int, list[KafkaRecord]] = defaultdict(list)
     for row in range(len(changed)):

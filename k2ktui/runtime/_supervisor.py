@@ -142,7 +142,7 @@ def _signal(child: int, numbers: tuple[int, ...]) -> None:
 
 def _exit_code(child: int) -> int | None:
     """Reap all ended processes; return the child's exit code, or None while it runs."""
-    found: int | None = None
+    exit_code: int | None = None
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -150,8 +150,8 @@ def _exit_code(child: int) -> int | None:
                 break
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
-                found = code if code >= 0 else 128 - code
-    return found
+                exit_code = code if code >= 0 else 128 - code
+    return exit_code
 
 
 def _kill_descendants(child: int) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -66,36 +65,25 @@ def classpath(
     Raises:
         ConnectionFailed: a file cannot be downloaded, or its checksum differs.
     """
-    cache = cache_dir("maven")
-    memory = _memory(cache, coordinates)
+    cache = jars_directory()
+    repository, memory = cache / "repository", _memory(cache, coordinates)
     if fresh:
         memory.unlink(missing_ok=True)
-    known = _recall(memory, coordinates)
+    known = _recall(memory, coordinates, repository)
     if known:
         return known
     with locked(cache / ".lock"):
-        known = _recall(memory, coordinates)  # another process may have finished meanwhile
+        known = _recall(memory, coordinates, repository)  # another process may have finished
         if known:
             return known
-        jars = _fetch(coordinates, cache / "repository", progress or (lambda step: None))
+        jars = _fetch(coordinates, repository, progress or (lambda step: None))
         _remember(memory, coordinates, jars)
         return Classpath(coordinates, jars)
 
 
-def add_to_cache(coordinates: tuple[str, ...], jars: Mapping[PurePosixPath, Path]) -> None:
-    """Copy jars to the cache, so that :func:`classpath` downloads nothing for ``coordinates``.
-
-    Args:
-        coordinates: as given to :func:`classpath`.
-        jars: path in the repository directory → verified file, in class path order.
-    """
-    cache = cache_dir("maven")
-    with locked(cache / ".lock"):
-        copied = []
-        for path, jar in jars.items():
-            copied.append(cache / "repository" / path)
-            write_atomically(copied[-1], jar.read_bytes())
-        _remember(_memory(cache, coordinates), coordinates, tuple(copied))
+def jars_directory() -> Path:
+    """Return the directory that holds all jars; a copy of it saves another user the downloads."""
+    return cache_dir("maven")
 
 
 def path_in_repository(jar: Path) -> PurePosixPath:
@@ -112,10 +100,10 @@ def _digest(coordinates: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:16]
 
 
-def _recall(memory: Path, coordinates: tuple[str, ...]) -> Classpath | None:
+def _recall(memory: Path, coordinates: tuple[str, ...], repository: Path) -> Classpath | None:
     try:
         noted = parse_object(memory.read_bytes())
-        files = {Path(name): int(size) for name, size in noted["jars"]}
+        files = {repository / name: int(size) for name, size in noted["jars"]}
         if tuple(noted["coordinates"]) != coordinates:
             return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -138,21 +126,18 @@ def _whole(jar: Path, size: int) -> bool:
 def _remember(memory: Path, coordinates: tuple[str, ...], jars: tuple[Path, ...]) -> None:
     note = {
         "coordinates": coordinates,
-        "jars": [(str(jar), jar.stat().st_size) for jar in jars],
+        # Relative, because a host without internet gets a copy of the directory (deployment.md).
+        "jars": [(str(path_in_repository(jar)), jar.stat().st_size) for jar in jars],
     }
     write_atomically(memory, json.dumps(note, indent=1).encode())
 
 
 def _fetch(coordinates: tuple[str, ...], repository: Path, progress: Progress) -> tuple[Path, ...]:
-    # Deferred import: a start with cached jars does not need this HTTP stack.
-    import requests
-
-    logging.getLogger("jgo").setLevel(logging.ERROR)
     progress(ProgressStep("Resolving Apache Kafka's dependencies"))
     try:
         artifacts = _resolve(coordinates, repository)
         return _download_all(artifacts, progress)
-    except (requests.RequestException, RuntimeError, OSError) as error:
+    except (RuntimeError, OSError) as error:
         raise ConnectionFailed(
             f"Apache Kafka could not be downloaded: {error}",
             unchanged="Nothing was started; completed downloads are kept.",
@@ -240,8 +225,8 @@ def _agrees(url: str, content: bytes) -> bool:
     published = http.get(f"{url}.sha1", timeout=_TIMEOUT_SECONDS)
     if published.status_code != 200:
         return True
-    found = hashlib.sha1(content, usedforsecurity=False).hexdigest()
-    return bool(published.text.split()[:1] == [found])
+    digest = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+    return bool(published.text.split()[:1] == [digest])
 
 
 def read_lock(coordinates: Sequence[str]) -> dict[str, str]:

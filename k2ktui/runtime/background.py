@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import ClassVar, Self
 
 from k2ktui.errors import K2kError, fix_text
 from k2ktui.faults import fault
+
+log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 60.0
 _REFUSED_PAUSE_S = 30.0
@@ -90,6 +93,13 @@ class BackgroundRunner(ABC):
     def start(self) -> None:
         """Start the thread and return at once."""
         self._thread.start()
+
+    def do_once(self) -> None:
+        """Do one turn on the caller's thread, in place of ``start``; report its failure."""
+        try:
+            self._turn()
+        finally:
+            self.close()
 
     @property
     def was_started(self) -> bool:
@@ -172,6 +182,7 @@ class BackgroundRunner(ABC):
         if self._failures:
             self._failures, self._report_at, self._silence_s = 0, 0.0, 0.0
             self._fault_reported = False
+            log.info("%s works again", self._thread.name)
             self.say(self.recovered)
         return True
 
@@ -179,6 +190,8 @@ class BackgroundRunner(ABC):
         if self.stop_requested and not self._last_turn:
             return  # its connections may be closing
         expected, now = isinstance(error, K2kError), self._clock()
+        log.info("%s failed %d times: %s", self._thread.name, self._failures, _headline(error))
+        log.debug("%s: the cause", self._thread.name, exc_info=error)
         throttled = self._silence_s > 0 and now < self._report_at
         if throttled and (expected or self._fault_reported):
             return
@@ -192,6 +205,11 @@ class BackgroundRunner(ABC):
         """Report a sentence for the operator."""
         with suppress(Exception):  # the operator's terminal may be gone
             self._report(text)
+
+
+def _headline(error: Exception) -> str:
+    """Return the message for operators; another exception's text may quote a record."""
+    return error.message if isinstance(error, K2kError) else type(error).__name__
 
 
 def pause_after(failures: int, interval_s: float, longest_s: float) -> float:

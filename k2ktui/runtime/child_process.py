@@ -53,11 +53,11 @@ class ChildProcess:
         """
         try:
             return self._supervisor.wait(timeout)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
             raise TimedOut(
                 f"Process {self.pid} did not end within {timeout:g} s.",
                 hint=f"See its log: {self.log_path}",
-            ) from None
+            ) from error
 
     def terminate(self) -> None:
         """Send SIGTERM to the command and its process group."""

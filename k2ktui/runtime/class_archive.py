@@ -1,6 +1,6 @@
 """Archives of loaded classes (class data sharing, JEP 350), with which Java starts faster.
 
-An archive fits one Java and one class path: its key covers both. Java itself ignores an archive
+Archives are keyed by JVM and class path. Java itself ignores an archive
 that does not fit, but can crash on a truncated one. Therefore an archive's name holds its size,
 which is compared before use, and Java verifies the checksums.
 
@@ -80,13 +80,13 @@ class ClassArchive:
             return ()
         try:
             directory = cache_dir(_DIRECTORY)
-            found = self._find(directory)
+            archives = self._find(directory)
         except OSError:  # a cache or a jar that cannot be read: start without
             return ()
-        for path in found:
+        for path in archives:
             with contextlib.suppress(OSError):
                 os.utime(path)  # the least recently used are removed
-        return _use_options(self.java, found[0]) if found else ()
+        return _use_options(self.java, archives[0]) if archives else ()
 
     def is_missing(self) -> bool:
         """Return whether there is no archive, and making it has not failed within a day."""
@@ -150,8 +150,8 @@ class ClassArchive:
         stems = [self._stem()]
         if not _has_default_archive(self.java):
             stems.append(self._base_stem())
-        found = [_find(directory, stem) for stem in stems]
-        return tuple(path for path in found if path) if all(found) else ()
+        archives = [_find(directory, stem) for stem in stems]
+        return tuple(path for path in archives if path) if all(archives) else ()
 
     def _stem(self) -> str:
         return f"{self.purpose}-{_digest([*_java_files(self.java), *self.jars])}"

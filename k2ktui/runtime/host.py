@@ -108,9 +108,9 @@ def process_has_ended(pid: int, space: str, birth: str) -> bool:
         return True
     except PermissionError:
         pass  # of another user
-    found = birth_of(pid)
-    if found and birth and _is_proc_of_own_namespace():
-        return found != birth
+    birth_now = birth_of(pid)
+    if birth_now and birth and _is_proc_of_own_namespace():
+        return birth_now != birth
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     return False

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 from k2ktui.text import safe_message
 
 LIVE, READY, METRICS = "/livez", "/readyz", "/metrics"
+# Those of a run.
+PAGES = f"{LIVE}, {READY} and {METRICS}"
 _TEXT = "text/plain; charset=utf-8"
 # Seconds until binding is tried again, after each failure.
 _PAUSES_S = (5.0, 15.0, 60.0, 300.0)
@@ -71,7 +73,7 @@ class HttpServer:
     def __init__(self, address: Address, note: Callable[[str], None]) -> None:
         self._address, self._note = address, note
         self._closed = threading.Event()
-        self._announces = False
+        self._announces = ""
         self.pages: dict[str, Page] = {}
         self.port: int | None = None
 
@@ -80,8 +82,8 @@ class HttpServer:
         """Where it is to listen, as ``host:port``."""
         return address_text(self._address)
 
-    def start(self, *, announce: bool = False) -> None:
-        """Listen, from a thread, and return at once; ``announce`` where it listens."""
+    def start(self, *, announce: str = "") -> None:
+        """Listen, from a thread, and return at once; ``announce`` where these pages are."""
         self._announces = announce
         threading.Thread(target=self._serve, name="k2ktui-http", daemon=True).start()
 
@@ -108,7 +110,7 @@ class HttpServer:
                 thread.start()
                 if self._announces:
                     where = address_text((self._address[0], self.port))
-                    self._note(f"serving {LIVE}, {READY} and {METRICS} at http://{where}")
+                    self._note(f"serving {self._announces} at http://{where}")
                 self._closed.wait()
                 server.shutdown()
 
@@ -171,18 +173,20 @@ class _Handler(BaseHTTPRequestHandler):
         page = self.server.pages.get(parts.path)
         if page is None:
             paths = ", ".join(sorted(self.server.pages))
-            found = Response(HTTPStatus.NOT_FOUND, f"{paths}\n".encode(), {"Content-Type": _TEXT})
+            response = Response(
+                HTTPStatus.NOT_FOUND, f"{paths}\n".encode(), {"Content-Type": _TEXT}
+            )
         else:
             headers = {name.lower(): text for name, text in self.headers.items()}
-            found = page(Request(parts.query, headers))
-        self.send_response(found.status)
-        for name, text in found.headers.items():
+            response = page(Request(parts.query, headers))
+        self.send_response(response.status)
+        for name, text in response.headers.items():
             self.send_header(name, text)
-        self.send_header("Content-Length", str(len(found.body)))
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
         if with_body:
-            self.wfile.write(found.body)
+            self.wfile.write(response.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a probe comes every few seconds."""
@@ -196,6 +200,6 @@ def address_text(address: Address) -> str:
 
 def _bind(address: Address, pages: Mapping[str, Page]) -> _Server:
     host, port = address
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, where = found[0]
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = addresses[0]
     return _Server(family, where, pages)

@@ -18,9 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from k2ktui.errors import Refused
+from k2ktui.errors import Refused, install_command
 from k2ktui.runtime.paths import cache_dir, locked, write_atomically
-from k2ktui.runtime.spark_extra import install_command
 
 MINIMUM_VERSION = 17
 # Spark >= 4.1 always passes --add-modules with this module, which only speeds up SQL functions
@@ -97,9 +96,9 @@ def _choose(java_home: str, path: str, minimum: int) -> _Choice:
             return _Choice(_examine(executable, origin, minimum), tuple(notes))
         except _Unfit as reason:
             notes.append(f"{origin}: {executable} was skipped: {reason}")
-    found = "\n".join(notes) or "No Java was found."
+    candidates = "\n".join(notes) or "No Java was found."
     raise Refused(
-        f"No usable Java {minimum} or newer was found.\n{found}",
+        f"No usable Java {minimum} or newer was found.\n{candidates}",
         unchanged="Nothing was started.",
         hint=f"Install Java {minimum}+, set JAVA_HOME to one, or run, in k2ktui's checkout: "
         f"{install_command()}",

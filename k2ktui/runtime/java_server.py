@@ -75,7 +75,7 @@ class JavaServer(ABC, Generic[Program]):
         """Do what follows once it serves."""
 
     def address(self, port: str) -> str:
-        """Return ``host:port`` of one of its ports.
+        """Return the ``host:port`` of a port, by the port's name.
 
         Raises:
             KeyError: there is no such port.

@@ -1,7 +1,7 @@
-"""Lines of a run's log: what cannot be written never disturbs the run.
+"""Print a run's log so that a failed or blocked write never disturbs the run.
 
 A log may be on a disk that becomes full, a pipe whose reader has ended, or a terminal that is
-stopped. The run goes on; once lines can be written again, one of them says how many were not.
+stopped. The run continues. Once lines can be written again, one of them says how many were lost.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def serve_probes(
         return Response.text(f"stuck: nothing has moved for {duration(idle)}", ok=False)
 
     def ready(_: Request) -> Response:
-        found = readiness()
-        return Response.text(found.text, ok=found.is_ready)
+        state = readiness()
+        return Response.text(state.text, ok=state.is_ready)
 
     server.pages[LIVE] = live
     server.pages[READY] = ready

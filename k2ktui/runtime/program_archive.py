@@ -67,9 +67,6 @@ def unpack_program(archive: ProgramArchive, progress: Progress | None = None) ->
     directory = archive.directory
     if directory.is_dir():
         return directory
-    # Deferred import: a start with the unpacked archive does not need this HTTP stack.
-    import requests
-
     with locked(directory.parent / ".lock"):
         if directory.is_dir():  # another process has finished meanwhile
             return directory
@@ -83,7 +80,7 @@ def unpack_program(archive: ProgramArchive, progress: Progress | None = None) ->
                     with tarfile.open(fileobj=content, mode="r:gz") as tar:
                         tar.extractall(unpacked, filter="data")
                 os.rename(unpacked, directory)
-        except (requests.RequestException, RuntimeError, OSError, tarfile.TarError) as error:
+        except (RuntimeError, OSError, tarfile.TarError) as error:
             raise ConnectionFailed(
                 f"{archive.title} could not be downloaded: {error}",
                 unchanged="Nothing was started.",
@@ -98,12 +95,12 @@ def _download(archive: ProgramArchive, content: IO[bytes], progress: Progress) -
     Raises:
         RuntimeError: no repository has it, or its checksum differs.
     """
-    import requests
     from jgo.maven import MavenContext
+    from jgo.util import http
 
     for repository in MavenContext().remote_repos.values():
         url = f"{repository}/{archive.path}"
-        with requests.get(url, timeout=_TIMEOUT_SECONDS, stream=True) as response:
+        with http.get(url, timeout=_TIMEOUT_SECONDS, stream=True) as response:
             if response.status_code == 404:
                 continue
             response.raise_for_status()

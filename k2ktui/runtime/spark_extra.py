@@ -7,19 +7,12 @@ writes both clusters through Kafka's protocol.
 from __future__ import annotations
 
 import importlib.util
-import shlex
-import sys
 
-from k2ktui.errors import NotInstalled
+from k2ktui.errors import NotInstalled, install_command
 
 _PYSPARK = "pyspark"
 _JGO = "jgo"
 _ARROW = ("pandas", "pyarrow")
-
-
-def install_command(extra: str = "spark") -> str:
-    """Return the shell command that installs an extra from a checkout, for the running Python."""
-    return f"{shlex.quote(sys.executable)} -m pip install '.[{extra}]'"
 
 
 def require_pyspark(doing: str) -> None:

@@ -2,7 +2,7 @@
 
 A restored cluster answers with another id, so that every start is refused. An operator accepts it
 by its id. The plan decides for each partition whether it goes on, by what both clusters hold now
-(``engine/accepting.py``); :class:`k2ktui.sync.position_writer.PositionWriter` carries it out while
+(``engine/moves/acceptance.py``); ``PositionWriter`` in ``sync/moves`` carries it out while
 the pipeline is stopped, and records the former id as an alias of the new one.
 """
 
@@ -15,20 +15,20 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.accepting import LastCopy, find_doubt, plan_acceptance
-from k2ktui.engine.cluster_pair import ClusterPair, Side
-from k2ktui.engine.moves import SourceLog
-from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.mapping.replica import TargetPartition
+from k2ktui.engine.moves.acceptance import LastCopy, find_doubt, plan_acceptance
+from k2ktui.engine.moves.positions import SourceLog
+from k2ktui.engine.records.cluster_pair import ClusterPair, Side
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.log.content import AbsenceReason, ContentReader, RecordPart, RecordRange
-from k2ktui.replication.commit_state import CommitState, read_commit_state
-from k2ktui.replication.pipeline_fencing import commit_topic, read_pair
-from k2ktui.sync.changed_records import ignored_parts
-from k2ktui.sync.pipeline_mappings import PipelineMappings
-from k2ktui.sync.positions import ACCEPT, PositionPlan
-from k2ktui.sync.record_comparison import ComparisonOutcome, RecordComparison
+from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
+from k2ktui.replication.ownership.pipeline import commit_topic, read_pair
+from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
+from k2ktui.sync.moves.positions import ACCEPT, PositionPlan
+from k2ktui.sync.verify.changed_records import ignored_parts
+from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 from k2ktui.text import list_names, safe_text
 
 _READ_S = 60.0
@@ -86,10 +86,10 @@ def plan_to_accept(config: PipelineConfig, ids: Collection[str]) -> PositionPlan
 
 
 def _read_state(config: PipelineConfig, target: Cluster) -> CommitState:
-    found = target.find(config.coordination.commit.topic)
+    topic = target.find(config.coordination.commit.topic)
     state = None
-    if found is not None:
-        state = read_commit_state(target, commit_topic(config, found.partitions), _READ_S)
+    if topic is not None:
+        state = read_commit_state(target, commit_topic(config, topic.partitions), _READ_S)
     if state is None or not state.positions:
         raise Refused(
             f"pipeline {safe_text(config.name)} has no positions: there is nothing to accept a "
@@ -122,7 +122,7 @@ def _require_acceptable(
             hint=_CHECK,
         )
     changed = recorded.find_changed(now)
-    restored = {found: side for side, _, found in changed}
+    restored = {answering_id: side for side, _, answering_id in changed}
     same = sorted(set(ids) - restored.keys())
     if same:
         raise Refused(
@@ -148,14 +148,14 @@ def _read_logs(
 ) -> _Logs:
     """Read the bounds of all logs; a partition that exists and has no bounds decides nothing."""
     topics = _existing(source, {at.topic for at in positions})
-    there = [
+    existing = [
         (at.topic, at.partition)
         for at in positions
         if at.topic in topics and at.partition < topics[at.topic].partitions
     ]
-    starts = source.offsets(there, OffsetSpec.earliest())
-    ends = source.offsets(there, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    _require_all("source", [at for at in there if at not in starts or at not in ends])
+    starts = source.offsets(existing, OffsetSpec.earliest())
+    ends = source.offsets(existing, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    _require_all("source", [at for at in existing if at not in starts or at not in ends])
     targets = _existing(target, {n for p in positions.values() for n in p.target_topics})
     written = {(at.topic, at.partition) for p in positions.values() for at in p.landed}
     # A target partition that does not exist any more holds nothing.
@@ -165,7 +165,7 @@ def _read_logs(
     return _Logs(
         {
             SourcePartition(*at): SourceLog(starts[at], ends[at], topics[at[0]].topic_id)
-            for at in there
+            for at in existing
         },
         {name: topic.topic_id for name, topic in targets.items()},
         {**known, **dict.fromkeys(absent, 0)},
@@ -173,10 +173,10 @@ def _read_logs(
 
 
 def _existing(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescription]:
-    found = {}
+    descriptions = {}
     for name, topic in cluster.describe(sorted(names)).items():
         if isinstance(topic, TopicDescription):
-            found[name] = topic
+            descriptions[name] = topic
         elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise TimedOut(
                 f"topic {safe_text(name)} on the {cluster.label} cluster cannot be read: "
@@ -184,7 +184,7 @@ def _existing(cluster: Cluster, names: Collection[str]) -> dict[str, TopicDescri
                 unchanged=_UNCHANGED,
                 hint="Whether its partitions were restored is not known: correct this first.",
             )
-    return found
+    return descriptions
 
 
 def _require_all(label: str, missing: Sequence[tuple[str, int]]) -> None:
@@ -232,25 +232,25 @@ def _compare_last(
     with ContentReader(source) as left, ContentReader(target) as right:
         for begin in range(0, len(order), _AT_ONCE):
             some = order[begin : begin + _AT_ONCE]
-            there = right.stretches(
+            on_target = right.stretches(
                 [((*copies[at].target, copies[at].target_offset), 1) for at in some], _READ_S
             )
             here = left.stretches(
                 [((at.topic, at.partition, copies[at].offset), 1) for at in some], _READ_S
             )
-            for at, one, other in zip(some, here, there, strict=True):
+            for at, one, other in zip(some, here, on_target, strict=True):
                 doubt = _compare(config, at, one, other, writers)
                 copies[at] = replace(copies[at], doubt=doubt)
     return copies, unmapped
 
 
 def _find_last(mappings: PipelineMappings, at: SourcePartition) -> LastCopy | None:
-    found: LastCopy | None = None
+    last: LastCopy | None = None
     for target, ranges in mappings.target_ranges(at).items():
         end, landed = ranges.end, ranges.last_landed
-        if end is not None and landed is not None and (found is None or found.offset < end - 1):
-            found = LastCopy(end - 1, target, landed)
-    return found
+        if end is not None and landed is not None and (last is None or last.offset < end - 1):
+            last = LastCopy(end - 1, target, landed)
+    return last
 
 
 def _find_hole(
@@ -272,8 +272,8 @@ def _own_producers(state: CommitState) -> frozenset[int]:
         return frozenset()
     return frozenset(
         number
-        for number, each in state.registrations.items()
-        if each.source in pair.sources and each.target in pair.targets
+        for number, registration in state.registrations.items()
+        if registration.source in pair.sources and registration.target in pair.targets
     )
 
 
@@ -290,8 +290,8 @@ def _compare(
         "target": "" if target.records else target.absence(target.first),
     }
     unread = [
-        f"{side}: {found.unread or why}"
-        for side, found, why in (
+        f"{side}: {side_range.unread or why}"
+        for side, side_range, why in (
             ("source", source, absent["source"]),
             ("target", target, absent["target"]),
         )
@@ -316,11 +316,11 @@ def _compare(
     ignored = ignored_parts(config, at.topic)
     if {RecordPart.VALUE, RecordPart.TIMESTAMP} <= ignored:
         return f"{where} cannot be compared: the pipeline changes its value and its time"
-    found = RecordComparison(lambda _: ignored).compare(
+    comparison = RecordComparison(lambda _: ignored).compare(
         at.topic, source.records[source.first], target.records[target.first]
     )
-    if found.outcome is not ComparisonOutcome.SAME:
-        return f"{where} is not the same on both clusters: {found.why}"
+    if comparison.outcome is not ComparisonOutcome.SAME:
+        return f"{where} is not the same on both clusters: {comparison.why}"
     producer = target.producers.get(target.first, -1)
     if writers and producer not in writers:
         return (

@@ -10,10 +10,10 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.groups import CommittedOffset, GroupView
-from k2ktui.engine.replica import TargetLog, TargetPartition
-from k2ktui.engine.state import SourcePartition
-from k2ktui.kafka.broker_settings import broker_values
+from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
+from k2ktui.engine.moves.groups import CommittedOffset, GroupView
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.clients import (
     Cluster,
     Partition,
@@ -21,8 +21,8 @@ from k2ktui.kafka.clients import (
     source_cluster,
     target_cluster,
 )
-from k2ktui.kafka.groups import ConsumerGroupClient, GroupListing
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupListing
 from k2ktui.log.content import ContentReader
 
 # A topic's id, the offset after the last copied record, and the bounds of the log.
@@ -106,21 +106,23 @@ class ConsumerGroupReader:
         states = self.groups.describe(asked, listed)
         offsets = self.groups.read_committed(chosen, listed)
         # Groups that exist but are hidden from the principal.
-        found = {
+        views = {
             name: GroupView("", None, error=states[name].error)
             for name in hidden
             if name in states and states[name].error
         }
         for name in chosen:
             state, committed = states.get(name), offsets.get(name)
-            errors = [each.error for each in (state, committed) if each is not None and each.error]
+            errors = [
+                answer.error for answer in (state, committed) if answer is not None and answer.error
+            ]
             errors += [] if name else [_NO_ID]
-            found[name] = GroupView(
+            views[name] = GroupView(
                 state=(state.state if state else "") or listed[name].state,
                 members=None if state is None or state.error else len(state.members),
                 offsets={
-                    where: CommittedOffset(each.offset, each.metadata)
-                    for where, each in (committed.offsets if committed else {}).items()
+                    where: CommittedOffset(commit.offset, commit.metadata)
+                    for where, commit in (committed.offsets if committed else {}).items()
                 },
                 error="; ".join(dict.fromkeys(errors)),
                 unsettled=committed.unsettled if committed else {},
@@ -128,24 +130,24 @@ class ConsumerGroupReader:
         if self._side == "target":
             for name in names:
                 if name in listed and listed[name].kind == "share":
-                    found[name] = GroupView(listed[name].state, None, error=_SHARE)
-        return found
+                    views[name] = GroupView(listed[name].state, None, error=_SHARE)
+        return views
 
     def read_moved(self, views: Mapping[str, GroupView]) -> dict[str, GroupView]:
         """Read the committed offsets of groups again; return the groups whose offsets changed.
 
         States and members stay as they were; a group that cannot be read now is left out.
         """
-        found = {}
+        moved = {}
         for name, committed in (self.groups.read_committed(sorted(views)) if views else {}).items():
             offsets = {
-                where: CommittedOffset(each.offset, each.metadata)
-                for where, each in committed.offsets.items()
+                where: CommittedOffset(commit.offset, commit.metadata)
+                for where, commit in committed.offsets.items()
             }
             is_known = not committed.error and not committed.unsettled
             if is_known and offsets != views[name].offsets:
-                found[name] = replace(views[name], offsets=offsets)
-        return found
+                moved[name] = replace(views[name], offsets=offsets)
+        return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class SourceClusterReader:
         at = time.time()
         groups = self._read_groups()
         where = {w for group in groups.values() for w in group.offsets if topics(w[0])}
-        committed = [SourcePartition(*each) for each in where]
+        committed = [SourcePartition(*topic_partition) for topic_partition in where]
         logs = self.read_logs(committed)
         return replace(
             logs,
@@ -277,7 +279,7 @@ class SourceClusterReader:
         Raises:
             ConnectionFailed, TimedOut: the source does not answer.
         """
-        where = [(each.topic, each.partition) for each in partitions]
+        where = [(partition.topic, partition.partition) for partition in partitions]
         ends = self.cluster.offsets(where, OffsetSpec.latest())
         return {SourcePartition(*at): end for at, end in ends.items()}
 
@@ -330,14 +332,14 @@ class TargetClusterReader:
         if needed and (known is None or needed > known):
             # One broker stands for all: another limit elsewhere is seen by that broker's refusal.
             values = broker_values(self.cluster, _METADATA_SETTING, most=1) or {}
-            found = [int(value) for value in values.values() if value.isdecimal()]
-            self._longest_metadata = min(found, default=None)
+            limits = [int(value) for value in values.values() if value.isdecimal()]
+            self._longest_metadata = min(limits, default=None)
         return self._longest_metadata
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of the topics that exist."""
-        found = self.cluster.describe(sorted(set(topics)))
-        return {n: t.topic_id for n, t in found.items() if isinstance(t, TopicDescription)}
+        topics_by_name = self.cluster.describe(sorted(set(topics)))
+        return {n: t.topic_id for n, t in topics_by_name.items() if isinstance(t, TopicDescription)}
 
     def logs(self, partitions: Collection[TargetPartition]) -> dict[TargetPartition, TargetLog]:
         """Return the bounds of target partitions; partitions that cannot be read are left out."""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import ClusterPair, find_ids
-from k2ktui.engine.groups import CommittedOffset, GroupView, Partition
-from k2ktui.engine.journal import CommitSnapshot, SnapshotKey
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.moves.groups import CommittedOffset, GroupView, Partition
+from k2ktui.engine.moves.journal import CommitSnapshot, SnapshotKey
+from k2ktui.engine.records.cluster_pair import ClusterPair, find_ids
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.pipeline_fencing import read_run_pair
+from k2ktui.replication.ownership.pipeline import read_run_pair
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView
 from k2ktui.sync.store import StateStore
@@ -51,9 +51,9 @@ def read_known_commits(
 ) -> KnownCommits | None:
     """Return the kept commits of one source cluster, None if there are none.
 
-    What was kept under an id that the cluster had before it was restored counts for the groups that
-    were not seen under its present one: they may have been lost in the restore. It is as old as the
-    last poll of that id.
+    Commits that were kept under the id that the cluster had before a restore count for groups that
+    were not seen under its present id: the restore may have lost them. They are as old as the last
+    poll of the former id.
 
     Args:
         snapshots: what is kept, of all clusters.
@@ -63,29 +63,29 @@ def read_known_commits(
     if not snapshots:
         return None
     # A poll is newer than a group that has not changed since.
-    newest = max(snapshots, key=lambda each: (each.consumer_group == POLL, each.at_ms))
+    newest = max(snapshots, key=lambda snapshot: (snapshot.consumer_group == POLL, snapshot.at_ms))
     chosen = cluster or newest.cluster
     ids = find_ids(chosen, pairs) or {chosen}
-    of_all = [each for each in snapshots if each.cluster in ids]
+    of_all = [snapshot for snapshot in snapshots if snapshot.cluster in ids]
     if not of_all:
         return None
-    polls = {each.cluster: each for each in of_all if each.consumer_group == POLL}
+    polls = {snapshot.cluster: snapshot for snapshot in of_all if snapshot.consumer_group == POLL}
     groups: dict[str, CommitSnapshot] = {}
-    for each in sorted(of_all, key=lambda each: (each.cluster == chosen, each.at_ms)):
-        if each.consumer_group != POLL:
-            groups[each.consumer_group] = each
-    poll = polls.get(chosen) or max(polls.values(), key=lambda each: each.at_ms, default=None)
+    for snapshot in sorted(of_all, key=lambda kept: (kept.cluster == chosen, kept.at_ms)):
+        if snapshot.consumer_group != POLL:
+            groups[snapshot.consumer_group] = snapshot
+    poll = polls.get(chosen) or max(polls.values(), key=lambda poll: poll.at_ms, default=None)
     latest = poll.cluster if poll is not None else chosen
-    at_ms = poll.at_ms if poll is not None else max(each.at_ms for each in groups.values())
+    at_ms = poll.at_ms if poll is not None else max(group.at_ms for group in groups.values())
 
-    def seen_at(each: CommitSnapshot) -> float | None:
+    def seen_at(snapshot: CommitSnapshot) -> float | None:
         """Return when a group was seen last, if the latest poll does not show it."""
-        if each.state == UNLISTED:
-            return each.at_ms / 1000
-        if each.cluster == latest:
+        if snapshot.state == UNLISTED:
+            return snapshot.at_ms / 1000
+        if snapshot.cluster == latest:
             return None
-        own = polls.get(each.cluster)
-        return max(each.at_ms, own.at_ms if own is not None else 0) / 1000
+        own = polls.get(snapshot.cluster)
+        return max(snapshot.at_ms, own.at_ms if own is not None else 0) / 1000
 
     return KnownCommits(
         chosen,
@@ -95,10 +95,10 @@ def read_known_commits(
             name: GroupView(
                 "",
                 None,
-                each.offsets,
-                seen_at=seen_at(each),
+                snapshot.offsets,
+                seen_at=seen_at(snapshot),
             )
-            for name, each in groups.items()
+            for name, snapshot in groups.items()
         },
         {
             SourcePartition(*at): start.offset
@@ -109,12 +109,11 @@ def read_known_commits(
 
 
 class CommitSnapshotWriter:
-    """Writes the groups that changed since the last poll, of the cluster that was read.
+    """Writes the groups of the source cluster that changed since the last poll.
 
-    What is kept of another cluster stays: a new one under the same address has none of the groups,
-    and their commits are needed most just then. So does what was kept under an id that the cluster
-    had before it was restored, until a group of that name was seen under the present one and is
-    gone.
+    Commits of another cluster id stay: a new cluster under the same address has none of the groups,
+    and their commits are needed most just then. Commits under a former id of a restored cluster
+    stay until a group of that name was seen under the present id and is gone.
 
     Args:
         store: the state store.
@@ -146,7 +145,9 @@ class CommitSnapshotWriter:
         """
         if self._known is None:
             read = self._store.read().commits
-            self._known = {(each.cluster, each.consumer_group): each for each in read}
+            self._known = {
+                (snapshot.cluster, snapshot.consumer_group): snapshot for snapshot in read
+            }
         at_ms = int(view.at * 1000)
         known = {name: s for (cluster, name), s in self._known.items() if cluster == view.cluster}
         now = {
@@ -155,7 +156,9 @@ class CommitSnapshotWriter:
             if name != POLL
             and (offsets := {w: o for w, o in group.offsets.items() if topics(w[0])})
         }
-        changed = [each for name, each in now.items() if _differs(each, known.get(name))]
+        changed = [
+            snapshot for name, snapshot in now.items() if _differs(snapshot, known.get(name))
+        ]
         # A group whose offsets could not be read still exists.
         unread = {n for n, group in view.groups.items() if group.error or group.unsettled}
         missing = [name for name in known if name not in now and name not in unread | {POLL}]
@@ -174,64 +177,64 @@ class CommitSnapshotWriter:
         poll = CommitSnapshot(
             POLL, view.cluster, at_ms, "polled", _find_expired(view), _find_past_end(view)
         )
-        written = [replace(each, names_cluster=True) for each in (*changed, poll)]
+        written = [replace(snapshot, names_cluster=True) for snapshot in (*changed, poll)]
         # The record of an earlier release, which this one replaces.
         earlier = [
             known[name].key
-            for name in {each.consumer_group for each in written} & known.keys()
+            for name in {snapshot.consumer_group for snapshot in written} & known.keys()
             if not known[name].names_cluster
         ]
         removed = [known[name].key for name in gone]
-        removed += [each.key for each in self._find_former(view.cluster, gone)]
+        removed += [snapshot.key for snapshot in self._find_former(view.cluster, gone)]
         self._store.put(
             written, gone=[key for key in (*removed, *earlier) if _is_other(key, written)]
         )
         for name in gone:
             del self._known[view.cluster, name]
-        self._known |= {(view.cluster, each.consumer_group): each for each in written}
+        self._known |= {(view.cluster, snapshot.consumer_group): snapshot for snapshot in written}
         return len(changed)
 
     def _find_former(self, cluster: str, gone: Collection[str]) -> list[CommitSnapshot]:
         """Remove and return what is kept of these groups under former ids of the cluster."""
-        kept = {at: each for at, each in (self._known or {}).items() if at[1] in gone}
+        kept = {at: snapshot for at, snapshot in (self._known or {}).items() if at[1] in gone}
         if all(of == cluster for of, _ in kept):
             return []
         former = find_ids(cluster, self._read_pairs()) - {cluster}
-        found = {at: each for at, each in kept.items() if at[0] in former}
-        for at in found:
+        of_former_ids = {at: snapshot for at, snapshot in kept.items() if at[0] in former}
+        for at in of_former_ids:
             del self._known[at]  # type: ignore[union-attr]
-        return list(found.values())
+        return list(of_former_ids.values())
 
 
 def _is_other(key: SnapshotKey, written: Collection[CommitSnapshot]) -> bool:
     """Whether none of the records has the key: one without a cluster id is written under it."""
-    return all(each.key != key for each in written)
+    return all(snapshot.key != key for snapshot in written)
 
 
 def _find_expired(view: SourceView) -> dict[Partition, CommittedOffset]:
     """Log start offsets of partitions where a committed offset is below the log start.
 
-    Without the source, nothing else proves that no unread record precedes the start of the copy.
+    If the source is lost, only this proves that no unread record precedes the start of the copy.
     """
     return {
         where: CommittedOffset(start)
         for group in view.groups.values()
-        for where, each in group.offsets.items()
+        for where, commit in group.offsets.items()
         if (start := view.starts.get(SourcePartition(*where))) is not None
-        and 0 <= each.offset < start
+        and 0 <= commit.offset < start
     }
 
 
 def _find_past_end(view: SourceView) -> dict[Partition, int]:
     """High watermarks, read after the commits, of partitions with a committed offset above them.
 
-    Without the source, nothing else shows that such a group has not read what was copied.
+    If the source is lost, only this shows that such a group has not read the copied records.
     """
     return {
         where: end
         for group in view.groups.values()
-        for where, each in group.offsets.items()
-        if (end := view.ends.get(SourcePartition(*where))) is not None and each.offset > end
+        for where, commit in group.offsets.items()
+        if (end := view.ends.get(SourcePartition(*where))) is not None and commit.offset > end
     }
 
 

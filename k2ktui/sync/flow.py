@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.audit import Audit
-from k2ktui.engine.groups import GroupRow
+from k2ktui.engine.moves.audit import Audit
+from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.kafka.clients import Cluster
-from k2ktui.sync.mapping_source import MappingSource
+from k2ktui.sync.mapping.source import MappingSource
 
 if TYPE_CHECKING:
-    from k2ktui.sync.pair_mappings import PairMappings
+    from k2ktui.sync.mapping.pair_mappings import PairMappings
 
 
 class GroupAuditor(Protocol):
@@ -118,13 +118,13 @@ class PipelineFlow(Flow):
     def path_of(self, topic: str) -> str:
         """Return the copy path of a topic, as far as the file decides it."""
         # Imported late, here and below, so that the first screen does not wait for it.
-        from k2ktui.replication.routing import choose_path
+        from k2ktui.replication.topics.routing import choose_path
 
         return str(choose_path(self.config, topic=topic).path)
 
     def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
         """Return the pipeline's own topics as the source."""
-        from k2ktui.sync.pipeline_mappings import PipelineMappings
+        from k2ktui.sync.mapping.pipeline_mappings import PipelineMappings
 
         return PipelineMappings(self.config, target)
 
@@ -152,6 +152,6 @@ class MappingApplicationFlow(PipelineFlow):
 
     def open_mappings(self, source: Cluster, target: Cluster) -> PairMappings:
         """Return the topics of the pipelines between the two clusters as the source."""
-        from k2ktui.sync.pair_mappings import PairMappings
+        from k2ktui.sync.mapping.pair_mappings import PairMappings
 
         return PairMappings(self.config, source, target)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from k2ktui.engine.journal import BEAT_MS, SILENT_AFTER_MS, Runner, RunnerState
+from k2ktui.engine.moves.journal import BEAT_MS, SILENT_AFTER_MS, Runner, RunnerState
 from k2ktui.runtime.host import pid_space, process_has_ended
 
 # Two heartbeats, plus time for writing and reading: a run unchanged for that long is silent.
@@ -48,10 +48,10 @@ class HeartbeatObserver:
 
     def observe(self, runners: Iterable[Runner]) -> tuple[Runner, ...]:
         """Return the runners with the time of their last sign of life, the liveliest first."""
-        now, found = self._clock(), list(runners)
+        now, observed = self._clock(), list(runners)
         before = self._heard
         self._heard = {}
-        for runner in found:
+        for runner in observed:
             known = before.get(runner.runner)
             if known is None:
                 known = _LastHeartbeat(runner, now, changed=False)
@@ -59,7 +59,7 @@ class HeartbeatObserver:
                 known = _LastHeartbeat(runner, now, changed=True)
             self._heard[runner.runner] = known
         now_ms = int(self._wall() * 1000)
-        judged = [replace(r, heard_ms=self._heard_ms(r.runner, now, now_ms)) for r in found]
+        judged = [replace(r, heard_ms=self._heard_ms(r.runner, now, now_ms)) for r in observed]
         return tuple(
             sorted(
                 judged,
@@ -121,4 +121,4 @@ def has_ended(runner: Runner) -> bool:
 
 def find_ended(runners: Iterable[Runner]) -> frozenset[str]:
     """Return the ids of the runs whose processes were of this host and no longer exist."""
-    return frozenset(each.runner for each in runners if has_ended(each))
+    return frozenset(runner.runner for runner in runners if has_ended(runner))

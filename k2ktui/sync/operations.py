@@ -6,7 +6,9 @@ connections and closes them before it returns.
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,8 +16,8 @@ from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
-from k2ktui.engine.applying import OffsetWrite, WriteResult, reverse_writes
-from k2ktui.engine.groups import (
+from k2ktui.engine.moves.apply import OffsetWrite, WriteResult, reverse_writes
+from k2ktui.engine.moves.groups import (
     EMPTY_STATES,
     GroupRow,
     Snapshot,
@@ -23,25 +25,39 @@ from k2ktui.engine.groups import (
     reading_notes,
     snapshot_notes,
 )
-from k2ktui.engine.journal import DRILL, JournalHeader, JournalRow, JournalRows
+from k2ktui.engine.moves.journal import (
+    DRILL,
+    PARITY,
+    JournalHeader,
+    JournalRow,
+    JournalRows,
+)
+from k2ktui.engine.moves.plan import Plan, PlanRow
+from k2ktui.engine.moves.planning import PlanOptions
 from k2ktui.engine.name_pattern import require_match
-from k2ktui.engine.plan import Plan, PlanRow
-from k2ktui.engine.planning import PlanOptions
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
 from k2ktui.progress import long_step
-from k2ktui.sync.apply import Applied, Applier, judge_entry, read_results, refuse_other_pipeline
-from k2ktui.sync.changed_records import skip_left_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
-from k2ktui.sync.entry_files import remember
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.plans import make_pipeline_plan
-from k2ktui.sync.schema_id_comparison import open_record_comparison
-from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.sync.moves.apply import (
+    Applied,
+    Applier,
+    judge_entry,
+    read_results,
+    refuse_other_pipeline,
+)
+from k2ktui.sync.moves.entry_files import remember
+from k2ktui.sync.moves.plans import make_pipeline_plan
+from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
-from k2ktui.sync.verification import GroupPosition, Verification
-from k2ktui.sync.verify import open_verification, pair_positions, verify
+from k2ktui.sync.verify.changed_records import skip_left_out
+from k2ktui.sync.verify.groups import open_verification, pair_positions, verify
+from k2ktui.sync.verify.schema_id_comparison import open_record_comparison
+from k2ktui.sync.verify.verification import GroupPosition, Verification
 from k2ktui.text import counted, duration, safe_text
+
+log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
@@ -64,7 +80,7 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
 
     Args:
         flow: whose groups are planned.
-        options: how to plan, see :func:`k2ktui.sync.plans.plan_options`.
+        options: how to plan, see :func:`k2ktui.sync.moves.plans.plan_options`.
         files: the flow's files, which the plan remembers.
 
     Raises:
@@ -89,7 +105,11 @@ def plan_snapshot(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]
     """
     require_match(options.group, snapshot.source.keys(), "group")
     require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
-    return make_pipeline_plan(snapshot, options, files)
+    plan = make_pipeline_plan(snapshot, options, files)
+    counts = Counter(f"{row.action} ({row.basis})" for row in plan.rows)
+    shown = ", ".join(f"{count} {what}" for what, count in counts.most_common())
+    log.info("plan %s: %s", plan.id, shown or "no rows")
+    return plan
 
 
 def apply_plan(
@@ -156,13 +176,20 @@ class JournalEntry:
         """Return the writes that undo it.
 
         Raises:
-            Refused: it changed the pipeline's own positions, not groups, or is of a drill.
+            Refused: it changed the pipeline's own positions or values of parity, not groups, or is
+                of a drill.
         """
         if self.header.operation.startswith(DRILL):
             raise Refused(
                 f"entry {safe_text(self.header.id)} belongs to drill {safe_text(self.header.plan)}",
                 unchanged=_UNCHANGED,
                 hint=f"To undo the drill: k2ktui drill abort {safe_text(self.header.plan)} -f FILE",
+            )
+        if self.header.operation.startswith(PARITY):
+            raise Refused(
+                f"entry {safe_text(self.header.id)} changed settings, quotas or ACLs",
+                unchanged=_UNCHANGED,
+                hint=f"To undo it: k2ktui parity undo {safe_text(self.header.id)} -f FILE",
             )
         if not self.of_groups:
             before = [
@@ -186,14 +213,14 @@ class JournalEntry:
 
 def journal_json(headers: Sequence[JournalHeader]) -> dict[str, Any]:
     """Return the object that ``k2ktui journal --json`` prints."""
-    return {"journal": [asdict(each) for each in headers]}
+    return {"journal": [asdict(header) for header in headers]}
 
 
 def read_journal(config: PipelineConfig) -> list[JournalHeader]:
     """Read the journal's entries, the newest first; errors as for ``StateStore.read``."""
     with _writing(config) as (_, store):
-        found = store.read().journal
-    return sorted(found.values(), key=lambda each: each.order, reverse=True)
+        journal = store.read().journal
+    return sorted(journal.values(), key=lambda header: header.order, reverse=True)
 
 
 def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
@@ -214,12 +241,12 @@ def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
                 unchanged=_UNCHANGED,
                 hint="List the ids with k2ktui journal -f FILE.",
             )
-        later = [each for each in state.journal.values() if each.undoes == entry]
+        later = [header for header in state.journal.values() if header.undoes == entry]
         parts = state.entry(entry)
         if header.operation in _GROUP_CHANGES:
             parts = tuple(judge_entry(parts, target))
         return JournalEntry(
-            header, parts, max(later, key=lambda each: each.order).id if later else ""
+            header, parts, max(later, key=lambda header: header.order).id if later else ""
         )
 
 
@@ -230,7 +257,6 @@ def undo_entry(
     may: Access,
     *,
     skip_moved: bool = False,
-    on_result: OnResult = _ignore,
 ) -> Applied:
     """Undo what a journal entry changed; arguments as for :func:`apply_plan`.
 
@@ -243,8 +269,9 @@ def undo_entry(
     require(may, "undoing a journal entry")
     entry.reversal()
     with _writing(config) as (target, store):
-        applier = Applier(config, target, store, on_result)
-        applied = applier.undo(entry.header.id, entry.rows, skip_moved=skip_moved)
+        applied = Applier(config, target, store).undo(
+            entry.header.id, entry.rows, skip_moved=skip_moved
+        )
     remember(applied.id, config.name, files)
     return applied
 
@@ -283,7 +310,7 @@ def verify_content(
         translated: compare at translated offsets instead of the committed offsets on the target.
         plan: compare at the offsets of a plan, applied or not; groups that continue to consume
             on either cluster then do not affect the result.
-        sample, seed, timeout: as for :func:`k2ktui.sync.verify.verify`.
+        sample, seed, timeout: as for :func:`k2ktui.sync.verify.groups.verify`.
         snapshot: one taken just before, with :func:`planned_offsets`; None to take one.
 
     Raises:
@@ -309,10 +336,10 @@ def verify_content(
         asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
         asked = skip_left_out(flow.config, snapshot, pair_positions(snapshot, asked))
     else:
-        found = [row for row in make_group_rows(snapshot) if group(row.group)]
-        asked, unasked = _positions(snapshot, found, translated=translated)
+        rows = [row for row in make_group_rows(snapshot) if group(row.group)]
+        asked, unasked = _positions(snapshot, rows, translated=translated)
         asked = skip_left_out(flow.config, snapshot, pair_positions(snapshot, asked))
-        reading = {row.group for row in found if row.state_source not in EMPTY_STATES}
+        reading = {row.group for row in rows if row.state_source not in EMPTY_STATES}
     with open_record_comparison(flow.config) as records:
         result = verify(
             source,
@@ -338,18 +365,18 @@ def verify_content(
 
 def planned_offsets(plan: Plan | None) -> dict[SourcePartition, set[int]]:
     """Return the source offsets that a plan translates; empty without a plan."""
-    found: dict[SourcePartition, set[int]] = {}
-    for at, offset in (each for row in (plan.rows if plan else ()) for each in row.sources):
-        found.setdefault(at, set()).add(offset)
-    return found
+    offsets: dict[SourcePartition, set[int]] = {}
+    for at, offset in (source for row in (plan.rows if plan else ()) for source in row.sources):
+        offsets.setdefault(at, set()).add(offset)
+    return offsets
 
 
 def _positions(
-    snapshot: Snapshot, found: Sequence[GroupRow], *, translated: bool
+    snapshot: Snapshot, rows: Sequence[GroupRow], *, translated: bool
 ) -> tuple[list[GroupPosition], list[tuple[GroupRow, str]]]:
     """Return what can be compared, and what cannot with the reason."""
     asked, unasked = [], []
-    for row in found:
+    for row in rows:
         offset = row.translated_offset if translated else row.target_offset
         if offset is None or row.source_offset is None or row.target_partition is None:
             missing = "has no translation" if translated else "has no committed offset there"
@@ -366,11 +393,11 @@ def _positions(
 
 
 def _planned_positions(
-    found: Sequence[PlanRow],
+    rows: Sequence[PlanRow],
 ) -> tuple[list[GroupPosition], list[tuple[PlanRow, str]]]:
     """Return what can be compared at the plan's offsets, and what cannot with the reason."""
     asked, unasked = [], []
-    for row in found:
+    for row in rows:
         if row.proposed is None:
             unasked.append((row, f"nothing was planned: {row.reason}"))
             continue

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable
 
 from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import RunKind, Runner, RunnerState
-from k2ktui.engine.run_record import Run
+from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster, target_cluster
-from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.fencing_errors import other_name
-from k2ktui.replication.pipeline_fencing import commit_topic
+from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
     failed_check,
@@ -41,10 +41,10 @@ def read_last_run(config: PipelineConfig, target: Cluster) -> Run:
     Raises:
         ConnectionFailed, TimedOut, Refused: the commit topic could not be read.
     """
-    found = target.find(config.coordination.commit.topic)
-    if found is None:
+    topic = target.find(config.coordination.commit.topic)
+    if topic is None:
         return Run(0, 0)
-    return read_commit_state(target, commit_topic(config, found.partitions), _READ_S).run
+    return read_commit_state(target, commit_topic(config, topic.partitions), _READ_S).run
 
 
 def refuse_other_name(config: PipelineConfig, target: Cluster, last: Run) -> str:
@@ -64,7 +64,7 @@ def refuse_other_name(config: PipelineConfig, target: Cluster, last: Run) -> str
     """
     if last.name in ("", config.name):
         return ""
-    others = _read_live(config, target, lambda each: _name(each, last) != config.name)
+    others = _read_live(config, target, lambda runner: _name(runner, last) != config.name)
     if others:
         group = config.coordination.commit.group
         raise other_name(config.name, _name(others[0], last), group, _places(others))
@@ -87,7 +87,7 @@ def check_file(config: PipelineConfig) -> Check:
         live = _read_live(config, target, differs)
     except K2kError as error:
         return unknown_check(NAME, error.message, error.hint)
-    others = [each for each in live if _name(each, last) != config.name]
+    others = [runner for runner in live if _name(runner, last) != config.name]
     if not others:
         return _compare(config, digest, last, live)
     group = config.coordination.commit.group
@@ -134,7 +134,7 @@ def _compare(
             "If that is a roll-out, give every host this file, and restart its run. Otherwise "
             "start with the file that the other hosts have.",
         )
-    newer = [each for each in differing if _number(last, each.digest) > own.number]
+    newer = [runner for runner in differing if _number(last, runner.digest) > own.number]
     older = f"an older one (edition {own.number} of {newest.number}, digest {digest})"
     does = f"a start waits for the runs with a newer one ({_places(newer)})"
     if not newer:
@@ -148,8 +148,8 @@ def _compare(
 
 def _number(last: Run, digest: str) -> int:
     """Return the number of an edition; one that no run record names yet is the newest."""
-    found = last.editions.find(digest)
-    return found.number if found is not None else last.editions.newest.number + 1
+    edition = last.editions.find(digest)
+    return edition.number if edition is not None else last.editions.newest.number + 1
 
 
 def _name(runner: Runner, last: Run) -> str:
@@ -158,7 +158,7 @@ def _name(runner: Runner, last: Run) -> str:
 
 
 def _places(runners: Iterable[Runner]) -> str:
-    return list_names([f"{each.host} pid {each.pid}" for each in runners], _NAMED)
+    return list_names([f"{runner.host} pid {runner.pid}" for runner in runners], _NAMED)
 
 
 def _read_live(
@@ -174,11 +174,11 @@ def _read_live(
 
     store = StateStore(config, target, _READ_S)
     try:
-        found = store.read_settled(lambda each: not matters(each)).runners
+        runners = store.read_settled(lambda runner: not matters(runner)).runners
     finally:
         store.close()
     now_ms = int(time.time() * 1000)
-    return [each for each in found if matters(each) and each.alive(now_ms)]
+    return [runner for runner in runners if matters(runner) and runner.alive(now_ms)]
 
 
 def _may_live(runner: Runner) -> bool:

@@ -1,8 +1,8 @@
 """Finds the layout of a pipeline that runs share, and divides the pipeline if it has none.
 
-Only the leader does so (docs/runners.md). It writes the start positions of all partitions before
-the layout is ready: a run that takes a slot over later copies partitions without a position from
-their beginning.
+Only the leader does so (docs/internals/ownership.md). It writes the start positions of all
+partitions before the layout is ready: a run that takes a slot over later copies partitions without
+a position from their beginning.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from dataclasses import replace
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.editions import UNKNOWN_EDITION, Edition
-from k2ktui.engine.journal import Runner
-from k2ktui.engine.layout_choice import Choice, LayoutChoice
-from k2ktui.engine.run_record import Run, SharedLayout
+from k2ktui.engine.moves.journal import Runner
+from k2ktui.engine.ownership.layout_choice import LayoutChoice
+from k2ktui.engine.records.editions import UNKNOWN_EDITION, Edition
+from k2ktui.engine.records.run_record import SharedLayout
 from k2ktui.kafka.clients import Cluster
-from k2ktui.replication.commit_state import (
+from k2ktui.replication.driver.heartbeat import Heartbeat, heartbeats_refused
+from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
+from k2ktui.replication.ownership.commit_state import (
     CommitState,
     find_newest,
     read_commit_state,
     read_written_runs,
     with_all_partitions,
 )
-from k2ktui.replication.discovery import TopicDiscovery
-from k2ktui.replication.events import Event, Note
-from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
-from k2ktui.replication.heartbeat import Heartbeat, heartbeats_refused
-from k2ktui.replication.pipeline_fencing import PipelineFencer, describe_malformed
-from k2ktui.sync.drill_guard import refuse_if_fenced
+from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.ownership.pipeline import describe_malformed
+from k2ktui.replication.reports.events import Event, Note
+from k2ktui.replication.topics.discovery import TopicDiscovery
+from k2ktui.sync.drill.guard import refuse_if_fenced
 from k2ktui.sync.liveness import find_ended
 from k2ktui.sync.standby import beat_interval_s, describe_runners
 from k2ktui.sync.store import StateStore
@@ -46,7 +47,7 @@ class LayoutFinder:
     Args:
         config: the pipeline.
         target: its target cluster.
-        fencer: takes the whole pipeline over; closed by the caller.
+        ownership: takes the whole pipeline over; closed by the caller.
         make_discovery: returns a new discovery of all partitions.
         heartbeat: this run's heartbeat.
         slots: number of slots of a layout that this run makes.
@@ -57,13 +58,13 @@ class LayoutFinder:
         self,
         config: PipelineConfig,
         target: Cluster,
-        fencer: PipelineFencer,
+        ownership: Ownership,
         make_discovery: Callable[[], TopicDiscovery],
         heartbeat: Heartbeat,
         slots: int,
         report: Callable[[Event], None],
     ) -> None:
-        self._config, self._target, self._fencer = config, target, fencer
+        self._config, self._target, self._ownership = config, target, ownership
         self._make_discovery, self._heartbeat = make_discovery, heartbeat
         self._slots, self._report = slots, report
         self._choice = LayoutChoice(
@@ -75,6 +76,7 @@ class LayoutFinder:
         self._store = StateStore(config, target, _READ_S)
         self._ahead = ""
         self._leadership = 0
+        self._topic = ownership.topic
 
     def find(
         self,
@@ -115,13 +117,13 @@ class LayoutFinder:
         self._report_ahead(self._choice.ahead)
         if not self._choice.needs_runs:
             return None
-        self._fencer.topic = with_all_partitions(self._target, self._fencer.topic)
-        newest = self._read_newest()
-        committed = self._read_committed().run.layout
+        self._topic = with_all_partitions(self._target, self._topic)
+        newest = find_newest(read_written_runs(self._target, self._topic, _READ_S))
+        committed = read_commit_state(self._target, self._topic, _READ_S).run.layout
         choice = self._choice.choose(newest, committed, outdated, edition)
-        if choice is Choice.USE:
+        if choice == "use":
             return committed
-        if choice is Choice.WAIT:
+        if choice == "wait":
             return None
         return self._divide(committed, edition.number)
 
@@ -138,12 +140,6 @@ class LayoutFinder:
                 "The pipeline was not divided.",
             )
 
-    def _read_newest(self) -> Run:
-        return find_newest(read_written_runs(self._target, self._fencer.topic, _READ_S))
-
-    def _read_committed(self) -> CommitState:
-        return read_commit_state(self._target, self._fencer.topic, _READ_S)
-
     def _divide(
         self, before: SharedLayout | None = None, edition: int = 0, *, puts_first: bool = False
     ) -> SharedLayout | None:
@@ -155,31 +151,30 @@ class LayoutFinder:
         if before is not None and self._config.slots is None:
             slots = before.slots
         self._report(Note(f"shared: divides the pipeline into {counted(slots, 'slot')}"))
-        self._fencer.divide(slots, edition, puts_first=puts_first)
         try:
-            state = self._fencer.take_over(0)
+            state = self._ownership.divide(slots, edition, puts_first=puts_first)
             if state.malformed:
                 self._report(Note(describe_malformed(self._config, state)))
             self._write_start_positions(state)
-            return self._fencer.publish_layout()
+            return self._ownership.publish_layout()
         except (Superseded, OwnershipLost) as error:
             self._report(Note(f"shared: {error.message}"))
             return None
         finally:
-            self._choice.begin(self._fencer.run.layout)
+            self._choice.begin(self._ownership.run.layout)
 
     def _write_start_positions(self, state: CommitState) -> None:
         new = self._make_discovery().start_positions(state.positions)
-        term = self._fencer.run.term
+        term = self._ownership.run.term
         if new:
-            self._fencer.write_positions(
+            self._ownership.write_positions(
                 {source: replace(p, term=term, since=term) for source, p in new.items()}
             )
 
     def _report_ahead(self, ahead: Sequence[Runner]) -> None:
         names = describe_runners(ahead)
         if names and names != self._ahead:
-            self._report(Note(f"shared: waits for {names}, which copies the pipeline alone"))
+            self._report(Note(f"shared: waiting for {names}, which runs this pipeline exclusively"))
         self._ahead = names
 
 
@@ -221,9 +216,9 @@ class LayoutSearch:
             self._search = search
             return None
         before, self._leadership = self._leadership, leadership
-        found, at = search.result() if search is not None else (None, 0.0)
-        if found is not None and leadership == before and self._clock() - at < _FRESH_S:
-            return found
+        layout, at = search.result() if search is not None else (None, 0.0)
+        if layout is not None and leadership == before and self._clock() - at < _FRESH_S:
+            return layout
         # Nothing was found, or another run has led since.
         self._search = self._thread.submit(
             self._run, frozenset(members), outdated, leadership, edition

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.journal import Runner
-from k2ktui.engine.standby import StandbyTurn
+from k2ktui.engine.moves.journal import Runner
+from k2ktui.engine.ownership.standby import StandbyTurn
 from k2ktui.errors import ClusterRefused, ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import target_cluster
-from k2ktui.replication.events import Event, Note, Waiting
-from k2ktui.replication.heartbeat import BEAT_S, Heartbeat, heartbeats_refused
-from k2ktui.replication.progress import ThrottledNotifier
-from k2ktui.replication.stopped import RETRY_S
+from k2ktui.replication.driver.heartbeat import BEAT_S, Heartbeat, heartbeats_refused
+from k2ktui.replication.reports.events import Event, Note, Waiting
+from k2ktui.replication.reports.progress import ThrottledNotifier
+from k2ktui.replication.reports.stopped import RETRY_S
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.sync.drill_guard import refuse_if_fenced
+from k2ktui.sync.drill.guard import refuse_if_fenced
 from k2ktui.sync.liveness import find_ended
 from k2ktui.sync.store import StateStore
 from k2ktui.text import safe_text
@@ -75,7 +75,7 @@ class StandbyWait:
             while not stopping.is_set():
                 if self._is_next(store):
                     self._heartbeat.stand_by(waiting=False)
-                    self._report(Note("standby: it is this run's turn; it takes over"))
+                    self._report(Note("standby: promoting this run"))
                     return True
                 is_starting = monotonic() < starts_until
                 longest_s = _FIRST_LOOK_S if is_starting else _LONGEST_LOOK_S
@@ -117,6 +117,8 @@ class StandbyWait:
         self._ahead = names or self._ahead
 
 
-def describe_runners(found: Sequence[Runner]) -> str:
+def describe_runners(runners: Sequence[Runner]) -> str:
     """Return the first few runs as text, safe to print; "" for none."""
-    return ", ".join(f"{safe_text(each.host)} pid {each.pid} ({each.state})" for each in found[:5])
+    return ", ".join(
+        f"{safe_text(runner.host)} pid {runner.pid} ({runner.state})" for runner in runners[:5]
+    )

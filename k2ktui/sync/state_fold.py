@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from k2ktui.engine.journal import (
+from k2ktui.engine.moves.journal import (
     DrillKey,
     JournalKey,
     StateKey,
@@ -14,10 +14,10 @@ from k2ktui.engine.journal import (
     WrittenKey,
     record_key,
 )
-from k2ktui.engine.journal_format import read_state_key, read_state_value
-from k2ktui.engine.state import MalformedRecord
-from k2ktui.engine.written import WrittenCommits, merge
-from k2ktui.kafka.control_reader import ControlRecord
+from k2ktui.engine.moves.journal_format import read_state_key, read_state_value
+from k2ktui.engine.moves.written import WrittenCommits, merge
+from k2ktui.engine.records.state import MalformedRecord
+from k2ktui.kafka.control.reader import ControlRecord
 
 _NUMBER = re.compile(rb'{"number":([0-9]{1,16}),')
 # Number of records of a consumer group, written at the same time, whose commits are all known.
@@ -85,7 +85,7 @@ class StateFold:
 
     def written(self, groups: Iterable[str]) -> dict[str, WrittenCommits]:
         """Return what was written for consumer groups; a damaged record says nothing."""
-        found = {}
+        written = {}
         for group in groups:
             key = WrittenKey(group)
             for value in _at_once(self._written_values.pop(key, ())):
@@ -96,8 +96,8 @@ class StateFold:
                 if isinstance(record, WrittenCommits):
                     self._add(key, record)
             if key in self._written:
-                found[group] = self._written[key]
-        return found
+                written[group] = self._written[key]
+        return written
 
     def _add(self, key: WrittenKey, record: WrittenCommits) -> None:
         before = self._written.get(key)
@@ -120,15 +120,15 @@ class StateFold:
     @property
     def malformed(self) -> int:
         """Number of newest records that could not be read, of those that were decoded."""
-        return len(self._malformed_keys) + sum(each is None for each in self._records.values())
+        return len(self._malformed_keys) + sum(record is None for record in self._records.values())
 
     def entries(self) -> Mapping[str, set[str]]:
         """Return the consumer groups that each journal entry has records of; "" is its header."""
-        found: dict[str, set[str]] = {}
+        entries: dict[str, set[str]] = {}
         headers = [key for key in self._records if isinstance(key, JournalKey)]
         for key in (*headers, *self._parts):
-            found.setdefault(key.id, set()).add(key.consumer_group)
-        return found
+            entries.setdefault(key.id, set()).add(key.consumer_group)
+        return entries
 
     def _read_key(self, raw: bytes) -> StateKey | None:
         if raw not in self._keys:
@@ -143,12 +143,12 @@ class StateFold:
 
 def _at_once(values: Iterable[bytes]) -> list[bytes]:
     """Leave out the records that a later one is based on: to decode all takes too long."""
-    found = list(values)
-    for last in range(len(found) - 1, 0, -1):
-        number, before = _NUMBER.match(found[last]), _NUMBER.match(found[last - 1])
+    remaining = list(values)
+    for last in range(len(remaining) - 1, 0, -1):
+        number, before = _NUMBER.match(remaining[last]), _NUMBER.match(remaining[last - 1])
         if number is not None and before is not None and int(number[1]) > int(before[1]):
-            return found[last:]
-    return found
+            return remaining[last:]
+    return remaining
 
 
 def read_own_key(raw: bytes, group: str) -> tuple[StateKey | None, bool]:

@@ -11,8 +11,8 @@ from time import sleep
 from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.journal import (
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.moves.journal import (
     BEGUN,
     CommitSnapshot,
     JournalHeader,
@@ -26,19 +26,18 @@ from k2ktui.engine.journal import (
     next_sequence,
     record_key,
 )
-from k2ktui.engine.journal_format import (
-    read_state_value,
-    state_key,
-    state_value,
-)
-from k2ktui.engine.state import MalformedRecord
-from k2ktui.engine.written import WrittenCommits, join
+from k2ktui.engine.moves.journal_format import read_state_value, state_key, state_value
+from k2ktui.engine.moves.pipeline_summary import PipelineSummary
+from k2ktui.engine.moves.written import WrittenCommits, join
+from k2ktui.engine.records.parity_record import ParityRecord
+from k2ktui.engine.records.state import MalformedRecord
+from k2ktui.engine.records.wanted_acls import WantedAclsRecord
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control import ensure_state_topic
-from k2ktui.kafka.control_reader import ControlRecord, await_stable, read_committed
-from k2ktui.kafka.control_tail import ControlTail
-from k2ktui.kafka.keyed_writer import Entry, KeyedWriter
+from k2ktui.kafka.control.keyed_writer import Entry, KeyedWriter
+from k2ktui.kafka.control.reader import ControlRecord, await_stable, read_committed
+from k2ktui.kafka.control.tail import ControlTail
+from k2ktui.kafka.control.topics import ensure_state_topic
 from k2ktui.sync.liveness import HeartbeatObserver
 from k2ktui.sync.state_fold import StateFold, read_own_key
 from k2ktui.text import safe_message, safe_text
@@ -60,6 +59,9 @@ class PipelineState:
         journal: entries by id, the oldest first; :meth:`entry` reads their changes.
         drills: failover drills by id, the oldest first.
         malformed: number of records that could not be read.
+        summary: coverage and groups as they were last written; None if they never were.
+        parity: what parity has done on the target.
+        wanted_acls: the ACLs that the target should have; None if they were never kept.
     """
 
     runners: tuple[Runner, ...] = ()
@@ -67,6 +69,9 @@ class PipelineState:
     journal: Mapping[str, JournalHeader] = field(default_factory=dict)
     drills: Mapping[str, Drill] = field(default_factory=dict)
     malformed: int = 0
+    summary: PipelineSummary | None = None
+    parity: tuple[ParityRecord, ...] = ()
+    wanted_acls: WantedAclsRecord | None = None
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
@@ -81,8 +86,8 @@ class PipelineState:
 
     def alive(self, now_ms: int) -> list[Runner]:
         """Return the copying runs that must be assumed to be running."""
-        found = [runner for runner in self.runners if runner.kind is RunKind.COPY]
-        return [runner for runner in found if runner.alive(now_ms)]
+        copying = [runner for runner in self.runners if runner.kind is RunKind.COPY]
+        return [runner for runner in copying if runner.alive(now_ms)]
 
 
 class StateStore:
@@ -129,11 +134,13 @@ class StateStore:
 
     def _read(self) -> PipelineState:
         self._read_new()
-        found = self._fold.records()
+        records = self._fold.records()
         self._entries = {entry: set(groups) for entry, groups in self._fold.entries().items()}
-        self._headers = {each.id: each for each in found if isinstance(each, JournalHeader)}
-        runners = self._observer.observe(each for each in found if isinstance(each, Runner))
-        return _state(found, runners, self._fold.malformed, self._rows)
+        self._headers = {
+            record.id: record for record in records if isinstance(record, JournalHeader)
+        }
+        runners = self._observer.observe(record for record in records if isinstance(record, Runner))
+        return _state(records, runners, self._fold.malformed, self._rows)
 
     def await_stable(self) -> None:
         """Wait until everything that was written so far is committed or aborted.
@@ -142,9 +149,9 @@ class StateStore:
             TimedOut: a transaction stays open, or the target did not answer in time.
             Refused, ConnectionFailed: as for :meth:`read`.
         """
-        found = self._find_topic()
-        if found is not None:
-            await_stable(self._target, self._topic, found.partitions, _STABLE_S)
+        topic = self._find_topic()
+        if topic is not None:
+            await_stable(self._target, self._topic, topic.partitions, _STABLE_S)
 
     def find_drill(self, drill_id: str) -> tuple[int, int] | None:
         """Return partition and offset of a drill's record in the last reading; None without one."""
@@ -164,6 +171,11 @@ class StateStore:
             state = self.read()
         return state
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the readings so far show which runs are alive; see :meth:`read_settled`."""
+        return not self._observer.unsure()
+
     def _rows(self, entry_id: str) -> tuple[JournalRows, ...]:
         parts = []
         for key, value in self._read_parts(entry_id).items():
@@ -174,7 +186,7 @@ class StateStore:
                     f"journal entry {safe_text(entry_id)} has a damaged record for group "
                     f"{safe_text(key.consumer_group)}: {safe_message(error)}",
                     unchanged="The entry was not used.",
-                ) from None
+                ) from error
             if isinstance(record, JournalRows):
                 parts.append(record)
         return tuple(sorted(parts, key=lambda part: part.consumer_group))
@@ -194,12 +206,12 @@ class StateStore:
         groups: Collection[str],
         change: Callable[[Mapping[str, WrittenCommits]], Sequence[WrittenCommits]],
     ) -> dict[str, WrittenCommits]:
-        """Write records of consumer groups, and again what others overwrote at the same time.
+        """Write records of consumer groups; write again what others overwrote meanwhile.
 
         Args:
             groups: the consumer groups.
-            change: returns the records to write, given what is known; nothing if all that it
-                wants is recorded.
+            change: returns the records to write, given the newest ones; empty if everything is
+                recorded.
 
         Returns:
             The newest records, which hold everything that was to be recorded.
@@ -211,26 +223,26 @@ class StateStore:
         joined: list[WrittenCommits] = []
         for _ in range(_WRITTEN_AT_MOST):
             records = list(change(known))
-            changed = {each.consumer_group for each in records}
-            records += [each for each in joined if each.consumer_group not in changed]
+            changed = {record.consumer_group for record in records}
+            records += [record for record in joined if record.consumer_group not in changed]
             if not records:
                 return known
             self.put(records)
-            found = self.read_written(groups)
-            mine = {**known, **{each.consumer_group: each for each in records}}
-            if all(found.get(group) is mine.get(group) for group in groups):
-                return found  # nobody else has written, and ``change`` would find nothing to do
+            newest = self.read_written(groups)
+            mine = {**known, **{record.consumer_group: record for record in records}}
+            if all(newest.get(group) is mine.get(group) for group in groups):
+                return newest  # no other process has written, so ``change`` would return nothing
             joined = [
                 both
-                for each in records
-                if (both := join(found.get(each.consumer_group), each)) is not None
+                for record in records
+                if (both := join(newest.get(record.consumer_group), record)) is not None
             ]
-            known = dict(found)
-            for each in records:
-                seen = found.get(each.consumer_group)
-                if seen is None or seen.number < each.number:
+            known = dict(newest)
+            for record in records:
+                seen = newest.get(record.consumer_group)
+                if seen is None or seen.number < record.number:
                     # A transaction that hangs on the topic hides what was just written.
-                    known[each.consumer_group] = each
+                    known[record.consumer_group] = record
         raise K2kError(
             "what is committed for consumer groups could not be recorded: other programs write "
             f"the same records of {safe_text(self._topic)} all the time",
@@ -251,7 +263,7 @@ class StateStore:
         """Write records in this order, delete ``gone``, and wait for the acknowledgment.
 
         A new journal entry deletes the oldest ones of its kind beyond
-        :data:`~k2ktui.engine.journal.JOURNAL_ENTRIES`.
+        :data:`~k2ktui.engine.moves.journal.JOURNAL_ENTRIES`.
 
         Raises:
             K2kError: not everything was acknowledged; part of it may have been written.
@@ -293,7 +305,8 @@ class StateStore:
     def _with_sequence_numbers(self, records: Sequence[StateRecord]) -> list[StateRecord]:
         """Return the records, journal headers with their sequence number."""
         if any(
-            isinstance(each, JournalHeader) and each.id not in self._writing for each in records
+            isinstance(record, JournalHeader) and record.id not in self._writing
+            for record in records
         ):
             # Other hosts write entries too: the topic's current content decides the order.
             self.read()
@@ -329,26 +342,26 @@ class StateStore:
 
     def _read_new(self) -> None:
         """Read what was written since the last reading."""
-        found = self._find_topic()
-        if found is None:
+        topic = self._find_topic()
+        if topic is None:
             # Even the same topic is read from its beginning, should it be found again.
             self._tail.close()
             self._tail = ControlTail(self._target, check_starts=True)
             self._fold = StateFold(self._group)
             return
-        if self._tail.begin(found):
+        if self._tail.begin(topic):
             self._fold = StateFold(self._group)
         for record in self._tail.records(self._timeout):
             self._fold.take(record)
 
     def _read_parts(self, entry_id: str) -> dict[JournalKey, bytes]:
         """Return the newest values of the parts of a journal entry."""
-        found = self._find_topic()
-        if found is None:
+        topic = self._find_topic()
+        if topic is None:
             return {}
         keys: dict[bytes, StateKey | None] = {}
         newest: dict[JournalKey, bytes] = {}
-        for record in read_committed(self._target, self._topic, found.partitions, self._timeout):
+        for record in read_committed(self._target, self._topic, topic.partitions, self._timeout):
             raw = record.key or b""
             if raw not in keys:
                 keys[raw], _ = read_own_key(raw, self._group)
@@ -367,12 +380,12 @@ class StateStore:
         Raises:
             Refused: the principal may not describe it.
         """
-        found = self._target.describe([self._topic])[self._topic]
-        if not isinstance(found, KafkaError):
-            return found
-        if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        topic = self._target.describe([self._topic])[self._topic]
+        if not isinstance(topic, KafkaError):
+            return topic
+        if topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
-        raise self._unread(found)
+        raise self._unread(topic)
 
     def _unread(self, error: KafkaError) -> Refused:
         return Refused(
@@ -387,7 +400,7 @@ def _order(header: JournalHeader) -> tuple[int, str]:
 
 
 def _state(
-    records: Iterable[StateRecord],
+    records: Collection[StateRecord],
     runners: tuple[Runner, ...],
     malformed: int,
     rows: Callable[[str], tuple[JournalRows, ...]],
@@ -395,6 +408,7 @@ def _state(
     commits: dict[tuple[str, str], CommitSnapshot] = {}
     journal: dict[str, JournalHeader] = {}
     drills: dict[str, Drill] = {}
+    summary: PipelineSummary | None = None
     for record in records:
         if isinstance(record, CommitSnapshot):
             at = record.cluster, record.consumer_group
@@ -404,11 +418,18 @@ def _state(
             journal[record.id] = record
         elif isinstance(record, Drill):
             drills[record.id] = record
+        elif isinstance(record, PipelineSummary):
+            summary = record
+    wanted_acls = next((record for record in records if isinstance(record, WantedAclsRecord)), None)
+    parity = tuple(record for record in records if isinstance(record, ParityRecord))
     return PipelineState(
         runners=runners,
-        commits=tuple(each for _, each in sorted(commits.items())),
-        journal={each.id: each for each in sorted(journal.values(), key=_order)},
+        commits=tuple(snapshot for _, snapshot in sorted(commits.items())),
+        journal={header.id: header for header in sorted(journal.values(), key=_order)},
         drills=dict(sorted(drills.items())),
         malformed=malformed,
+        summary=summary,
+        parity=parity,
+        wanted_acls=wanted_acls,
         rows=rows,
     )

@@ -8,13 +8,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from k2ktui.engine.audit import Audit
 from k2ktui.engine.deleted_logs import DeletedLog
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.gaps import lost_gaps
-from k2ktui.engine.groups import Finding, after_failover, outcome
-from k2ktui.engine.pair_state import Ends, PairState, find_arrival, find_pair_state
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.pair_state import Ends, PairState, find_arrival, find_pair_state
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.audit import Audit
+from k2ktui.engine.moves.group_sums import GroupsOnBoth, GroupSummary, counts, summarize_groups
+from k2ktui.engine.moves.groups import Finding, after_failover, outcome
+from k2ktui.engine.records.gaps import lost_gaps
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
     PartitionStatus,
@@ -24,8 +26,7 @@ from k2ktui.engine.status import (
     sum_lags,
     with_held_back,
 )
-from k2ktui.engine.translate import Basis
-from k2ktui.sync.pair_drills import choose_opposite
+from k2ktui.sync.drill.pair import choose_opposite
 from k2ktui.text import counted, list_names
 from k2ktui.watch.facts import (
     ComparisonFacts,
@@ -36,11 +37,9 @@ from k2ktui.watch.facts import (
     StateFacts,
     TargetFacts,
 )
-from k2ktui.watch.group_sums import counts, summarize_groups
 from k2ktui.watch.history import History
 from k2ktui.watch.model import (
     ClusterView,
-    GroupSummary,
     Part,
     PartitionRow,
     PartName,
@@ -113,7 +112,7 @@ class Assembler:
         # Rates are of the moments at which the source was read, as positions and lag are.
         read_at = source.taken_at if source else target.taken_at if target else None
         fresh = read_at != self._read_at
-        if any(parts[each].stale for each in _SIDES if each in parts):
+        if any(parts[side].stale for side in _SIDES if side in parts):
             # The current copy rate is unknown.
             rows = self.history.without_trends(rows)
             totals = self._sum_totals(rows, groups, arrival)
@@ -209,7 +208,7 @@ class Assembler:
         self, groups: GroupFacts, rows: tuple[PartitionRow, ...], audit: Audit | None
     ) -> tuple[GroupSummary, ...]:
         inputs = (Same(rows), groups.rows, groups.source, groups.target, audit)
-        return self._summaries_of.get(inputs, partial(summarize_groups, groups, rows, audit))
+        return self._summaries_of.get(inputs, partial(_summarize, groups, rows, audit))
 
     def _sum_totals(
         self, rows: tuple[PartitionRow, ...], groups: GroupFacts | None, arrival: Ends
@@ -276,22 +275,23 @@ def _deleted(
 ) -> dict[SourcePartition, DeletedLog | None]:
     """Return the replicated partitions of deleted topics, with records that were not copied.
 
-    A log that nobody has acknowledged is a finding; without one, nothing is left to do. Another
-    cluster than the one on record says nothing about what was deleted.
+    A partition without a recorded loss, or with an acknowledged one, maps to None: nothing is left
+    to do. If another cluster than the recorded one answers, the result is empty: it says nothing
+    about deleted topics.
     """
     if source is None or target is None or not source.deleted:
         return {}
     recorded = target.recorded.source
     if recorded and recorded != source.cluster.cluster_id:
         return {}
-    found: dict[SourcePartition, DeletedLog | None] = {}
+    deleted: dict[SourcePartition, DeletedLog | None] = {}
     for at, position in target.positions.items():
         if at.topic in source.deleted:
             log = target.deleted.get(at)
             is_finding = log is not None and not log.acknowledged
             is_own = log is not None and log.is_of(position.offset, position.topic_id)
-            found[at] = log if is_finding and is_own else None
-    return found
+            deleted[at] = log if is_finding and is_own else None
+    return deleted
 
 
 def _with_lost(row: PartitionRow, log: DeletedLog) -> PartitionRow:
@@ -323,8 +323,8 @@ def _target_facts(target: TargetFacts | None, position: Position | None) -> tupl
 
 
 def _fact(known: Known, name: PartName, kind: type[F]) -> F | None:
-    found = known.get(name)
-    return found if isinstance(found, kind) else None
+    fact = known.get(name)
+    return fact if isinstance(fact, kind) else None
 
 
 def _audit(known: Known, groups: GroupFacts | None) -> Audit | None:
@@ -394,14 +394,14 @@ def _spans(position: Position | None, mapped: MappedSummary | None) -> tuple[Spa
     if position is None or mapped is None or mapped.exact is not None:
         return ()
     holes = sorted([*((gap.first, gap.end) for gap in position.gaps), *mapped.holes])
-    found, at = [], max(mapped.known_from, position.start)
+    spans, at = [], max(mapped.known_from, position.start)
     for low, high in holes:
         if low > at:
-            found.append((at, min(low, position.offset)))
+            spans.append((at, min(low, position.offset)))
         at = max(at, high)
     if at < position.offset:
-        found.append((at, position.offset))
-    return tuple(span for span in found if span[0] < span[1])[-_SPANS:]
+        spans.append((at, position.offset))
+    return tuple(span for span in spans if span[0] < span[1])[-_SPANS:]
 
 
 def _find_pair(
@@ -437,6 +437,18 @@ def _arrived(row: PartitionRow, arrival: Ends) -> int:
     return max(0, min(arrival.get(row.key, 0), status.source_end) - status.position)
 
 
+def _summarize(
+    groups: GroupFacts, rows: Sequence[PartitionRow], audit: Audit | None
+) -> tuple[GroupSummary, ...]:
+    ends = {row.key: row.status.source_end for row in rows}
+    target_ends = {
+        (row.status.target_topic, row.status.target_partition): row.status.target_end
+        for row in rows
+    }
+    both = GroupsOnBoth(groups.source, groups.target, groups.rows)
+    return summarize_groups(both, ends, target_ends, audit)
+
+
 def sum_totals(
     rows: Sequence[PartitionRow], groups: GroupFacts | None, arrival: Ends = _NOTHING
 ) -> Totals:
@@ -449,21 +461,21 @@ def sum_totals(
         if row.status.lag_seconds is not None and row.status.lag_records
     ]
     rates = [row.rate for row in rows if row.rate is not None]
-    found = groups.rows if groups else ()
-    diverging = [row for row in found if row.divergence and row.finding is Finding.SETTLED]
-    sums = outcome(found)
-    exact = sum(row.basis in _EXACT for row in found)
+    group_rows = groups.rows if groups else ()
+    diverging = [row for row in group_rows if row.divergence and row.finding is Finding.SETTLED]
+    sums = outcome(group_rows)
+    exact = sum(row.basis in _EXACT for row in group_rows)
     return Totals(
         partitions=len(rows),
         lag_records=sum_lags(lags),
         lag_seconds=max(ages) if ages else 0.0 if lags and not any(lags) else None,
         rate=sum(rates) if rates else None,
         coverage=_total_coverage(rows),
-        commit_coverage=exact / len(found) if found else None,
+        commit_coverage=exact / len(group_rows) if group_rows else None,
         mapped_records=sum(row.status.mapped_records or 0 for row in rows) if groups else None,
         states=counts([str(row.status.state) for row in rows]),
         groups=len(groups.source) if groups else None,
-        bases=counts([str(row.basis) for row in found]),
+        bases=counts([str(row.basis) for row in group_rows]),
         diverging=len({row.group for row in diverging}),
         skips=sums.skips,
         rereads=sums.rereads,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
+from k2ktui.kafka.admin.probe import Probe
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
-from k2ktui.kafka.probe import Probe
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.properties.translation import wire
 from k2ktui.watch.model import ClusterView
 
 _PROBE_S = 5.0

@@ -14,10 +14,11 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from k2ktui.engine.audit import Audit, AuditRow, RereadEstimate
-from k2ktui.engine.groups import GroupRow
-from k2ktui.engine.journal import JournalHeader, Runner
-from k2ktui.engine.pair_state import PairState
+from k2ktui.engine.drill.pair_state import PairState
+from k2ktui.engine.moves.audit import Audit, AuditRow, RereadEstimate
+from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary
+from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.moves.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.engine.strict_json import (
     LARGEST,
@@ -32,8 +33,6 @@ from k2ktui.engine.strict_json import (
 from k2ktui.engine.strict_json import text as strict_text
 from k2ktui.watch.model import (
     ClusterView,
-    GroupSide,
-    GroupSummary,
     Part,
     PartitionRow,
     PartName,
@@ -54,7 +53,7 @@ class MalformedView(ValueError):
 
 
 def _names(kind: type) -> list[str]:
-    return [each.name for each in fields(kind)]
+    return [field.name for field in fields(kind)]
 
 
 _STATUS = _names(PartitionStatus)
@@ -99,12 +98,12 @@ def to_object(view: View) -> dict[str, Any]:
             "rows": [_partition(row) for row in view.partitions],
         },
         "groups": _table(_GROUP, view.groups),
-        "summaries": [asdict(each) for each in view.summaries],
+        "summaries": [asdict(summary) for summary in view.summaries],
         "heartbeat_at": view.heartbeat_at,
         "commits_at": view.commits_at,
         "source_down": view.source_down,
-        "runners": [asdict(each) for each in view.runners],
-        "journal": [asdict(each) for each in view.journal],
+        "runners": [asdict(runner) for runner in view.runners],
+        "journal": [asdict(header) for header in view.journal],
         "pair_state": view.pair_state.as_json(),
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
@@ -136,7 +135,7 @@ def from_object(value: Mapping[str, Any]) -> View:
         commits_at=_time(value["commits_at"]),
         source_down=strict_text(value["source_down"]),
         runners=tuple(map(_runner, value["runners"])),
-        journal=tuple(_make(JournalHeader, each) for each in value["journal"]),
+        journal=tuple(_make(JournalHeader, header) for header in value["journal"]),
         # A recording of an earlier release lacks it.
         pair_state=_make(PairState, value.get("pair_state", {})),
         totals=_make(Totals, value["totals"]),
@@ -161,12 +160,12 @@ def _make(kind: type[T], values: Mapping[str, Any]) -> T:
     kinds = _kinds_of(kind)  # type: ignore[arg-type]
     checked = dict(values)
     for name, value in values.items():
-        found, allowed = type(value), kinds.get(name)
-        if allowed is not None and found not in allowed:
+        given, allowed = type(value), kinds.get(name)
+        if allowed is not None and given not in allowed:
             checked[name] = _member(allowed, value, name)
-        if found is int:
+        if given is int:
             integer(value, -LARGEST)
-        elif found is dict:
+        elif given is dict:
             for key, count in value.items():
                 strict_text(key)
                 integer(count)
@@ -175,16 +174,16 @@ def _make(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def _member(allowed: frozenset[type], value: object, name: str) -> StrEnum:
     """Return the enumeration member that a text names."""
-    for each in allowed:
-        if issubclass(each, StrEnum) and isinstance(value, str):
-            return each(value)
+    for kind in allowed:
+        if issubclass(kind, StrEnum) and isinstance(value, str):
+            return kind(value)
     raise MalformedRecord(f"{type(value).__name__} as {name[:40]}")
 
 
 @cache
 def _kinds_of(kind: type) -> dict[str, frozenset[type]]:
     """Return the types that each field's value may have, for fields with a single value."""
-    found = {}
+    by_name = {}
     for name, hint in get_type_hints(kind).items():
         parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
         kinds = {get_origin(part) or part for part in parts}
@@ -192,9 +191,9 @@ def _kinds_of(kind: type) -> dict[str, frozenset[type]]:
             kinds.add(int)
         if Mapping in kinds:
             kinds.add(dict)
-        if not any(issubclass(each, tuple) for each in kinds):
-            found[name] = frozenset(kinds)
-    return found
+        if not any(issubclass(kind, tuple) for kind in kinds):
+            by_name[name] = frozenset(kinds)
+    return by_name
 
 
 def _table(columns: list[str], rows: Iterable[object]) -> Table:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from k2ktui.engine.audit import Audit
-from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.deleted_logs import DeletedLog
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.groups import GroupRow, GroupView
-from k2ktui.engine.journal import JournalHeader, Runner
-from k2ktui.engine.replica import Replica
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.mapping.replica import Replica
+from k2ktui.engine.moves.audit import Audit
+from k2ktui.engine.moves.groups import GroupRow, GroupView
+from k2ktui.engine.moves.journal import JournalHeader, Runner
+from k2ktui.engine.moves.pipeline_summary import PipelineSummary
+from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
+from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.clients import Partition
-from k2ktui.sync.mapping_source import NothingCopied
-from k2ktui.watch.model import ClusterView, PartName, RangeRow, Span
+from k2ktui.sync.mapping.source import NothingCopied
+from k2ktui.watch.model import ClusterView, Part, PartName, RangeRow, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,14 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """Heartbeats of runners, journal headers, and drills with the newest first."""
+    """Heartbeats of runners, journal headers, drills with the newest first, and the summary."""
 
     taken_at: float
     runners: tuple[Runner, ...] = ()
     journal: tuple[JournalHeader, ...] = ()
     malformed: int = 0
     drills: tuple[Drill, ...] = ()
+    summary: PipelineSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +125,9 @@ class ComparisonFacts:
 
 Facts = SourceFacts | TargetFacts | GroupFacts | StateFacts | ComparisonFacts
 Known = Mapping[PartName, Facts]
+
+
+def make_part(facts: Facts | None, error: K2kError | None) -> Part:
+    """Return the status of a part from its last facts, and from the error of the last attempt."""
+    at, text = facts.taken_at if facts else None, error.message if error else ""
+    return Part(at, text, timed_out=isinstance(error, TimedOut))

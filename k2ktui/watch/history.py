@@ -126,18 +126,18 @@ class History:
     def _with(
         self, rows: Sequence[PartitionRow], trends: Mapping[Key, Trend]
     ) -> tuple[PartitionRow, ...]:
-        found: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
+        shown: dict[Key, tuple[PartitionRow, PartitionRow]] = {}
         for row in rows:
             trend = trends.get(row.key, _NONE)
             before = self._shown.get(row.key)
             # An unchanged row stays the same object, so a screen can skip it by identity.
             if before and before[0] is row and _trend(before[1]) == trend:
-                found[row.key] = before
+                shown[row.key] = before
             else:
                 rate, direction, eta_s = trend
-                found[row.key] = (row, replace(row, rate=rate, direction=direction, eta_s=eta_s))
-        self._shown = found
-        return tuple(row for _, row in found.values())
+                shown[row.key] = (row, replace(row, rate=rate, direction=direction, eta_s=eta_s))
+        self._shown = shown
+        return tuple(row for _, row in shown.values())
 
     def add_totals(self, at: float, totals: Totals) -> Totals:
         """Add totals, and return them with their trend."""
@@ -153,14 +153,14 @@ class History:
 
     def series(self, topic: str, partition: int) -> list[Sample]:
         """Return the samples kept of one partition, the oldest first; thread-safe."""
-        found = []
+        samples = []
         for column in tuple(self._columns):
             number = column.index.get((topic, partition))
             if number is not None:
                 lag, rate = _list(column.lag[number : number + 1]), column.rate[number]
                 left = None if lag[0] is None else int(lag[0])
-                found.append(Sample(column.at, left, None if np.isnan(rate) else float(rate)))
-        return found
+                samples.append(Sample(column.at, left, None if np.isnan(rate) else float(rate)))
+        return samples
 
     def _arrange(self, keys: list[Key]) -> None:
         if list(self._index) == keys:

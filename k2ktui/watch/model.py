@@ -11,14 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from k2ktui.engine.audit import NOTHING, Audit, RereadEstimate
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.failover import FailoverEstimate, GroupMove, estimate_groups
-from k2ktui.engine.groups import EMPTY_STATES, Finding, GroupRow
-from k2ktui.engine.journal import JournalHeader, Runner
-from k2ktui.engine.pair_state import NOT_READ, PairState
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.pair_state import NOT_READ, PairState
+from k2ktui.engine.moves.audit import NOTHING, Audit, RereadEstimate
+from k2ktui.engine.moves.failover import (
+    FailoverEstimate,
+    count_gone,
+    count_waiting,
+)
+from k2ktui.engine.moves.group_sums import GroupSummary, estimate_moves
+from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.moves.journal import JournalHeader, Runner
 from k2ktui.engine.status import PartitionStatus
-from k2ktui.engine.translate import Basis
 from k2ktui.engine.trend import Direction
 
 # A part whose read is pending for this many seconds is shown as stale, whatever its last error.
@@ -124,72 +128,6 @@ class PartitionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSide:
-    """A group on one cluster: Kafka's state name, members (None: unknown), and any error."""
-
-    state: str = ""
-    members: int | None = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSummary:
-    """A consumer group with the sums of its rows; see :class:`~k2ktui.engine.groups.GroupRow`.
-
-    Attributes:
-        bases: number of rows per basis.
-        missing: rows without a committed offset on the target.
-        skips: records it would never read if it continued on the target as committed now.
-        rereads: records it would read again there.
-        lag: source records that it has not read yet, None if unknown for any partition.
-        ours: what it would read again on the target from the translated position.
-        theirs: the same from MirrorMaker 2's checkpoints; None if they are not compared.
-        unknown: rows with a commit on the target for which it is unknown what the group would
-            skip or read again; they are in no sum.
-        ahead: rows whose commit on the target skips records that a move would not skip.
-        behind: rows whose commit on the target reads records again that a move would not.
-        moved_skips, moved_rereads: what it would skip and read again after a move, as in the plan;
-            rows without a mapping are not moved.
-        unknown_now: rows without a commit on the target, or for which it is unknown what the group
-            would skip as committed now.
-        unknown_moved: rows that cannot be moved.
-        checking: rows found bad once: in no sum, and bad only if the next poll agrees.
-        checking_unmapped: the ``checking`` rows that seem to have no mapping.
-        moved: rows on the target, where a failover has moved the group; they are in no sum, and
-            ``lag`` is that on the target.
-        moved_unmapped: the ``moved`` rows without a mapping.
-    """
-
-    group: str
-    source: GroupSide
-    target: GroupSide
-    partitions: int
-    bases: Mapping[str, int]
-    missing: int
-    skips: int
-    rereads: int
-    lag: int | None = None
-    ours: RereadEstimate = NOTHING
-    theirs: RereadEstimate | None = None
-    unknown: int = 0
-    ahead: int = 0
-    behind: int = 0
-    moved_skips: int = 0
-    moved_rereads: int = 0
-    unknown_now: int = 0
-    unknown_moved: int = 0
-    checking: int = 0
-    checking_unmapped: int = 0
-    moved: int = 0
-    moved_unmapped: int = 0
-
-    @property
-    def unmapped(self) -> int:
-        """Rows that have no mapping, and need one: those that are moved do not."""
-        return self.bases.get(Basis.UNMAPPED, 0) - self.moved_unmapped
-
-
-@dataclass(frozen=True, slots=True)
 class Totals:
     """Sums over a pipeline; partitions of unknown lag are counted in ``unknown``.
 
@@ -250,7 +188,8 @@ class PipelinePair:
     """Identity of a view's pipeline, with its environment and read-only settings.
 
     ``mirror``: it is a flow of MirrorMaker 2, which does the copying. ``source`` and ``target`` are
-    the configured names of its clusters; empty without one.
+    the configured names of its clusters; empty without one. ``bidirectional``: another pipeline
+    copies the other way.
     """
 
     pipeline: str
@@ -259,6 +198,23 @@ class PipelinePair:
     mirror: bool = False
     source: str = ""
     target: str = ""
+    bidirectional: bool = False
+
+
+def cluster_names(pair: PipelinePair, source: str, target: str) -> tuple[str, str]:
+    """Return the names of source and target; without a configured one, the first bootstrap host.
+
+    Two clusters of one host are told apart by the port.
+
+    Args:
+        pair: the pipeline, with the configured names.
+        source, target: ``bootstrap.servers``; a name is empty if both are.
+    """
+    servers = [text.split(",")[0].strip().rpartition("://")[2] for text in (source, target)]
+    hosts = [host or port for host, _, port in (server.rpartition(":") for server in servers)]
+    if hosts[0] == hosts[1]:
+        hosts = servers
+    return pair.source or hosts[0], pair.target or hosts[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,37 +303,28 @@ class View:
     @property
     def again(self) -> tuple[RereadEstimate, RereadEstimate]:
         """Re-reads of all groups on the target: by translation, and by MM2's checkpoints."""
-        ours = sum((group.ours for group in self.summaries), NOTHING)
-        theirs = sum((group.theirs for group in self.summaries if group.theirs), NOTHING)
-        return ours, theirs
+        by_translation = sum((group.ours for group in self.summaries), NOTHING)
+        by_checkpoints = sum((group.theirs for group in self.summaries if group.theirs), NOTHING)
+        return by_translation, by_checkpoints
 
     @property
     def waiting(self) -> Counter[str]:
         """Each group's unmapped positions on partitions of which nothing is copied yet."""
         new = {row.key for row in self.partitions if row.status.position is None}
-        return Counter(
-            row.group
-            for row in (self.groups if new else ())
-            if row.basis is Basis.UNMAPPED
-            and row.finding is not Finding.MOVED
-            and (row.topic, row.partition) in new
-        )
+        return count_waiting(self.groups, new)
 
     @property
     def failover(self) -> FailoverEstimate:
         """What a failover now would do."""
-        known, waiting, gone = self.totals.groups is not None, self.waiting, self._deleted_unread
         totals, pair = self.totals, self.pair_state
         lag, oldest = totals.lag_records, totals.lag_seconds
         if totals.arrived_records and lag is not None:
             lag, oldest = max(0, lag - totals.arrived_records), totals.rpo_s
         return FailoverEstimate(
             groups=(
-                estimate_groups(
-                    _move(each, waiting[each.group], gone[each.group]) for each in self.summaries
-                )
-                if known
-                else None
+                None
+                if totals.groups is None
+                else estimate_moves(self.summaries, self.waiting, self.gone_unread)
             ),
             rpo_records=pair.rpo_records if pair.moved else lag,
             rpo_s=None if pair.moved else oldest,
@@ -388,15 +335,16 @@ class View:
         )
 
     @property
-    def _deleted_unread(self) -> Counter[str]:
-        """Each group's unread records that the source has deleted, too: no failover loses them."""
-        skipping = [row for row in self.groups if row.skipped and row.source_offset is not None]
-        starts = {row.key: row.status.source_start for row in self.partitions} if skipping else {}
-        found: Counter[str] = Counter()
-        for row in skipping:
-            start = starts.get((row.topic, row.partition)) or 0
-            found[row.group] += min(row.skipped or 0, max(0, start - (row.source_offset or 0)))
-        return found
+    def gone_unread(self) -> dict[str, int | None]:
+        """Each group's unread records that a move skips, and that the source has deleted, too.
+
+        See :func:`count_gone`.
+        """
+        if not any(group.moved_skips for group in self.summaries):
+            return {}
+        return count_gone(
+            self.groups, {row.key: row.status.source_start for row in self.partitions}
+        )
 
     def part(self, name: PartName) -> Part:
         """Return a part; an unread one if the view does not have it."""
@@ -438,30 +386,15 @@ def _paused(part: Part, before: float) -> Part:
     return PausedPart(part.taken_at, part.error, part.pending_s)
 
 
-def _move(group: GroupSummary, waiting: int, gone: int) -> GroupMove:
-    unmapped = group.unmapped
-    checking = min(group.checking_unmapped, unmapped - waiting)
-    return GroupMove(
-        moved=0 < group.moved == group.partitions,
-        active=bool(group.source.members) or group.source.state not in EMPTY_STATES,
-        lost=max(0, group.moved_skips - gone),
-        reread=group.moved_rereads,
-        unmapped=unmapped - waiting - checking,
-        waiting=waiting,
-        unknown=group.unknown_moved - unmapped + checking,
-        error=group.source.error or group.target.error,
-    )
-
-
-def ranges_below(found: Sequence[RangeRow], position: int | None) -> tuple[RangeRow, ...]:
+def ranges_below(ranges: Sequence[RangeRow], position: int | None) -> tuple[RangeRow, ...]:
     """Return mapping ranges up to a replicated position; all of them if it is None.
 
     Mappings and positions are read at different moments, and mappings may be ahead.
     """
     if position is None:
-        return tuple(found)
+        return tuple(ranges)
     return tuple(
         (source, target, min(count, position - source))
-        for source, target, count in found
+        for source, target, count in ranges
         if source < position
     )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
-from k2ktui.engine.pair_state import PairState
+from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import StateStore
-from k2ktui.watch.facts import Facts, Known, StateFacts, TargetFacts
-from k2ktui.watch.model import Part, PartName, View
+from k2ktui.watch.facts import Facts, Known, StateFacts, TargetFacts, make_part
+from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import make_assembler
 from k2ktui.watch.readers import MappingReader, Reader, make_readers
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +64,19 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
             # At the same time, so that an unreachable source costs its time-out once.
             mapped = pool.submit(_read_groups, flow, readers[PartName.GROUPS], dict(known))
             source, source_error = _read(readers[PartName.SOURCE], known)
-            found, groups_error = mapped.result()
+            groups_read, groups_error = mapped.result()
             facts, state_error = state.result() if state else (None, None)
     if source is not None:
         known[PartName.SOURCE] = source
-    if found is not None:
-        known[PartName.GROUPS] = found
+    if groups_read is not None:
+        known[PartName.GROUPS] = groups_read
     if facts is not None:
         known[PartName.STATE] = facts
     copied = known[PartName.TARGET]
     if isinstance(copied, TargetFacts):
         groups_error = groups_error or copied.nothing_copied
     errors = {PartName.SOURCE: source_error, PartName.GROUPS: groups_error}
-    parts = {name: _part(known.get(name), errors.get(name)) for name in readers}
+    parts = {name: make_part(known.get(name), errors.get(name)) for name in readers}
     view = make_assembler(flow).view(time.time(), known, parts)
     if state_error is not None:
         target = known[PartName.TARGET]
@@ -86,31 +89,33 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
 def _read_drills(flow: Flow) -> tuple[StateFacts | None, K2kError | None]:
     store = StateStore(flow.config, target_cluster(flow.config))
     try:
-        found = store.read()
+        state = store.read()
     except K2kError as error:
+        _log_unread("drills", error)
         return None, error
     finally:
         store.close()
-    drills = tuple(sorted(found.drills.values(), key=lambda each: each.id, reverse=True))
-    return StateFacts(time.time(), malformed=found.malformed, drills=drills), None
+    drills = tuple(sorted(state.drills.values(), key=lambda drill: drill.id, reverse=True))
+    return StateFacts(time.time(), malformed=state.malformed, drills=drills), None
+
+
+def _log_unread(what: str, error: K2kError) -> None:
+    log.info("%s: %s", what, error.message)
+    log.debug("%s: the cause", what, exc_info=error)
 
 
 def _read(reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
     try:
         return reader.read(known), None
     except K2kError as error:
+        _log_unread(type(reader).__name__, error)
         return None, error
 
 
 def _read_groups(flow: Flow, reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
     """Read the groups; the mappings alone if a cluster that only groups need does not answer."""
-    found, error = _read(reader, known)
+    facts, error = _read(reader, known)
     if isinstance(error, (ConnectionFailed, TimedOut)):
         with closing(MappingReader(flow)) as mappings:
-            found, _ = _read(mappings, known)
-    return found, error
-
-
-def _part(facts: Facts | None, error: K2kError | None) -> Part:
-    at, text = facts.taken_at if facts else None, error.message if error else ""
-    return Part(at, text, timed_out=isinstance(error, TimedOut))
+            facts, _ = _read(mappings, known)
+    return facts, error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from calendar import timegm
@@ -14,6 +15,8 @@ from k2ktui.watch.feed import DEFAULT_INTERVAL_S, Listener
 from k2ktui.watch.history import History, Sample
 from k2ktui.watch.model import RangeRow, View
 from k2ktui.watch.recording import Recording
+
+log = logging.getLogger(__name__)
 
 # Longer pauses in a recording are shortened to this.
 _LONGEST_S = 10.0
@@ -125,6 +128,7 @@ class Player:
                 try:
                     self._show(goto)
                 except ConfigError as error:
+                    log.info("playing paused: %s", error.message)
                     self.error = error.message
                     self.paused = True
 
@@ -178,7 +182,7 @@ def parse_time(text: str, times: Sequence[float]) -> float:
         day = day or time.strftime("%Y-%m-%d", time.gmtime(times[0]))
         clock = clock if clock.count(":") == 2 else f"{clock}:00"
         return float(timegm(time.strptime(f"{day} {clock}", "%Y-%m-%d %H:%M:%S")))
-    except ValueError:
+    except ValueError as error:
         raise ConfigError(
             f"{text!r} is not a time", hint="Give HH:MM:SS (UTC), YYYY-MM-DD HH:MM:SS, or +SECONDS."
-        ) from None
+        ) from error

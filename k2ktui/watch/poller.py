@@ -7,6 +7,7 @@ comparison is read less often.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from functools import cache
 from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.sync.flow import Flow
 from k2ktui.text import safe_message
@@ -25,6 +26,8 @@ from k2ktui.watch.history import Sample
 from k2ktui.watch.model import Part, PartName, PipelinePair, RangeRow, View
 from k2ktui.watch.readers import Reader, make_readers
 from k2ktui.watch.snapshot_rows import last_ranges
+
+log = logging.getLogger(__name__)
 
 _GRACE_S = 1.5
 _APART_S = 0.5
@@ -95,6 +98,7 @@ class _Worker:
             self._reader.close()
 
     def _read(self) -> None:
+        before = self.error
         try:
             self.facts = self._reader.read(self.known)
             self.error, self.timed_out = "", False
@@ -103,8 +107,15 @@ class _Worker:
                 safe_message(error.message, 500),
                 isinstance(error, TimedOut),
             )
+            if self.error != before:
+                log.info("%s not read: %s", self._name, error.message)
+                log.debug("%s: the cause", self._name, exc_info=error)
         except Exception as error:  # an internal error must not hide the other parts
             self.error = f"internal error in k2ktui ({type(error).__name__})"
+            if self.error != before:
+                log.exception("%s not read", self._name)
+        if before and not self.error:
+            log.info("%s read again", self._name)
 
 
 class Poller:
@@ -306,7 +317,8 @@ def describe_pair(flow: Flow) -> PipelinePair:
     if mirror:  # named after its clusters, A->B
         source, _, target = config.name.partition("->")
         names = source, target
-    return PipelinePair(config.name, config.environment, config.read_only, mirror, *names)
+    both = bool(config.bidirectional_mode)
+    return PipelinePair(config.name, config.environment, config.read_only, mirror, *names, both)
 
 
 def make_assembler(flow: Flow) -> Assembler:
@@ -324,7 +336,7 @@ def make_assembler(flow: Flow) -> Assembler:
 
 def _planned_target(config: PipelineConfig, at: SourcePartition) -> tuple[str, int | None]:
     """Return where a partition will go; the name is empty if its topic is refused."""
-    from k2ktui.replication.naming import target_names
+    from k2ktui.replication.topics.naming import target_names
 
     partition = None if config.replication.sink.scatters else at.partition
     try:

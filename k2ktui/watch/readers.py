@@ -15,18 +15,18 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.agreement import Agreement
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.moves.agreement import Agreement
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import (
     Partition,
     TopicDescription,
 )
-from k2ktui.replication.held_back import HeldBackReader
-from k2ktui.replication.record_times import RecordTimeReader
-from k2ktui.replication.selected_topics import find_deleted
+from k2ktui.replication.topics.held_back import HeldBackReader
+from k2ktui.replication.topics.record_times import RecordTimeReader
+from k2ktui.replication.topics.selected_topics import find_deleted
+from k2ktui.sync.drill.pair import OppositeDrills
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.mapping_source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
-from k2ktui.sync.pair_drills import OppositeDrills
+from k2ktui.sync.mapping.source import CopiesMissing, MappingSource, NoPipelineFound, NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.watch.clusters import ClusterInfoReader, Clusters
 from k2ktui.watch.facts import (
@@ -42,7 +42,7 @@ from k2ktui.watch.model import PartName
 from k2ktui.watch.snapshot_rows import SnapshotRows
 
 if TYPE_CHECKING:
-    from k2ktui.sync.snapshot import SnapshotReader
+    from k2ktui.sync.moves.snapshot import SnapshotReader
 
 _READ_S = 20.0
 _PEEK_S = 1.5
@@ -81,8 +81,8 @@ class SourceReader:
         target = known.get(PartName.TARGET)
         positions = target.positions if isinstance(target, TargetFacts) else {}
         names = {n for n in self._cluster.topic_names() if self._config.topics.matches(n)}
-        found = self._cluster.describe(sorted(names | {s.topic for s in positions}))
-        topics = {n: t for n, t in found.items() if isinstance(t, TopicDescription)}
+        descriptions = self._cluster.describe(sorted(names | {s.topic for s in positions}))
+        topics = {n: t for n, t in descriptions.items() if isinstance(t, TopicDescription)}
         where = [(n, p) for n in sorted(topics) for p in range(topics[n].partitions)]
         starts = self._cluster.offsets(where, OffsetSpec.earliest())
         high = self._cluster.offsets(where, OffsetSpec.latest())
@@ -111,11 +111,11 @@ class SourceReader:
                 if ends.get((at.topic, at.partition), p.offset) < p.offset
             ),
             high={SourcePartition(*at): offset for at, offset in high.items()},
-            held_back={SourcePartition(*at): found for at, found in held.items()},
+            held_back={SourcePartition(*at): count for at, count in held.items()},
             positions=positions,
             drills=drills,
             no_drills=unread,
-            deleted=find_deleted(self._config.topics, found),
+            deleted=find_deleted(self._config.topics, descriptions),
         )
 
     def _ages(
@@ -214,7 +214,7 @@ class MappingReader:
         """The reader of both clusters."""
         if self._snapshots is None:
             # Imported late, so that the first screen does not wait for it.
-            from k2ktui.sync.snapshot import SnapshotReader
+            from k2ktui.sync.moves.snapshot import SnapshotReader
 
             self._snapshots = SnapshotReader(
                 self._flow, self._clusters.source, self._clusters.target, for_plans=False
@@ -245,8 +245,8 @@ class GroupReader(MappingReader):
         if auditor is None:
             return self._read(known)
         auditor.read()
-        found = self._read(known)
-        return replace(found, audit=auditor.audit(found.rows, found.taken_at, found.notes))
+        facts = self._read(known)
+        return replace(facts, audit=auditor.audit(facts.rows, facts.taken_at, facts.notes))
 
     def close(self) -> None:
         """Disconnect from both clusters."""
@@ -260,10 +260,10 @@ class GroupReader(MappingReader):
         except NothingCopied:  # reading the target says so
             return GroupFacts(time.time(), commits_at=time.time())
         rows = self._rows.rows(snapshot)
-        found = self._agreement.settle(rows, snapshot.commits_at, snapshot.taken_at)
+        settled = self._agreement.settle(rows, snapshot.commits_at, snapshot.taken_at)
         return GroupFacts(
             taken_at=snapshot.taken_at,
-            rows=tuple(found),
+            rows=tuple(settled),
             source=snapshot.source,
             target=snapshot.target,
             mapped=self._rows.summaries(snapshot.replicas),
@@ -275,11 +275,22 @@ class GroupReader(MappingReader):
 
 
 class StateReader:
-    """Reads the state topic."""
+    """Reads the state topic.
 
-    def __init__(self, config: PipelineConfig, clusters: Clusters) -> None:
+    Args:
+        config: the pipeline.
+        clusters: its clusters.
+        settle: whether the first reading waits until it is known which runs are alive.
+    """
+
+    def __init__(self, config: PipelineConfig, clusters: Clusters, *, settle: bool = True) -> None:
         self._store = StateStore(config, clusters.target, _READ_S)
-        self._settled = False
+        self._settled = not settle
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the readings so far show which runs are alive."""
+        return self._store.is_settled
 
     def read(self, known: Known) -> StateFacts:
         """Read the runners, and the journal's headers with the newest first."""
@@ -287,8 +298,10 @@ class StateReader:
         state = self._store.read() if self._settled else self._store.read_settled()
         self._settled = True
         journal = sorted(state.journal.values(), key=lambda entry: entry.order, reverse=True)
-        drills = tuple(sorted(state.drills.values(), key=lambda each: each.id, reverse=True))
-        return StateFacts(time.time(), state.runners, tuple(journal), state.malformed, drills)
+        drills = tuple(sorted(state.drills.values(), key=lambda drill: drill.id, reverse=True))
+        return StateFacts(
+            time.time(), state.runners, tuple(journal), state.malformed, drills, state.summary
+        )
 
     def close(self) -> None:
         """Disconnect from the target."""
@@ -306,8 +319,8 @@ class ComparisonReader:
 
     def read(self, known: Known) -> ComparisonFacts:
         """Audit the flow now."""
-        found = self._auditor.audit()
-        return ComparisonFacts(found.taken_at, found)
+        result = self._auditor.audit()
+        return ComparisonFacts(result.taken_at, result)
 
     def close(self) -> None:
         """Disconnect from the clusters."""
@@ -327,12 +340,12 @@ def make_readers(
     """
     with_groups = groups or flow.is_mirror
     clusters = Clusters.of(flow.config)
-    found: dict[PartName, Reader] = {
+    readers: dict[PartName, Reader] = {
         PartName.SOURCE: SourceReader(flow.config, clusters),
         PartName.TARGET: TargetReader(flow, clusters),
         PartName.GROUPS: (GroupReader if with_groups else MappingReader)(flow, clusters),
         PartName.STATE: StateReader(flow.config, clusters),
     }
     if compare is not None:
-        found[PartName.COMPARISON] = ComparisonReader(compare)
-    return found
+        readers[PartName.COMPARISON] = ComparisonReader(compare)
+    return readers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from k2ktui.engine.state import Position
+from k2ktui.engine.records.state import Position
 from k2ktui.engine.status import PartitionState, PartitionStatus
 from k2ktui.text import counted
 

@@ -7,6 +7,7 @@ A view holds names, offsets and error texts, but no client properties and no sec
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -19,6 +20,8 @@ from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
 from k2ktui.watch.codec import LARGEST_VIEW, MalformedView, dumps, loads
 from k2ktui.watch.model import View
+
+log = logging.getLogger(__name__)
 
 SCHEMA = "1"
 _TABLES = """
@@ -52,14 +55,16 @@ class Recorder:
             self._db.execute("pragma synchronous=normal")
             self._db.executescript(_TABLES)
             self._db.execute("insert into meta values('schema', ?)", (SCHEMA,))
-        except FileExistsError:
+        except FileExistsError as error:
             raise ConfigError(
                 f"{safe_text(path)} already exists",
                 unchanged="It was not changed.",
                 hint="Choose a new file to record to.",
-            ) from None
+            ) from error
         except (OSError, sqlite3.Error) as error:
-            raise ConfigError(f"{safe_text(path)} cannot be written to: {_reason(error)}") from None
+            raise ConfigError(
+                f"{safe_text(path)} cannot be written to: {_reason(error)}"
+            ) from error
 
     def add(self, view: View) -> None:
         """Record a view; thread-safe."""
@@ -74,6 +79,7 @@ class Recorder:
                 )
             except sqlite3.Error as error:
                 self.error = f"the recording ended: {_reason(error)}"
+                log.warning("%s: %s", self.path, self.error)
 
     def close(self) -> None:
         """Merge the SQLite journal into the file, so that read-only media can hold it."""
@@ -107,17 +113,17 @@ class Recording:
                     f"{safe_text(path)} has schema {safe_text(meta.get('schema'))}; this "
                     f"release reads schema {SCHEMA}"
                 )
-            found = self._db.execute("select rowid, at from views order by at, rowid").fetchall()
+            listed = self._db.execute("select rowid, at from views order by at, rowid").fetchall()
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(
                 f"{safe_text(path)} is not a recording: {_reason(error)}",
                 hint="Make a recording with k2ktui -f FILE --record FILE.",
-            ) from None
+            ) from error
         try:
-            self._rows = [integer(row) for row, _ in found]
-            self.times = tuple(number(at) for _, at in found)
+            self._rows = [integer(row) for row, _ in listed]
+            self.times = tuple(number(at) for _, at in listed)
         except MalformedRecord as error:
-            raise ConfigError(f"{safe_text(path)} is not a recording: {error}") from None
+            raise ConfigError(f"{safe_text(path)} is not a recording: {error}") from error
         if not self._rows:
             raise ConfigError(f"recording {safe_text(path)} is empty")
 
@@ -141,7 +147,7 @@ class Recording:
         except (sqlite3.Error, zlib.error, MalformedView, TypeError) as error:
             raise ConfigError(
                 f"view {number + 1} of {safe_text(self.path)} is damaged: {_reason(error)}"
-            ) from None
+            ) from error
 
     def number_at(self, at: float) -> int:
         """Return the index of the last view at or before a time, 0 if there is none."""

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
-from k2ktui.engine.groups import Finding, GroupRow
-from k2ktui.engine.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.group_sums import BOTH_ACTIVE, GroupSummary, judge_group
+from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.status import PartitionState
-from k2ktui.engine.translate import Basis
 from k2ktui.text import counted, duration
-from k2ktui.watch.model import GroupSummary, PartitionRow, PartName, View
-
-
-class Severity(IntEnum):
-    """From harmless to bad; ``UNKNOWN`` ranks above ``WARN``, because it may hide anything."""
-
-    OK = 0
-    INFO = 1
-    WARN = 2
-    UNKNOWN = 3
-    BAD = 4
-
-
-@dataclass(frozen=True, slots=True)
-class SeverityLabel:
-    """A severity, and the word for it on a screen."""
-
-    severity: Severity
-    word: str
+from k2ktui.watch.model import PartitionRow, PartName, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,61 +58,6 @@ def judge_partition(row: PartitionRow) -> SeverityLabel:
     return verdict
 
 
-def judge_group_row(row: GroupRow) -> SeverityLabel:
-    """Rate a group's position on the target for one partition."""
-    if row.finding is Finding.CHECKING:
-        return _CHECKING
-    if row.finding is Finding.MOVED:
-        return _MOVED
-    if row.basis is Basis.UNMAPPED:
-        return SeverityLabel(Severity.BAD, "unmapped")
-    if row.divergence is not None and row.divergence > 0:
-        return _MOVING if row.finding is Finding.MOVING else SeverityLabel(Severity.BAD, "skips")
-    if row.skipped:
-        return _DELETED
-    if row.divergence is not None and row.divergence < 0 and row.finding is not Finding.MOVING:
-        return SeverityLabel(Severity.WARN, "re-reads")
-    if row.basis is Basis.BOUNDED:
-        return SeverityLabel(Severity.WARN, "bounded")
-    if row.target_offset is None:
-        return SeverityLabel(Severity.INFO, "not moved")
-    if row.divergence is None:
-        return SeverityLabel(Severity.UNKNOWN, "unknown")
-    return _MOVING if row.finding is Finding.MOVING else SeverityLabel(Severity.OK, "in step")
-
-
-def judge_group(group: GroupSummary) -> SeverityLabel:
-    """Rate a group by the worst of its partitions, as ``judge_group_row`` does."""
-    if group.source.error or group.target.error:
-        return SeverityLabel(Severity.UNKNOWN, "unread")
-    if group.unmapped > group.checking_unmapped:
-        return SeverityLabel(Severity.BAD, "unmapped")
-    if group.ahead:
-        return SeverityLabel(Severity.BAD, "skips")
-    if group.unknown:
-        return SeverityLabel(Severity.UNKNOWN, "unknown")
-    if group.moved_skips:
-        return _DELETED
-    if group.behind:
-        return SeverityLabel(Severity.WARN, "re-reads")
-    if group.bases.get(Basis.BOUNDED):
-        return SeverityLabel(Severity.WARN, "bounded")
-    if group.checking:
-        return _CHECKING
-    if group.missing:
-        moved = "partly moved" if group.missing < group.partitions else "not moved"
-        return SeverityLabel(Severity.INFO, moved)
-    return _MOVED if group.moved else SeverityLabel(Severity.OK, "in step")
-
-
-# A bad finding is reported only when the next poll agrees.
-_CHECKING = SeverityLabel(Severity.INFO, "checking")
-_MOVING = SeverityLabel(Severity.OK, "moving")
-# On the target, where a failover has moved it.
-_MOVED = SeverityLabel(Severity.OK, "moved")
-# A move does not bring back what the target's retention has deleted, or what was never copied.
-_DELETED = SeverityLabel(Severity.WARN, "deleted")
-
 # By default, MirrorMaker 2 sends a heartbeat every second.
 _BEAT_S = 30.0
 _STUCK_MS = 30_000
@@ -158,28 +85,28 @@ def state_time(view: View, now: float) -> float:
 
 def find_problems(view: View, now: float) -> list[Problem]:
     """Return the problems, worst first; at most one per subject."""
-    found = [
+    problems = [
         *_of_parts(view),
         *_of_jobs(view, now),
         *_of_partitions(view),
         *_of_groups(view),
     ]
-    return sorted(found, key=lambda problem: -problem.severity)
+    return sorted(problems, key=lambda problem: -problem.severity)
 
 
 def _of_parts(view: View) -> list[Problem]:
-    found = []
+    problems = []
     for name in PartName:
         part = view.part(name)
         if part.error and name is PartName.COMPARISON:
             text = f"MirrorMaker 2 cannot be compared: {part.error}"
-            found.append(Problem(Severity.WARN, "groups", "MirrorMaker 2", str(name), text))
+            problems.append(Problem(Severity.WARN, "groups", "MirrorMaker 2", str(name), text))
         elif part.error:
-            found.append(Problem(Severity.BAD, "cluster", _subject(name), str(name), part.error))
+            problems.append(Problem(Severity.BAD, "cluster", _subject(name), str(name), part.error))
         elif part.stale and not part.is_paused and name is not PartName.COMPARISON:
             text = f"no response for {duration(part.pending_s)}; the data shown are old"
-            found.append(Problem(Severity.UNKNOWN, "cluster", _subject(name), str(name), text))
-    return found
+            problems.append(Problem(Severity.UNKNOWN, "cluster", _subject(name), str(name), text))
+    return problems
 
 
 def _subject(name: PartName) -> str:
@@ -216,14 +143,14 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
         return []
     copying = [runner for runner in view.runners if runner.kind is RunKind.COPY]
     syncing = [runner for runner in view.runners if runner.kind is RunKind.SYNC]
-    found, of_sync = _of_runs(copying, now), _of_runs(syncing, now, "k2ktui sync: ")
+    of_copies, of_sync = _of_runs(copying, now), _of_runs(syncing, now, "k2ktui sync: ")
     if view.pair_state.fenced_by:
-        return [*(found if any(each.last_error for each in copying) else []), *of_sync]
+        return [*(of_copies if any(runner.last_error for runner in copying) else []), *of_sync]
     # The mapping application copies nothing: its run is the one that counts.
-    alive = any(each.alive(int(now * 1000)) for each in copying or syncing)
-    if not (found or alive) and (copying or not of_sync):
-        found = [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
-    return [*found, *of_sync]
+    alive = any(runner.alive(int(now * 1000)) for runner in copying or syncing)
+    if not (of_copies or alive) and (copying or not of_sync):
+        of_copies = [Problem(Severity.WARN, "job", view.pair.pipeline, "", "no job is running")]
+    return [*of_copies, *of_sync]
 
 
 def _of_runs(runners: Sequence[Runner], now: float, what: str = "") -> list[Problem]:
@@ -231,9 +158,11 @@ def _of_runs(runners: Sequence[Runner], now: float, what: str = "") -> list[Prob
     alive = [runner for runner in runners if runner.alive(int(now * 1000))]
     if alive:
         return [
-            Problem(judge_error(each), "job", each.host, each.runner, what + each.last_error)
-            for each in alive
-            if each.last_error
+            Problem(
+                judge_error(runner), "job", runner.host, runner.runner, what + runner.last_error
+            )
+            for runner in alive
+            if runner.last_error
         ]
     if runners and judge_runner(runners[0], now).severity is Severity.BAD:
         runner = runners[0]
@@ -252,7 +181,7 @@ def judge_error(runner: Runner) -> Severity:
 
 
 def _of_partitions(view: View) -> list[Problem]:
-    found = []
+    problems = []
     old = OLD if view.copy_stale else ""
     for row in view.partitions:
         if row.status.state is PartitionState.UNKNOWN and not _has_answered(view):
@@ -262,8 +191,8 @@ def _of_partitions(view: View) -> list[Problem]:
             topic, partition = row.key
             what = f"{verdict.word}: {row.why}" if row.why else verdict.word
             subject = f"{topic}-{partition}"
-            found.append(Problem(verdict.severity, "partition", subject, row.key, what + old))
-    return found
+            problems.append(Problem(verdict.severity, "partition", subject, row.key, what + old))
+    return problems
 
 
 def _has_answered(view: View) -> bool:
@@ -272,21 +201,31 @@ def _has_answered(view: View) -> bool:
 
 
 def _of_groups(view: View) -> list[Problem]:
-    found = []
+    problems = []
     old = OLD if view.groups_stale else ""
-    waiting = view.waiting
-    for group in view.summaries:
+    waiting, gone = view.waiting, view.gone_unread
+    # Of the same severity, those that skip or read again most come first, as in Groups.
+    for group in sorted(view.summaries, key=lambda row: (-row.skips, -row.rereads, row.group)):
         verdict = judge_group(group)
         unmapped = group.unmapped - group.checking_unmapped
         if verdict.word == Basis.UNMAPPED and unmapped <= waiting[group.group]:
             continue  # the partitions are the problem: nothing of them is copied yet
+        if verdict is BOTH_ACTIVE and view.pair.bidirectional:
+            continue  # applications that run on both clusters are what such a pair is for
         if verdict.severity >= Severity.WARN:
-            what = _group_text(group, verdict) + old
-            found.append(Problem(verdict.severity, "group", group.group, group.group, what))
-    return found
+            what = describe_group(group, gone.get(group.group)) + old
+            problems.append(Problem(verdict.severity, "group", group.group, group.group, what))
+    return problems
 
 
-def _group_text(group: GroupSummary, verdict: SeverityLabel) -> str:
+def describe_group(group: GroupSummary, gone: int | None) -> str:
+    """Return what is wrong with a group, with numbers.
+
+    Args:
+        group: its sums.
+        gone: how many of the records that a move skips the source has deleted, too; None if that
+            is not known. See :attr:`View.gone_unread`.
+    """
     error = group.source.error or group.target.error
     if error:
         return error
@@ -296,13 +235,32 @@ def _group_text(group: GroupSummary, verdict: SeverityLabel) -> str:
     if group.skips:
         parts.append(f"on the target it would skip {counted(group.skips, 'record')}")
     if group.moved_skips:
-        lost = counted(group.moved_skips, "unread record")
-        parts.append(f"the target has deleted {lost}; a move skips them too")
+        parts.append(_describe_deleted(group.moved_skips, gone))
     if group.rereads:
         parts.append(f"on the target it would re-read {counted(group.rereads, 'record')}")
+    if judge_group(group) is BOTH_ACTIVE:
+        parts.append(
+            "active on both clusters: each side reads every record, and a move commits nothing "
+            "until the consumers on the target are stopped"
+        )
     if group.unknown:
         where = counted(group.unknown, "partition")
         parts.append(
             f"the number of records between its commit and its translation is unknown for {where}"
         )
-    return "; ".join(parts) or verdict.word
+    return "; ".join(parts) or judge_group(group).word
+
+
+def _describe_deleted(skipped: int, gone: int | None) -> str:
+    """Say what a move skips, and whether the group can still read it on the source."""
+    what = f"a move skips {counted(skipped, 'unread record')} that the target has deleted; "
+    if gone is None:
+        return what + "whether the source still has them is not known"
+    if gone >= skipped:
+        return what + "the source has deleted them, too: they are gone on both clusters"
+    if not gone:
+        return what + "the source still has them: the group can read them there first"
+    return what + (
+        f"the source still has at least {skipped - gone:,} of them, which the group can read there "
+        "first; the others are gone on both clusters"
+    )

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 
-from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows
-from k2ktui.engine.replica import Replica
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.mapping.replica import Replica
+from k2ktui.engine.moves.groups import GroupRow, Snapshot, make_group_rows
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.watch.facts import MappedSummary
 from k2ktui.watch.model import RangeRow
 from k2ktui.watch.unchanged import Same, Unchanged
@@ -22,8 +22,8 @@ _LAST_RANGES = 64
 _RANGES_UP_TO = 500
 # Rows do not depend on the times; replicas are compared by what they hold.
 _NOT_COMPARED = frozenset({"taken_at", "commits_at", "replicas"})
-_COMPARED = [each.name for each in fields(Snapshot) if each.name not in _NOT_COMPARED]
-_OF_REPLICA = [each.name for each in fields(Replica) if each.name != "target_ranges"]
+_COMPARED = [field.name for field in fields(Snapshot) if field.name not in _NOT_COMPARED]
+_OF_REPLICA = [field.name for field in fields(Replica) if field.name != "target_ranges"]
 
 
 class SnapshotRows:
@@ -62,7 +62,7 @@ def inputs_of_rows(snapshot: Snapshot) -> object:
 def _inputs_of(replica: Replica) -> object:
     if replica.anchors is not None:  # they are extended in place
         return Same(replica)
-    ranges = {at: (Same(each), each.revision) for at, each in replica.target_ranges.items()}
+    ranges = {at: (Same(ranges), ranges.revision) for at, ranges in replica.target_ranges.items()}
     return [getattr(replica, name) for name in _OF_REPLICA], ranges
 
 
@@ -80,9 +80,9 @@ def summarize_mapping(replica: Replica, with_ranges: bool) -> MappedSummary:
 
 def last_ranges(replica: Replica, count: int) -> tuple[RangeRow, ...]:
     """Return the last mapping ranges of a partition that are held in memory, in source order."""
-    found: list[RangeRow] = []
+    last: list[RangeRow] = []
     for ranges in replica.target_ranges.values():
         columns = ranges.columns()
         rows = (columns.source[-count:], columns.target[-count:], columns.count[-count:])
-        found += zip(*(column.tolist() for column in rows), strict=True)
-    return tuple(sorted(found)[-count:])
+        last += zip(*(column.tolist() for column in rows), strict=True)
+    return tuple(sorted(last)[-count:])

@@ -9,25 +9,43 @@ import pytest
 from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.console.screens import positions_plan
+from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.engine.access import Access
-from k2ktui.engine.applying import OffsetWrite, WriteOutcome, WriteResult
-from k2ktui.engine.guard import MappingVersion
-from k2ktui.engine.journal import JournalHeader
-from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.moves.pins import PinnedLog
+from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.records.mapping_version import MappingVersion
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.sync import operations
-from k2ktui.sync.apply import Applied
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.console import ConsoleDriver
-from tests.support.pictures import compare_screen, each_picture
-from tests.support.views import NOON, usual
+from k2ktui.sync.moves.apply import Applied
+from k2ktui.sync.moves.positions import SET, PositionPlan
+from k2ktui.sync.verify.record_comparison import ComparisonOutcome, PositionPair
+from k2ktui.sync.verify.verification import ContentCheck, Verification
+from tests.support.console.driver import ConsoleDriver
+from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.views import NOON, usual
 
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
-SIZES = [(60, 20), (80, 24), (120, 40)]
-SCREENS = ("translate", "plan", "confirm", "applied", "positions", "journal")
+SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
+SCREENS = (
+    "translate",
+    "plan",
+    "row",
+    "empty-plan",
+    "confirm",
+    "applied",
+    "verified",
+    "positions",
+    "moves",
+)
 DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
-DRAWN += [("plan", theme, (80, 24)) for theme in ("k2k-light", "k2k-mono")]
+THEMES = ("k2k-light", "k2k-mono", "k2k-contrast")
+DRAWN += [("plan", theme, (120, 35)) for theme in THEMES]
 
 SURE = PlanRow(
     "billing", "payments", 0, "payments-0@39995", "Empty", "Empty", 39_895, 40_002, Basis.EXACT,
@@ -44,9 +62,16 @@ ROWS = (
         basis=Basis.UNMAPPED,
         reread=None,
         skipped=None,
-        action=Action.SKIP,
+        action=Action.BLOCKED,
         reason="the effect on the group is unknown; set the offset yourself; no mapping "
         "reaches so far back",
+    ),
+    replace(
+        SURE,
+        group="reports",
+        current=40_042,
+        action=Action.BLOCKED,
+        reason="the target is ahead; rewinding is off (--rewind follow)",
     ),
     replace(
         SURE,
@@ -60,7 +85,18 @@ ROWS = (
         reason="still active on the source",
     ),
 )
-PLAN = Plan("orders", "source", "target", NOON, NOON + 900, "ops@bastion1", Rewind.NEVER, ROWS)
+LOGS = tuple(PinnedLog("payments", number, "", 10_007, 40_007) for number in (0, 1))
+PLAN = Plan(
+    "orders",
+    "source",
+    "target",
+    NOON,
+    NOON + 900,
+    "ops@bastion1",
+    Rewind.NEVER,
+    ROWS,
+    logs=LOGS,
+)
 
 
 @each_picture(DRAWN)
@@ -68,12 +104,9 @@ def test_screens_look_as_they_did(
     screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "apply_plan", apply_plan)
+    monkeypatch.setattr(operations, "verify_content", lambda *_, **__: REPORT)
+    monkeypatch.setattr(positions_plan, "PositionPlanner", lambda config: NoPlanner())
     made = usual()
-    made.journal = [
-        entry("20261121-115930-c3c3", "undo", {"applied": 2}, undoes="20261121-115900-b2b2"),
-        entry("20261121-115900-b2b2", "apply", {"applied": 2}, plan="3f2ac01d77e0"),
-        entry("20261121-115800-a1a1", "apply", {"begun": 2}, plan="90c1f2aa43b8"),
-    ]
 
     async def opens(console: ConsoleDriver) -> None:
         await open_screen(console, screen)
@@ -81,11 +114,62 @@ def test_screens_look_as_they_did(
     compare_screen(opens, made, (screen, theme, size), files=("orders.yaml",), flow=FLOW)
 
 
-def entry(
-    name: str, what: str, counts: dict[str, int], plan: str = "", undoes: str = ""
-) -> JournalHeader:
-    at = int(NOON * 1000) - 60_000
-    return JournalHeader(name, at, "ops@bastion1", what, plan, "orders", counts, undoes)
+class NoPlanner:
+    """Stands for the planner that reads the clusters: the pictures have a plan already."""
+
+    def close(self) -> None:
+        return
+
+
+def at(offset: int) -> Position:
+    return Position(offset, 0, 0, "", 1, 0, "payments", 0, "", 0, 0)
+
+
+def check(row: PlanRow, outcome: ComparisonOutcome, why: str = "") -> ContentCheck:
+    pair = PositionPair(
+        SourcePartition("payments", row.partition), 39_995, ("payments", row.partition), 40_002
+    )
+    return ContentCheck(row.group, pair, 1, outcome, why)
+
+
+PAID = [SourcePartition("payments", number) for number in (0, 1)]
+MOVES = PositionPlan(
+    SET,
+    "orders",
+    (
+        PositionMove(
+            SourcePartition("clicks", 2),
+            MoveEffect.FORWARD,
+            at(88_802),
+            at(90_002),
+            90_002,
+            left_out=1_200,
+        ),
+        PositionMove(
+            SourcePartition("payments", 0), MoveEffect.BACK, at(40_000), at(30_000), 30_000, 10_000
+        ),
+        PositionMove(
+            SourcePartition("payments", 1), MoveEffect.KEEP, at(40_000), at(40_000), 40_000
+        ),
+        PositionMove(
+            SourcePartition("invoices", 0),
+            MoveEffect.REFUSED,
+            at(510),
+            offset=900,
+            why="offset 900 is outside the source log: log start offset 0, last stable offset 510",
+        ),
+    ),
+)
+REPORT = operations.VerificationReport(
+    Verification(
+        (
+            check(SURE, ComparisonOutcome.SAME),
+            check(ROWS[1], ComparisonOutcome.DIFFERENT, "the values differ from byte 12 on"),
+        )
+    ),
+    ((ROWS[2], "nothing was planned: no mapping"),),
+    (),
+)
 
 
 def apply_plan(
@@ -112,13 +196,24 @@ def apply_plan(
 
 
 async def open_screen(console: ConsoleDriver, screen: str) -> None:
-    keys = {"translate": ("4", "space"), "positions": ("6", "a"), "journal": ("7", "down")}
+    keys = {"translate": ("4", "space"), "positions": ("6", "a")}
     if screen in keys:
         await console.press(*keys[screen])
         return
-    plan = PlanScreen(None, Rewind.NEVER, Shown(PLAN, ("still active on the source: fulfilment",)))
+    if screen == "moves":
+        await console.app.push_screen(MovesScreen(lambda known: MOVES))
+        await console.settle()
+        return
+    made = replace(PLAN, rows=()) if screen == "empty-plan" else PLAN
+    plan = PlanScreen(None, Rewind.NEVER, Shown(made, ("still active on the source: fulfilment",)))
+    await console.press("4")
     await console.app.push_screen(plan)
     await console.settle()
+    if screen == "row":
+        await console.press("down", "down", "enter")
+    if screen == "verified":
+        await console.press("v")
+        await console.settle()
     if screen == "applied":
         # Not ``confirm``: on a made pipeline it waits for the worker that waits for the dialog.
         await console.pilot.press("A")

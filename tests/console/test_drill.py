@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.console.screens.drill_facts import time_phases, took_cell
 from k2ktui.console.screens.drill_phases import DrillScreen
 from k2ktui.console.widgets.drill_dialog import DrillDialog
-from k2ktui.engine.drill import Drill
-from k2ktui.engine.drill_steps import turn_into_disaster
+from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.drill.progress import list_phases
+from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.steps import turn_into_disaster
+from k2ktui.present.drills import read_share
+from k2ktui.present.formatting import UNICODE
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.watch.model import PartName
-from tests.support.console import ConsoleDriver, Steps, drive, drive_session, made_session
-from tests.support.made_drills import (
+from tests.support.console.driver import ConsoleDriver, Steps, drive, drive_session, made_session
+from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.views import Made, StubFeed, usual
+from tests.support.drill.made_drills import (
     NOON_MS,
     acted,
     denied,
@@ -28,11 +36,9 @@ from tests.support.made_drills import (
     stopped,
     switched_over,
 )
-from tests.support.pictures import compare_screen, each_picture
-from tests.support.views import Made, StubFeed, usual
 
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
-SIZES = [(60, 20), (80, 24), (120, 40)]
+SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 DRILLS = {
     "drills": (acted(fencing()), stopped(), rehearsed()),
     "drill-new": (),
@@ -41,15 +47,22 @@ DRILLS = {
     "drill-opened": (opened(),),
     "drill-report": (stopped(),),
     "drill-done": (rehearsed(),),
+    "drill-checks": (stopped(),),
 }
-KEYS = {"drills": (), "drill-new": ("N", "down"), "drill-report": ("enter", "v")}
+KEYS = {
+    "drills": (),
+    "drill-checks": ("c",),
+    "drill-new": ("N", "down"),
+    "drill-report": ("enter", "v"),
+}
 DRAWN = [(screen, "k2k-dark", size) for screen in DRILLS for size in SIZES]
+DRAWN += [("drill-fencing", f"k2k-{name}", (120, 35)) for name in ("light", "mono", "contrast")]
 
 
 def made(*drills: Drill) -> Made:
-    found = usual()
-    found.drills = drills
-    return found
+    made_view = usual()
+    made_view.drills = drills
+    return made_view
 
 
 @each_picture(DRAWN)
@@ -84,10 +97,10 @@ def test_a_second_operator_watches_and_cannot_act(key: str) -> None:
         await console.sees("ann@bastion2 acts on it; O takes it over")
         assert isinstance(console.screen, DrillScreen)
         changed = console.feed.made.drills[0]
-        record = replace(changed.phases[2], live="frozen 29 s of 30 s")
+        record = replace(changed.phases[2], live="no write for 29 s of 30 s")
         console.feed.made.drills = (changed.with_phase(record),)
         await console.show()
-        await console.sees("frozen 29 s of 30 s")
+        await console.sees("no write for 29 s of 30 s")
         await console.press("O")
         await console.sees("changes nothing from then on", "type orders to take over")
         await console.press("escape")
@@ -167,12 +180,33 @@ def test_a_planned_drill_whose_source_is_lost_offers_to_continue_without_it() ->
     watch(steps, stopped())
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_the_checks_of_a_drill_are_a_table_with_what_failed_first(size: tuple[int, int]) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("c")  # from the list
+        lines = console.panel("Checks").splitlines()
+        assert lines[1].split()[:3] == ["✗", "fail", "D39"]
+        assert [line.split()[1] for line in lines[2:5]] == ["not", "fail", "pass"]
+        assert "1 failed, blocking" in console.text
+        if size[0] < 120:
+            await console.press("enter")
+        shown = " ".join(console.panel("D39 producers fenced").split())
+        for text in ("Passes if the source", "Found 12 records", "Fix Stop the producers that"):
+            assert text in shown, shown
+        assert "Stops failback, planned" in shown
+        await console.press(*["escape"] * (2 if size[0] < 120 else 1))
+        await console.press("enter", "c", "z")  # from the drill; those that passed are hidden
+        assert "D01" not in console.panel("Checks") and "D28" in console.panel("Checks")
+
+    drive_session(made_session(made(stopped())), steps, size, screen="8")
+
+
 def test_a_failed_check_is_shown_with_its_fix_and_can_be_accepted() -> None:
     async def steps(console: ConsoleDriver) -> None:
         await opens(console)
-        await console.sees("fence-producers failed: records were written.", "accept D39 with A")
+        await console.sees("fence-producers failed: records were written", "accept D39 with A")
         await console.press("enter")
-        await console.sees("Fix: Stop it.")
+        await console.sees("Fix: Stop the producers")
         await console.press("escape")
         await console.press("A")
         await console.sees("in spite of these findings", "D39 producers fenced: 12 records")
@@ -273,11 +307,11 @@ def test_the_report_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await console.sees("written:")
 
     watch(steps, rehearsed())
-    found = {path.suffix: path.read_text() for path in tmp_path.iterdir()}
-    assert set(found) == {".json", ".csv", ".md"}
-    assert json.loads(found[".json"])["id"] == rehearsed().id
-    assert found[".md"].startswith(f"# Drill {rehearsed().id}: rehearse of")
-    assert "shadow-groups" in found[".csv"]
+    files = {path.suffix: path.read_text() for path in tmp_path.iterdir()}
+    assert set(files) == {".json", ".csv", ".md"}
+    assert json.loads(files[".json"])["id"] == rehearsed().id
+    assert files[".md"].startswith(f"# Drill {rehearsed().id}: rehearse of")
+    assert "shadow-groups" in files[".csv"]
 
 
 def test_a_failback_is_chosen_with_what_happens_to_uncopied_records() -> None:
@@ -329,3 +363,90 @@ def test_after_a_switchover_the_way_back_is_shown_and_not_how_to_copy_again() ->
         assert "drill release" not in console.text
 
     watch(steps, switched_over())
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_what_happens_now_stands_beside_the_phases_with_its_evidence(ascii_only: bool) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        now = console.panel("Now")
+        for text in (
+            "D39 producers fenced: 12 records",
+            "Fix: Stop the producers",
+            "Correct it and press R",
+        ):
+            assert text in now, now
+        assert "1 failed, blocking" in console.panel("Checks")
+        assert "2 to look at" in console.panel("Checks")
+        assert "bound 10,000" in console.panel("RPO so far")
+        assert "last rehearsal 7.5 s" in console.panel("RTO so far")
+        assert "about to: deny Write" in console.panel("Journal")
+        await console.press("up")
+        await console.sees("lag 1,200 records, at most 10,000")
+        assert "done" in console.panel("2 lag")
+        if ascii_only:
+            assert console.text.isascii(), ascii(console.text)
+
+    session = made_session(made(stopped(), rehearsed()), ascii=ascii_only)
+    drive_session(session, steps, (120, 35), screen="8")
+
+
+def test_the_drill_under_the_cursor_is_shown_in_time_beside_the_list() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        assert "fence-producers" in console.panel(stopped().id)
+        await console.press("down")
+        # Once the cursor rests.
+        await console.until(lambda: "shadow-groups" in console.text, "the phases of the rehearsal")
+        beside = console.panel(rehearsed().id)
+        assert "shadow-groups" in beside and "▇" in beside, beside
+
+    drive_session(made_session(made(stopped(), rehearsed())), steps, (120, 35), screen="8")
+
+
+def test_the_time_of_a_running_phase_changes_once_a_second() -> None:
+    drill = fencing()
+    rows = list_phases(drill)
+    at = [time_phases(rows, drill.beat_ms, NOON_MS + ms, 20, UNICODE) for ms in (0, 900, 1000)]
+    assert at[0] == at[1] != at[2]
+    assert [took_cell(phase).text for phase in at[2][:4]] == ["1.5 s", "1.5 s", "21 s", ""]
+
+
+@pytest.mark.parametrize(
+    ("live", "share"),
+    [
+        ("no write for 12 s of 30 s", 0.4),
+        ("no write for 1 m 30 s of 3 m 0 s", 0.5),
+        ("2 of 4 groups read on the target", 0.5),
+        ("1,200 of 12,000 shadow groups read", 0.1),
+        ("commit 6 offsets of 4 groups", None),
+        ("5 of 4", None),
+        ("", None),
+    ],
+)
+def test_how_far_a_phase_is_is_read_from_what_it_shows(live: str, share: float | None) -> None:
+    assert read_share(live) == share
+
+
+def test_an_opened_phase_follows_the_drill_and_phases_not_reached_say_so() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        await console.press("end", "enter")
+        await console.until(lambda: isinstance(console.screen, TextDialog), "its texts")
+        await console.sees("waiting")
+        drill = console.feed.made.drills[0]
+        over = replace(drill, status=DrillStatus.ABORTED, ended_ms=NOON_MS, beat_ms=NOON_MS)
+        console.feed.made.drills = (over,)
+        await console.show()
+        # Of the dialog only: the screen below it is drawn at its own time.
+        title, body = (
+            console.screen.query_one("#text-title", TextLines),
+            console.widget("#text-body"),
+        )
+        await console.until(lambda: "not run" in title.text, "what became of it")
+        assert "waiting" not in f"{title.text}\n{body.render()}"
+        await console.press("escape")
+        # A covered screen is drawn again once it is uncovered.
+        await console.until(lambda: "waiting" not in console.text, "the phases")
+        assert "· not run" in console.text
+
+    watch(steps, acted(fencing()))

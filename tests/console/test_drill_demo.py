@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from k2ktui.console.session import DemoStep, Session
 from k2ktui.errors import Refused
-from tests.support.console import ConsoleDriver, Steps, drive_session, made_session
-from tests.support.made_drills import acted, fencing
-from tests.support.views import usual
+from tests.support.console.driver import ConsoleDriver, Steps, drive_session, made_session
+from tests.support.console.views import usual
+from tests.support.drill.made_drills import acted, fencing
 
 
 def session(*steps: DemoStep) -> Session:
-    found = usual()
-    found.drills = (acted(fencing(), seconds_ago=60),)
-    made = made_session(found)
+    made_view = usual()
+    made_view.drills = (acted(fencing(), seconds_ago=60),)
+    made = made_session(made_view)
     made.demo_steps = steps
     return made
 

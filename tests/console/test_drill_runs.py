@@ -11,12 +11,12 @@ import pytest
 from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_phases import DrillRun, DrillScreen
 from k2ktui.drill import operations
-from k2ktui.engine.drill import Drill, DrillStatus
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import turn_into_disaster
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.steps import turn_into_disaster
 from tests.console.test_drill import watch
-from tests.support.console import ConsoleDriver
-from tests.support.made_drills import acted, fencing, in_phase, through
+from tests.support.console.driver import ConsoleDriver
+from tests.support.drill.made_drills import acted, fencing, in_phase, through
 
 APPLYING = acted(
     in_phase(through(fencing(), DrillPhase.STOP_CONSUMERS), DrillPhase.APPLY, "6 rows planned")
@@ -306,4 +306,4 @@ def test_only_the_first_answer_counts() -> None:
     operator = ScreenOperator(lambda _: None, answer)
     assert not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets")
     assert not operator.confirm_take_over(APPLYING)
-    assert [each.phase for each in asked] == [DrillPhase.APPLY, None]
+    assert [question.phase for question in asked] == [DrillPhase.APPLY, None]

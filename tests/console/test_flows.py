@@ -14,14 +14,14 @@ from textual import events
 
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.screens.base import ConsoleScreen
-from k2ktui.console.screens.groups import GroupScreen
+from k2ktui.console.screens.groups import GroupScreen, GroupsScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.session import Session
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.watch.codec import loads
 from k2ktui.watch.model import PipelinePair
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import StubFeed, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import StubFeed, usual
 
 
 def test_overview_says_how_the_pair_stands() -> None:
@@ -29,8 +29,8 @@ def test_overview_says_how_the_pair_stands() -> None:
         assert "1,200 records  3.0 s behind" in console.panel("Lag")
         assert "□ 1 behind   ■ 6 caught-up" in console.panel("Partitions")
         divergence = console.panel("Group divergence")
-        assert "4 groups  ✗ 2 diverge" in divergence
-        assert "107 skipped" in divergence and "40 re-read" in divergence
+        assert "now: 107 skipped, 40 re-read" in divergence
+        assert "after move: 0 skipped, 0 re-read" in divergence
         assert "✗ 1 cannot move" in console.panel("Failover now")
         assert "99.7 % offsets" in console.panel("Coverage")
         assert "● running  ops@bastion1  lap 12, 4 slots" in console.line("Job  ")
@@ -42,7 +42,7 @@ def test_overview_says_how_the_pair_stands() -> None:
 
 def test_enter_on_a_problem_goes_to_its_cause() -> None:
     async def flow(console: ConsoleDriver) -> None:
-        await console.press("down", "enter")
+        await console.press("enter")
         assert isinstance(console.app.screen, GroupScreen)
         assert "+107" in console.line("payments-0")
         await console.press("q", "q")
@@ -51,20 +51,35 @@ def test_enter_on_a_problem_goes_to_its_cause() -> None:
     drive(flow)
 
 
+def test_the_number_of_the_present_screen_closes_its_details() -> None:
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("3", "enter", "2", "3")
+        assert isinstance(console.app.screen, GroupScreen), "it is as it was left"
+        await console.press("3")
+        screen: object = console.app.screen
+        assert isinstance(screen, GroupsScreen)
+
+    drive(flow)
+
+
 def test_replication_is_filtered_sorted_and_opened() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "slash", *"pay")
-        assert "2 of 7: /pay" in console.text
+        assert "2 of 7" in console.line(" /pay")
         assert "clicks" not in console.text
-        await console.press("enter", "escape")
+        await console.press("enter")
+        assert "2 of 7" in console.line(" /pay"), "the pattern stays in sight"
+        await console.press("escape")
         assert "clicks-0" in console.text
         await console.press("slash", "exclamation_mark", *"clicks", "enter")
         assert "3 of 7" in console.text
         await console.press("escape", "z")
-        assert "No row passes the filter" in console.text
+        assert "No row of 7 is a problem; z shows all." in console.text
         await console.press("z")
         first = console.text.splitlines()[4]
         assert "clicks-0" in first  # being behind is no problem, and moves no row
+        await console.press("s")
+        assert "lag ▲" in console.text and "clicks-2" in console.text.splitlines()[4]
         await console.press("s", "S")
         assert "partition ▼" in console.text
         assert "payments-1" in console.text.splitlines()[4]
@@ -118,15 +133,17 @@ def test_a_gap_between_mapping_ranges_is_shown() -> None:
 def test_groups_by_group_and_by_partition() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("3")
-        assert "✗ skips" in console.line("billing")
-        assert "Stable 2" in console.line("billing")
+        (billing,) = (line for line in console.panel("Groups").splitlines() if "billing" in line)
+        assert "✗ skips" in billing and "107  " in billing
+        assert "Stable 2" in console.panel("billing") and "2 exact" in console.panel("billing")
         await console.press("v")
         assert "+107" in console.line("payments-0    ✗ skips")
         await console.press("slash", *"unmapped", "enter")
-        assert "archive" in console.line("✗ unmapped")
-        assert "billing" not in console.text
+        (unmapped,) = console.panel("Groups").splitlines()[1:2]
+        assert "archive" in unmapped and "✗ unmapped" in unmapped
+        assert "billing" not in console.panel("Groups")
         await console.press("escape", "v")
-        assert "2 exact" in console.line("billing")
+        assert "billing" in console.panel("Groups")
 
     drive(flow, size=(120, 40))
 
@@ -167,7 +184,7 @@ def test_the_footer_has_the_keys_of_the_screen_first_and_grays_what_is_unavailab
         await console.press("3")
         foot = console.text.splitlines()[-1]
         assert foot.index("T Translate") < foot.index("v By partition") < foot.index("/ Filter")
-        assert foot.index("/ Filter") < foot.index("Palette")
+        assert foot.index("/ Filter") < foot.index(": Command")
         keys = console.app.screen.active_bindings
         assert keys["enter"].enabled and not keys["T"].enabled  # there is no pipeline file here
         await console.press("slash", *"nosuchgroup", "enter")
@@ -189,7 +206,7 @@ def test_the_footer_says_back_where_q_goes_back() -> None:
 
 def test_palette_lists_screens_and_keys_and_runs_them() -> None:
     async def flow(console: ConsoleDriver) -> None:
-        await console.press("colon", *"grou")
+        await console.press("ctrl+p", *"grou")
         await console.pilot.pause(0.3)  # the palette searches on a timer of its own
         await console.press("enter")
         await console.settle()
@@ -256,6 +273,7 @@ def test_copy_takes_the_row_and_says_that_it_cannot_know() -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press("2", "j", "j", "y")
         assert console.app.clipboard.startswith("clicks-2\t○ behind\t1,200")
+        assert "copied clicks-2" in console.text
         assert "sent to the terminal's clipboard" in console.text
 
     drive(flow)

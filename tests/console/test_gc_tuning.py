@@ -30,10 +30,10 @@ def test_views_come_and_go_without_a_full_collection() -> None:
         for _ in range(20):
             kept = [*kept[-2:], [[number] for number in range(50_000)]]
         assert gc.get_stats()[2]["collections"] == full
-        found = gc.get_stats()[2]["collected"]
+        threshold = gc.get_stats()[2]["collected"]
         knots = [_Knot() for _ in range(1000)]
         del knots
         gc_tuning.collect()
-        assert gc.get_stats()[2]["collected"] - found >= 1000
+        assert gc.get_stats()[2]["collected"] - threshold >= 1000
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0

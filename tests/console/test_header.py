@@ -15,8 +15,8 @@ from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.watch.model import PartName, PipelinePair
 from k2ktui.watch.player import Player
 from k2ktui.watch.recording import Recorder
-from tests.support.console import ConsoleDriver, drive, drive_session
-from tests.support.views import NOON, usual
+from tests.support.console.driver import ConsoleDriver, drive, drive_session
+from tests.support.console.views import NOON, usual
 
 PAIR = r"east ● ━+( … records/s ━+| …/s ━+)?▶ ● west"
 
@@ -77,7 +77,7 @@ def test_the_keys_of_jobs_are_all_shown_on_a_narrow_terminal(plain: bool) -> Non
     async def flow(console: ConsoleDriver) -> None:
         await console.press("5")
         keys = console.text.splitlines()[-1]
-        assert all(f" {each} " in keys for each in ("J Start", "X Stop", "R Restart", "? Help"))
+        assert all(f" {key} " in keys for key in ("J Start", "X Stop", "R Restart", "? Help"))
 
     drive(flow, size=(60, 20), ascii=plain)
 

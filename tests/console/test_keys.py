@@ -16,8 +16,8 @@ import k2ktui.console
 from k2ktui.console.app import ConsoleApp
 from k2ktui.console.keys import REPLAY, KeyUse, bindings_of, load_keys
 from k2ktui.console.session import Options, Session
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import StubFeed, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import StubFeed, usual
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "console.md"
 # Screens that are opened from others.
@@ -26,11 +26,16 @@ DETAILS = {
     "DrillScreen": "a drill",
     "EntryScreen": "an entry",
     "GroupScreen": "a group",
+    "FleetScreen": "Fleet",
     "LogScreen": "a log",
+    "MemberScreen": "a site's pipeline",
     "MovesScreen": "a plan of moves",
+    "ParityScreen": "parity",
     "PartitionScreen": "a partition",
     "PlanScreen": "a plan",
     "PreviewScreen": "a preview",
+    "SiteDrillsScreen": "Drill",
+    "SiteScreen": "a site drill",
 }
 BEGIN, END = "<!-- keys -->\n", "<!-- /keys -->"
 
@@ -41,12 +46,12 @@ def app(options: Options | None = None) -> ConsoleApp:
 
 
 def all_bindings() -> list[Binding]:
-    found: list[Binding] = []
+    bindings: list[Binding] = []
     for module in pkgutil.walk_packages(k2ktui.console.__path__, "k2ktui.console."):
         for kind in vars(importlib.import_module(module.name)).values():
             if inspect.isclass(kind) and issubclass(kind, DOMNode):
-                found += [binding for binding in bindings_of(kind) if binding.id]
-    return found
+                bindings += [binding for binding in bindings_of(kind) if binding.id]
+    return bindings
 
 
 def table() -> str:
@@ -60,7 +65,7 @@ def table() -> str:
             screens |= use.screens
     lines = ["| id | key | does | on |", "|---|---|---|---|"]
     for name, (keys, screens) in sorted(rows.items()):
-        names = {titles[each] for each in screens}
+        names = {titles[screen] for screen in screens}
         where = "" if len(names) > 4 else ", ".join(sorted(names))
         shown = " ".join(f"`{key}`" for key in keys.split(","))
         lines.append(f"| `{name}` | {shown} | {said[name]} | {where} |")
@@ -108,8 +113,8 @@ USES = [
 def test_a_key_that_is_taken_is_reported(tmp_path: Path, lines: str, errors: int) -> None:
     path = tmp_path / "keys.yaml"
     path.write_text(lines + "\n")
-    found = load_keys(path, USES)
-    assert len(found.errors) == errors, found.errors
+    loaded = load_keys(path, USES)
+    assert len(loaded.errors) == errors, loaded.errors
 
 
 def test_a_clash_is_on_the_screen(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.session import LeaveChoice
 from k2ktui.watch.recording import Recorder
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import usual
 
 END = LeaveChoice("e", "End", "The clusters are stopped.", 0)
 DETACH = LeaveChoice("d", "Detach", "The demo keeps running.", 1)
@@ -22,7 +22,7 @@ DETACH = LeaveChoice("d", "Detach", "The demo keeps running.", 1)
 def test_q_goes_back_along_the_path_that_enter_took() -> None:
     async def flow(console: ConsoleDriver) -> None:
         assert "\u203a" not in console.text
-        await console.press("down", "enter")
+        await console.press("enter")
         assert isinstance(console.app.screen, GroupScreen)
         assert console.line("\u203a").strip() == "Overview \u203a billing"
         await console.press("enter")

@@ -9,8 +9,8 @@ import click
 import pytest
 from textual.color import Color
 
-from k2ktui.cli import interval
 from k2ktui.cli.main import cli
+from k2ktui.cli.terminal import interval
 from k2ktui.console import app, terminal
 from k2ktui.console.keys import KeyUse, load_keys
 from k2ktui.console.themes import (
@@ -23,9 +23,9 @@ from k2ktui.console.themes import (
 )
 from k2ktui.errors import ConfigError
 from k2ktui.watch import feed
-from tests.support.console import ConsoleDriver, drive
-from tests.support.in_process import invoke
-from tests.support.views import usual
+from tests.support.commands.in_process import invoke
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import usual
 
 SHIPPED = load_themes([shipped_directory()])
 
@@ -42,7 +42,10 @@ GREYS = tuple(range(8, 239, 10))
 @pytest.mark.parametrize("name", ["k2k-dark", "k2k-light", "k2k-contrast"])
 def test_colours_are_the_same_at_256(name: str) -> None:
     theme = SHIPPED.themes[name]
-    own = [getattr(theme, each) for each in ("background", "surface", "panel", "foreground")]
+    own = [
+        getattr(theme, name_of_color)
+        for name_of_color in ("background", "surface", "panel", "foreground")
+    ]
     own += [value for value in theme.variables.values() if value.startswith("#")]
     for text in own:
         red, green, blue = Color.parse(text).rgb
@@ -191,6 +194,8 @@ def test_ascii_is_all_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             "3",
             "v",
             "colon",
+            "escape",
+            "ctrl+p",
         ):
             await console.press(key)
             assert console.text.isascii(), (key, ascii(console.text))
@@ -226,8 +231,8 @@ def test_every_size_shows_what_matters(size: tuple[int, int]) -> None:
             assert "verbatim" in detail
             assert "retained log" in console.text
         await console.press("3")
-        assert "✗ skips" in console.line("billing")
-        assert "107" in console.line("billing")
+        rows = [line for line in console.text.splitlines() if "billing" in line]
+        assert any("✗ skips" in row and "107" in row for row in rows), rows
 
     drive(flow, size=size)
 
@@ -249,7 +254,7 @@ def test_what_the_terminal_wants() -> None:
     assert terminal.wants_mouse(True, {"SSH_CONNECTION": "x"})
     assert terminal.theme_for(None, {"NO_COLOR": "1"}) == "k2k-mono"
     assert terminal.theme_for("nord", {"NO_COLOR": "1"}) == "nord"
-    assert terminal.theme_for(None, {}) == "k2k-dark"
+    assert terminal.theme_for(None, {}) is None, "that of the last session, or the default"
     environ = {"SSH_CONNECTION": "x", "NO_COLOR": "1"}
     assert terminal.prepare(None, environ) == "k2k-mono"
     assert environ["ESCDELAY"] == "200"
@@ -302,7 +307,7 @@ def test_without_a_terminal_it_says_what_to_use_instead() -> None:
     assert "k2ktui watch" in raised.value.hint
 
 
-@pytest.mark.parametrize("opener", ["colon", "t"])
+@pytest.mark.parametrize("opener", ["ctrl+p", "t"])
 def test_without_colour_the_chosen_row_of_a_list_is_underlined(opener: str) -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press(opener)
@@ -317,6 +322,6 @@ def test_without_colour_the_chosen_row_of_a_list_is_underlined(opener: str) -> N
             for segment in strip
             if segment.style and segment.style.underline and segment.text.strip()
         ]
-        assert len(chosen) == (2 if opener == "colon" else 1), chosen  # a command has two lines
+        assert len(chosen) == (2 if opener == "ctrl+p" else 1), chosen  # a command has two lines
 
     drive(flow, theme="k2k-mono")

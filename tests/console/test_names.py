@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from k2ktui.engine.journal import Runner, RunnerState
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.watch.model import PartName, PipelinePair
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import Made, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import Made, usual
 
 HOSTILE = [
     "a[/b]",

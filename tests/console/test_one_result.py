@@ -22,10 +22,10 @@ from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.minimum_size import TooSmall
 from k2ktui.console.widgets.text_prompt import TextPrompt
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from tests.console.test_positions import Planner, session
-from tests.support.console import ConsoleDriver, drive_session, made_session
-from tests.support.views import usual
+from tests.support.console.driver import ConsoleDriver, drive_session, made_session
+from tests.support.console.views import usual
 
 
 def click(widget: Widget, x: int, y: int, chain: int = 1) -> None:
@@ -44,7 +44,7 @@ def double_click(widget: Widget, x: int, y: int, times: int = 1) -> None:
 
 def opened(console: ConsoleDriver) -> list[str]:
     """The names of the open screens, the lowest first."""
-    return [type(each).__name__ for each in console.app.screen_stack]
+    return [type(screen).__name__ for screen in console.app.screen_stack]
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +237,7 @@ def test_two_double_clicks_open_a_row_once() -> None:
 
 @pytest.mark.parametrize(
     ("screen", "key", "dialog"),
-    [("1", "q Quit", "LeaveDialog"), ("8", "N New", "DrillDialog"), ("8", ": Pal", "Palette")],
+    [("1", "q Quit", "LeaveDialog"), ("8", "N New", "DrillDialog"), ("8", ": Com", "CommandLine")],
 )
 def test_two_clicks_on_a_key_of_the_footer_open_one_dialog(
     screen: str, key: str, dialog: str

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.console import ConsoleDriver
-from tests.support.pictures import compare_screen, each_picture
-from tests.support.views import Made, usual
+from tests.support.console.driver import ConsoleDriver
+from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.views import Made, usual
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -21,10 +20,13 @@ SCREENS = {
     "replication": ("2",),
     "partition": ("2", "enter"),
     "groups": ("3",),
+    "groups-by-partition": ("3", "v"),
+    "group": ("3", "enter"),
 }
 DRAWN = [(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES]
 THEMES = ("k2k-light", "k2k-contrast", "k2k-mono")
 DRAWN += [("overview", theme, size) for theme in THEMES for size in SIZES]
+DRAWN += [("groups", theme, (120, 35)) for theme in THEMES]
 
 
 def lived() -> Made:
@@ -47,15 +49,25 @@ def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]
 
 
 @pytest.mark.slow
-def test_pictures_of_the_readme_are_of_this_program() -> None:
+@pytest.mark.parametrize("theme", ["k2k-dark", "k2k-light"])
+def test_pictures_of_the_readme_are_of_this_program(theme: str) -> None:
     done = subprocess.run(
-        [sys.executable, "screenshots/make.py", "--check"],
+        [sys.executable, "screenshots/make.py", "--check", "--theme", theme],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    shown = set(re.findall(r"screenshots/(\S+?\.svg)", (REPOSITORY / "README.md").read_text()))
-    assert shown
-    assert all((REPOSITORY / "screenshots" / name).is_file() for name in shown)
+
+
+HELPED = [("help", "k2k-dark", size) for size in SIZES]
+HELPED += [("help", theme, (120, 35)) for theme in THEMES]
+
+
+@each_picture(HELPED)
+def test_help_looks_as_it_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+    async def opens(console: ConsoleDriver) -> None:
+        await console.press("7", "question_mark")
+
+    compare_screen(opens, usual(), (screen, theme, size))

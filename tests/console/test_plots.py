@@ -18,8 +18,8 @@ from k2ktui.console.visuals.chart import (
 from k2ktui.present.formatting import ASCII, UNICODE, Glyphs
 from k2ktui.watch.history import KEPT_S, History
 from k2ktui.watch.model import Totals
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import NOON, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import NOON, usual
 
 
 @pytest.mark.parametrize("largest", [0, 1, 1.4, 3, 9, 10, 11, 99, 1_200, 999_999_999])

@@ -14,12 +14,12 @@ from k2ktui.console.screens.positions import place_of
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
-from k2ktui.engine.moves import MoveEffect, PositionMove
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.moves.positions import MoveEffect, PositionMove
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.sync.flow import MappingApplicationFlow
-from k2ktui.sync.positions import SET, PositionPlan, PositionPlanner
-from tests.support.console import ConsoleDriver, drive_session, made_session
-from tests.support.views import Made
+from k2ktui.sync.moves.positions import SET, PositionPlan, PositionPlanner
+from tests.support.console.driver import ConsoleDriver, drive_session, made_session
+from tests.support.console.views import Made
 
 A0, A1 = SourcePartition("a", 0), SourcePartition("a", 1)
 
@@ -143,6 +143,6 @@ def test_a_fault_of_ours_is_reported_and_kept_without_what_may_be_secret(
         assert not isinstance(console.screen, MovesScreen)
 
     drive_session(session(), steps)
-    (report,) = tmp_path.rglob("crash.txt")
+    (report,) = tmp_path.rglob("crash*.txt")
     assert "in fail" in report.read_text()
     assert "hunter2" not in report.read_text()

@@ -16,7 +16,7 @@ from k2ktui.config.transform_rules import TransformRule
 from k2ktui.console.preview_process import PreviewProcess
 from k2ktui.console.screens.preview import PreviewScreen
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.log.record import KafkaRecord
 from k2ktui.present.previews import compare_records
@@ -28,16 +28,16 @@ from k2ktui.replication.preview_records import (
     preview_json,
 )
 from k2ktui.sync.flow import PipelineFlow
-from tests.support.console import ConsoleDriver, drive
-from tests.support.pictures import compare_screen, each_picture
-from tests.support.views import usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.views import usual
 
 RULE = TransformRule.model_validate({"topics": "payments", "filter": "value IS NOT NULL"})
 CONFIG = PipelineConfig.model_construct(
     name="orders", replication=Replication.model_construct(transform=(RULE,))
 )
 FLOW = PipelineFlow(CONFIG)
-SIZES = [(60, 20), (80, 24), (120, 40)]
+SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
 AT = 1_795_262_300_000
 
 
@@ -131,10 +131,10 @@ def test_a_long_record_is_scrolled_and_cut() -> None:
     long = row(40, b"x" * 5_000, b'"' + b"[" * 9_000)
     (_, line, *_, last) = compare_records(long, long, 80)
     assert "user-7" in line[1].text
-    found = Preview("payments", "payments", "", (long,))
+    preview = Preview("payments", "payments", "", (long,))
 
     async def flow(console: ConsoleDriver) -> None:
-        await console.app.push_screen(PreviewScreen("payments", found))
+        await console.app.push_screen(PreviewScreen("payments", preview))
         await console.settle()
         top = console.line("xxxx")
         assert "before" in console.text
@@ -214,15 +214,15 @@ def test_a_preview_survives_its_text() -> None:
 
 def test_where_expressions_send_records_is_shown() -> None:
     sent = replace(ROWS[0], target="pay\x1bments-eu-3")
-    found = replace(FOUND, rows=(sent, *ROWS[1:]))
+    preview = replace(FOUND, rows=(sent, *ROWS[1:]))
 
     async def flow(console: ConsoleDriver) -> None:
-        await console.app.push_screen(PreviewScreen("payments", found))
+        await console.app.push_screen(PreviewScreen("payments", preview))
         await console.settle()
         assert "to pay\\x1bments-eu-3" in console.line("● copied")
 
     drive(flow, flow=FLOW, files=("p.yaml",))
-    assert parse_preview(json.dumps(preview_json(found))) == found
+    assert parse_preview(json.dumps(preview_json(preview))) == preview
 
 
 @each_picture(("preview", "k2k-dark", size) for size in SIZES)

@@ -9,11 +9,11 @@ import pytest
 
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.present.formatting import Tone
 from k2ktui.watch.model import PartName
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import Made, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import Made, usual
 
 
 def titles(console: ConsoleDriver) -> list[str]:
@@ -91,7 +91,7 @@ def test_drawings_of_old_values_are_dim() -> None:
         grid = console.screen.query_one(Grid)
         (line,) = [n for n, row in enumerate(grid.rows) if row.key == ("clicks", 2)]
         strip = grid.render_line(line + 1)
-        (drawn,) = {each.style for each in strip if "█" in each.text}
+        (drawn,) = {segment.style for segment in strip if "█" in segment.text}
         assert drawn == grid.tone(Tone.MUTED)
 
     drive(flow, made, size=(120, 35))

@@ -7,8 +7,8 @@ from textual.geometry import Size
 from textual.widgets import Input
 
 from k2ktui.watch.model import PipelinePair
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import usual
 
 
 def said(console: ConsoleDriver) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from k2ktui.console.aging import stale_partition_columns
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.status import HeldBack
-from k2ktui.engine.translate import Basis
 from k2ktui.watch.model import PartName
-from tests.support.console import ConsoleDriver, drive
-from tests.support.views import Made, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import Made, usual
 
 
 def test_before_the_first_answer_nothing_is_zero() -> None:
@@ -89,7 +89,7 @@ def test_columns_from_a_stale_part_look_old() -> None:
     assert "held-back" in stale_partition_columns(made.view())
     assert "mapped" not in stale_partition_columns(made.view())
     made.errors = {PartName.GROUPS: "no route"}
-    assert stale_partition_columns(made.view()) == {"coverage", "mapped"}
+    assert stale_partition_columns(made.view()) == {"coverage", "unmapped", "mapped"}
 
 
 def test_groups_of_a_target_that_dies_look_old() -> None:
@@ -217,4 +217,4 @@ def test_a_paused_console_looks_old_and_raises_no_alarm() -> None:
         await console.show()
         assert "≈" not in console.panel("Lag") and "● up" in console.line("Source  ")
 
-    drive(flow)
+    drive(flow, size=(120, 40))

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from k2ktui.console.screens.overview_facts import pair_lines
-from k2ktui.engine.journal import Runner, RunnerState
+from k2ktui.engine.moves.journal import Runner, RunnerState
 from k2ktui.jobs.run_rows import current_run, make_run_rows
 from k2ktui.present.formatting import NOT_AVAILABLE, UNICODE, WORDS
 from k2ktui.present.runs import run_columns
 from k2ktui.present.view_lines import view_lines
 from k2ktui.sync.liveness import HeartbeatObserver
-from tests.support.views import NOON, Made
+from tests.support.console.views import NOON, Made
 
 
 def test_overview_counts_standbys_beside_the_run_that_works() -> None:
@@ -52,6 +52,6 @@ def test_overview_and_watch_count_the_runs_that_share_the_pipeline() -> None:
 def test_the_table_of_runs_names_the_slots_that_each_owns() -> None:
     runners = (sharing("a", *range(6)), sharing("b", 7), sharing("c"))
     rows = make_run_rows([], runners, "orders", NOON)
-    (column,) = [each for each in run_columns(WORDS, lambda: NOON) if each.id == "slots"]
+    (column,) = [column for column in run_columns(WORDS, lambda: NOON) if column.id == "slots"]
     shown = {row.host: column.cell(row).text for row in rows}
     assert shown == {"host-a": "6: 0, 1, 2, 3, 4, …", "host-b": "1: 7", "host-c": NOT_AVAILABLE}

@@ -12,11 +12,11 @@ import pytest
 
 from k2ktui.errors import ExitCode
 from k2ktui.watch.recording import Recorder
-from tests.jobs.support import silent_port, write_pipeline
-from tests.support.kafka import eventually
-from tests.support.terminal import Terminal
-from tests.support.tmux import TMUX, Tmux
-from tests.support.views import Made, usual
+from tests.support.clusters.kafka import eventually
+from tests.support.console.terminal import Terminal
+from tests.support.console.tmux import TMUX, Tmux
+from tests.support.console.views import Made, usual
+from tests.support.jobs.jobs import silent_port, write_pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_a_refresh_costs_little_and_nothing_costs_nothing(
         for _ in range(4):
             terminal.send("]")
             costs.append(len(terminal.read(1.5)))
-        assert max(costs) <= 20_000, costs
+        assert max(costs) <= 6_000, costs
         assert terminal.read(3) == b""
 
 
@@ -280,7 +280,7 @@ FAULTY = """
 from k2ktui.cli import main
 from k2ktui.console.app import open_console
 from k2ktui.console.session import Options, Session
-from tests.support.views import StubFeed, usual
+from tests.support.console.views import StubFeed, usual
 
 class Faulty(StubFeed):
     def series(self, topic, partition):
@@ -300,9 +300,7 @@ def test_a_fault_of_ours_shows_no_traceback_and_no_values(env: dict[str, str]) -
     env["PYTHONPATH"] = str(Path(__file__).parents[2])
     with Terminal([sys.executable, "-c", FAULTY], env=env) as terminal:
         terminal.await_text("1,200")
-        terminal.send("2")
-        terminal.await_text("clicks-2")
-        terminal.send("\r")
+        terminal.send("2")  # its panel reads the series of the first partition
         assert terminal.wait() == ExitCode.INTERNAL
         assert terminal.now() == terminal.attributes
         reported = terminal.output[terminal.output.rindex(LEFT) :].decode()
@@ -319,7 +317,7 @@ def test_in_tmux_with_256_colours(recording: Path, env: dict[str, str]) -> None:
         tmux.press("2")
         tmux.sees("clicks-2")
         tmux.press("/", "p", "a", "y")
-        tmux.sees("2 of 43: /pay")
+        tmux.sees("/pay", "2 of 43")
         tmux.press("Escape")
         eventually(lambda: "2 of 43" not in tmux.screen, "all again")
         tmux.press("3")

@@ -74,18 +74,18 @@ KEYS = {
 def keys_of(parts: list[bytes], pause_s: float = 0.0) -> list[str]:
     """Return the keys that Textual reads of what arrives in these parts."""
     typed, parser, now = TerminalInput(ESCAPE_S), XTermParser(), 0.0
-    found: list[str] = []
+    keys: list[str] = []
     for part in [*parts, b"", b""]:
         text = typed.feed(part, now) if part else typed.tick(now)
         for event in parser.feed(text) if text else ():
             if isinstance(event, events.Key):
-                found.append(event.key)
+                keys.append(event.key)
         passed_s = pause_s if part else 5.0
         if passed_s > ESCAPE_S and parser._timeout_time is not None:  # noqa: SLF001
             parser._timeout_time = 0.0  # noqa: SLF001 - its clock is the real one
-            found += [event.key for event in parser.tick() if isinstance(event, events.Key)]
+            keys += [event.key for event in parser.tick() if isinstance(event, events.Key)]
         now += passed_s
-    return found
+    return keys
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingsMap
+from textual.geometry import Size
 from textual.widget import Widget
 
 from k2ktui.console._textual import QuietApp, add_bindings, replace_binding
+from k2ktui.console.widgets.text_lines import TextLines
 
 
 class Pressed(Widget, can_focus=True):
@@ -41,9 +43,11 @@ class Sample(QuietApp):
 def test_the_private_names_are_there() -> None:
     assert callable(App._fatal_error), "an exception would print values of variables, as secrets"
     assert callable(App._close_messages_no_wait), "the app would not end after an exception"
+    assert callable(App._display), "what does not change would be sent again, at every refresh"
     app: App[Any] = App()
     assert app._exception is None, "the exception that ended the app would be lost"
     assert isinstance(app._bindings, BindingsMap), "screens would have no keys"
+    assert isinstance(Widget()._layout_updates, int), "lines would be cut at an earlier height"
     assert isinstance(Widget()._bindings, BindingsMap), "tables would not name what Enter does"
 
 
@@ -89,3 +93,21 @@ def test_a_replaced_key_belongs_to_one_widget() -> None:
 
     assert asyncio.run(run()) == (["own"], "Choose"), "what Enter does in a table, and its label"
     assert Pressed()._bindings.key_to_bindings["enter"][0].description == "Open"
+
+
+def test_lines_that_change_again_before_they_are_laid_out_are_all_seen() -> None:
+    async def run() -> int:
+        lines = TextLines(id="lines")
+        app, size = Sample(lines), Size(100, 30)
+        async with app.run_test(size=(80, 24)) as pilot:
+            lines.styles.height = "auto"
+            await pilot.pause()
+            lines.show([()] * 5)
+            # A layout in between, as while a screen opens; there is no public way to ask for it.
+            app.screen._screen_resized(size)
+            lines.show([()] * 10)
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            return lines.size.height
+
+    assert asyncio.run(run()) == 10, "the facts of a run would be cut at the height of earlier ones"

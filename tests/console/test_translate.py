@@ -15,24 +15,28 @@ from hypothesis import strategies as st
 
 from k2ktui import progress
 from k2ktui.console import cli_equivalent
-from k2ktui.console.screens import translate_plan
+from k2ktui.console.screens import plan_table, translate_plan
+from k2ktui.console.screens.plan_table import PlanLine
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.console.session import Session
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
-from k2ktui.engine.guard import MappingVersion
+from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.java_patterns import compile_pattern
-from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.records.mapping_version import MappingVersion
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.present.columns import pick
+from k2ktui.present.formatting import UNICODE
 from k2ktui.progress import long_step
 from k2ktui.sync import operations
 from k2ktui.sync.operations import VerificationReport
-from k2ktui.sync.record_comparison import ComparisonOutcome, PositionPair
-from k2ktui.sync.verification import ContentCheck, Verification
+from k2ktui.sync.verify.record_comparison import ComparisonOutcome, PositionPair
+from k2ktui.sync.verify.verification import ContentCheck, Verification
 from k2ktui.text import moment
-from tests.support.console import ConsoleDriver, drive_session, made_session
-from tests.support.views import NOON, Made
+from tests.support.console.driver import ConsoleDriver, drive_session, made_session
+from tests.support.console.views import NOON, Made
 
 HOSTILE = (
     r"\z\Q(?<a>b++[a&&b]",
@@ -74,8 +78,8 @@ def session(*skips: int, **options: Any) -> Session:
     """A session on groups g0, g1 …, which would skip so many records."""
     made = Made()
     at = made.partition("orders", 0, end=50)
-    for number, each in enumerate(skips):
-        made.group(f"g{number}", at, divergence=each)
+    for number, skip in enumerate(skips):
+        made.group(f"g{number}", at, divergence=skip)
     return made_session(made, **options)
 
 
@@ -91,7 +95,7 @@ def test_groups_are_marked_and_stay_marked_when_a_filter_hides_them() -> None:
         grid = console.screen.query_one(SelectableGrid)
         assert grid.marked == {"g2", "g1"}  # the worst are first
         await console.press("slash", "g", "0", "enter")
-        assert [each.group for each in grid.chosen] == ["g1", "g2"]
+        assert [group.group for group in grid.chosen] == ["g1", "g2"]
         assert "2 marked, 2 of them not shown" in console.text
         await console.press("a")
         assert grid.marked == {"g0", "g1", "g2"}
@@ -154,7 +158,7 @@ def test_a_plan_of_kept_commits_says_from_when_they_are(monkeypatch: pytest.Monk
 def test_verify_shows_its_progress_and_why_a_row_is_unchecked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lost = row("lost", Action.SKIP, basis=Basis.UNMAPPED, proposed=None, reason="no mapping")
+    lost = row("lost", Action.BLOCKED, basis=Basis.UNMAPPED, proposed=None, reason="no mapping")
     shown = plan(lost, row("held"), row("well"))
     begun, end = threading.Event(), threading.Event()
 
@@ -191,7 +195,7 @@ def test_verify_shows_its_progress_and_why_a_row_is_unchecked(
             grid.select((group, "orders", 0))
             await console.sees(why)
             (line,) = (
-                each for each in console.text.splitlines() if group in each[:20] and "?" in each
+                line for line in console.text.splitlines() if group in line[:20] and "?" in line
             )
             assert "? unchecked" in line
         assert console.text.count("no mapping") <= 2  # in the row and below the table, once each
@@ -215,7 +219,7 @@ def test_a_plan_shows_the_uncertain_rows_first_and_all_of_the_row_under_the_curs
     long = "still active on the source: what it reads there from now on is read again here"
     shown = plan(
         row("sure", current=10),
-        row("lost", Action.SKIP, basis=Basis.UNMAPPED, proposed=None, reread=None, skipped=None),
+        row("lost", Action.BLOCKED, basis=Basis.UNMAPPED, proposed=None, reread=None, skipped=None),
         row("tardy", basis=Basis.BOUNDED, reread=4, reason=long),
     )
 
@@ -225,12 +229,21 @@ def test_a_plan_shows_the_uncertain_rows_first_and_all_of_the_row_under_the_curs
         text = console.text
         assert text.index("lost") < text.index("tardy") < text.index("sure")
         assert "commits are 90 s old" in text
-        assert "4 re-read" in text
+        assert "4 records" in console.panel("Re-read")
+        assert "0 records" in console.panel("Skipped")
+        assert "At most 4 records read again, no record skipped." in text
         assert "valid for 15 m" in text
         await console.press("j")
-        if console.app.size.width >= 80:
-            assert "4 re-read, 0 skipped" in console.text
-        assert "still active on the source" in console.text
+        await console.sees("still active on the source")
+        if console.app.size.width < 120:
+            await console.press("enter")
+        await console.sees("4 re-read, 0 skipped")
+        assert "4 re-read, 0 skipped" in console.panel("tardy  orders-0")
+        assert "from now on is read again here" in " ".join(
+            console.panel("tardy  orders-0").split()
+        )
+        if console.app.size.width < 120:
+            await console.press("escape")
         await console.press("z")
         assert len(console.screen.query_one(Grid).rows) == 2
 
@@ -349,3 +362,70 @@ def test_what_must_be_done_first_is_said_above_the_plan_and_before_it_is_applied
         await console.sees("last of all")
 
     drive_session(session(), steps)
+
+
+def test_the_screen_says_of_apply_what_the_dialog_says() -> None:
+    rows = (
+        row("made"),
+        row("lost", Action.ADVANCE, current=3, skipped=9),
+        row("held", Action.BLOCKED, current=20, reason="the target is ahead"),
+    )
+
+    async def steps(console: ConsoleDriver) -> None:
+        opened(console, plan(*rows))
+        said = (
+            "Apply commits 2 offsets (1 create, 1 advance) of 2 groups on the target.",
+            "No record read again, at most 9 records skipped.",
+        )
+        await console.sees(*said)
+        assert "1 blocked" in console.panel("Left alone")
+        assert "9 records" in console.panel("Skipped")
+        await console.press("A")
+        await console.until(lambda: console.screen.query("#confirm-do"), "asked")
+        lines = str(console.screen.query_one("#confirm-lines", TextLines).text)
+        assert all(text in lines for text in said)
+
+    drive_session(session(), steps, (120, 35))
+
+
+def test_the_jump_is_drawn_for_known_offsets_only_and_broken_if_it_is_not_made() -> None:
+    rows = (
+        row("made"),
+        row("goes", Action.ADVANCE, current=3),
+        row("back", Action.REWIND, current=20),
+        row("held", Action.BLOCKED, current=20, reason="the target is ahead"),
+    )
+
+    lines = [PlanLine(number, row) for number, row in enumerate(rows)]
+    columns = plan_table.columns(UNICODE, news=False, largest=1_000, width=7)
+    (jump,) = pick(columns, "jump")
+    drawn = {line.row.group: jump.cell(line).text.strip() for line in lines}
+    assert drawn == {"made": "", "goes": "│▶", "back": "◀│", "held": "◁│"}
+
+
+def test_a_plan_without_rows_and_one_without_changes_say_what_to_do() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        opened(console, plan())
+        await console.sees("Nothing to plan: no committed offset. Esc: choose others.")
+        opened(console, plan(row(action=Action.KEEP, current=12)))
+        await console.sees("Nothing to apply: every row is kept or blocked")
+
+    for size in ((60, 20), (120, 35)):
+        drive_session(session(), steps, size)
+
+
+def test_a_plan_is_drawn_with_ascii_only_if_that_is_all_there_is() -> None:
+    rows = (
+        row("goes", Action.ADVANCE, current=3, skipped=9),
+        row("held", Action.BLOCKED, current=20, reason="the target is ahead"),
+    )
+
+    async def steps(console: ConsoleDriver) -> None:
+        opened(console, plan(*rows))
+        await console.sees("held", "|>", "(|")
+        assert console.text.isascii()
+        await console.press("enter")
+        await console.sees("Retained on the target")
+        assert console.text.isascii()
+
+    drive_session(session(ascii=True), steps, (120, 35))

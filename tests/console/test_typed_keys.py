@@ -19,15 +19,15 @@ from k2ktui.errors import Refused
 from k2ktui.jobs import manager
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.watch.model import PipelinePair
-from tests.jobs.support import write_pipeline
-from tests.support.console import (
+from tests.support.console.driver import (
     ConsoleDriver,
     drive,
     drive_session,
     file_session,
     made_session,
 )
-from tests.support.views import usual
+from tests.support.console.views import usual
+from tests.support.jobs.jobs import write_pipeline
 
 PRODUCTION = PipelinePair("queue-1", "production")
 END = LeaveChoice("e", "End", "The clusters are stopped.", 0)
@@ -46,7 +46,7 @@ async def listed(console: ConsoleDriver) -> None:
     await console.until(lambda: commands.option_count, "a list")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("opener", ["colon", "t"])
+@pytest.mark.parametrize("opener", ["ctrl+p", "t"])
 def test_a_second_enter_in_a_palette_does_nothing(opener: str) -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press(opener)
@@ -60,7 +60,7 @@ def test_a_second_enter_in_a_palette_does_nothing(opener: str) -> None:
 
 def test_a_palette_runs_a_command_once() -> None:
     async def flow(console: ConsoleDriver) -> None:
-        await console.press("colon", *"pause")
+        await console.press("ctrl+p", *"pause")
         await listed(console)
         await console.press_at_once("enter", "enter")
         await console.sees("paused")
@@ -71,13 +71,13 @@ def test_a_palette_runs_a_command_once() -> None:
 def test_a_palette_runs_what_was_typed_and_not_what_it_listed_before() -> None:
     async def flow(console: ConsoleDriver) -> None:
         for name in ("replication", "journal", "groups"):
-            await console.press_at_once("colon", *name, "enter", "enter")
+            await console.press_at_once("ctrl+p", *name, "enter", "enter")
             assert console.app.current_mode == name
 
     drive(flow)
 
 
-@pytest.mark.parametrize("opener", ["colon", "t"])
+@pytest.mark.parametrize("opener", ["ctrl+p", "t"])
 def test_a_double_click_in_a_palette_does_nothing_more(opener: str) -> None:
     async def flow(console: ConsoleDriver) -> None:
         await console.press(opener)
@@ -135,13 +135,26 @@ def test_a_name_that_is_typed_after_a_refusal_is_no_command(directory: Path) -> 
         assert "READ-ONLY" in console.text
         assert console.app.current_mode == "jobs"
         assert not isinstance(console.screen, ModalScreen)
-        assert "Nothing was changed. What you type is ignored" in console.notices
+        assert "Nothing was changed. The name that you type is ignored" in console.notices
         await console.press("2")
         assert console.app.current_mode == "jobs"
         await console.press("down", "2")  # whoever moves the cursor types no name
         assert console.app.current_mode == "replication"
 
     drive(flow, usual(PRODUCTION), leave_choices=(END,))
+    assert not list(directory.iterdir())
+
+
+def test_a_single_letter_after_a_refusal_is_a_command(directory: Path) -> None:
+    """The message about the refusal may say which: "n plans again"."""
+
+    async def flow(console: ConsoleDriver) -> None:
+        await console.press("5")
+        await console.press_at_once("J", "3")
+        await console.until(lambda: console.app.current_mode == "groups", "the letter counts")
+        assert "is ignored" not in console.notices
+
+    drive(flow, usual(PRODUCTION))
     assert not list(directory.iterdir())
 
 

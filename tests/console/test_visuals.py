@@ -24,20 +24,24 @@ from k2ktui.console.visuals.shapes import (
     bar,
     divergence,
     flow,
+    journey,
+    jump,
     log_bar,
     log_share,
     log_strip,
     marker,
+    markers,
     picture_cell,
     sparkline,
     strip,
 )
+from k2ktui.console.visuals.sums import Sum
 from k2ktui.console.visuals.timeline import Phase, timeline
+from k2ktui.engine.severity import Severity
 from k2ktui.present.formatting import ASCII, UNICODE, Cell, Glyphs, Line, Tone
-from k2ktui.watch.severity import Severity
-from tests.support.console import ConsoleDriver, drive
-from tests.support.pictures import compare_screen, each_picture
-from tests.support.views import NOON, usual
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.pictures import compare_screen, each_picture
+from tests.support.console.views import NOON, usual
 
 KINDS = [UNICODE, ASCII]
 
@@ -81,6 +85,54 @@ def test_divergence_grows_to_both_sides_of_zero(glyphs: Glyphs) -> None:
     assert skipped.endswith(sign * 2) and reread == sign * 10
     assert sign not in text(divergence(0, 0, 1_000, 21, glyphs))
     assert "—" in text(divergence(None, None, 1_000, 21, glyphs))
+    dotted = text(divergence(3, None, 1_000, 21, glyphs)).partition(zero)[2]
+    assert dotted == (":" if glyphs.ascii else "┄") * 10, "not known is not zero"
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(3, 40), st.booleans(), st.sampled_from(KINDS))
+def test_a_jump_goes_to_the_side_of_its_sign(
+    by: int, width: int, stays: bool, glyphs: Glyphs
+) -> None:
+    drawn = text(jump(by, 10**9, width, glyphs, stays=stays))
+    back, _, forward = drawn.partition("|" if glyphs.ascii else "│")
+    assert len(back) == len(forward) == (width - 1) // 2
+    assert bool(back.strip()) == (by < 0) and bool(forward.strip()) == (by > 0)
+    if by:  # whether it is made or not differs without color
+        assert drawn != text(jump(by, 10**9, width, glyphs, stays=not stays))
+
+
+def test_an_unknown_jump_is_not_drawn_and_a_long_one_is_longer() -> None:
+    assert jump(None, 1_000, 9, UNICODE) == ()
+    assert text(jump(1, 1_000, 9, UNICODE)) == "    │▶   "
+    assert text(jump(-1_000, 1_000, 9, UNICODE)) == "◀━━━│    "
+    assert text(jump(-1_000, 1_000, 9, UNICODE, stays=True)) == "◁╌╌╌│    "
+    assert text(jump(900, 1_000, 9, ASCII)) == "    |===>"
+
+
+@pytest.mark.parametrize("glyphs", KINDS)
+def test_the_way_of_an_offset_is_drawn_on_its_log(glyphs: Glyphs) -> None:
+    def drawn(before: int | None, after: int | None) -> str:
+        return text(journey((0, 100), before, after, 12, glyphs)).translate(
+            str.maketrans("○━◀▶│─", "o=<>|-")
+        )
+
+    assert drawn(20, 60) == "|--o===>---|"
+    assert drawn(60, 20) == "|--<===o---|"
+    assert drawn(50, 50) == "|-----o----|"
+    assert drawn(None, 100) == "|--------->|"
+    assert drawn(None, None) == "|----------|"
+    assert drawn(-5, 30) == "|o==>------|"
+    assert text(journey((5, 5), 5, 5, 12, glyphs)) == "—"
+
+
+def test_a_sum_says_all_its_parts_or_draws_its_share() -> None:
+    total = Sum("Keep", [(1_234, "keep", Tone.PLAIN), (0, "skip", Tone.BAD)], 0.5)
+    assert [text(line) for line in total.lines(14, UNICODE)] == ["1,234 keep", "███████───────"]
+    assert [text(line) for line in total.lines(8, UNICODE)] == ["1,234", "keep"]
+    mixed = Sum("Keep", [(1_234, "keep", Tone.PLAIN), (56, "skip", Tone.BAD)], 0.5)
+    assert [text(line) for line in mixed.lines(12, UNICODE)] == ["1,234 keep", "56 skip"]
+    assert text(mixed.lines(20, UNICODE)[0]) == "1,234 keep  56 skip"
+    assert text(Sum("Lost", [(0, "lost", Tone.BAD)], note="none").lines(9, UNICODE)[1]) == "none"
 
 
 def test_a_sparkline_hides_no_peak() -> None:
@@ -98,6 +150,35 @@ def test_a_strip_is_full_only_where_all_is_covered(glyphs: Glyphs) -> None:
     assert strip(0, 100, [(0, 1)], 1, glyphs) == shades[1]
     assert marker(0, 100, 50, 10) == " " * 5 + "^"
     assert marker(0, 100, 101, 10) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "marked"),
+    [
+        (50, 51, "                    ^ both"),
+        (30, 70, "     source ^               ^ target"),
+        (0, 5, "^ ^ target"),
+        (0, 40, "^ source        ^ target"),
+        (99, 100, "                                  both ^"),
+        (10, 99, "    ^ source                    target ^"),
+        (-5, 101, "< source                        target >"),
+        (40, None, "                ^ source"),
+        (None, None, ""),
+    ],
+)
+def test_marks_have_words_where_there_is_room(
+    source: int | None, target: int | None, marked: str
+) -> None:
+    words = ("source", "target", "both")
+    text = markers((0, 100), source, target, 40, words)
+    assert text == marked
+    assert len(text) <= 40
+
+
+@given(st.integers(-9, 110), st.integers(-9, 110), st.integers(1, 60))
+def test_marks_never_leave_the_strip(source: int, target: int, width: int) -> None:
+    text = markers((0, 100), source, target, width, ("source", "target", "both"))
+    assert len(text) <= width and any(sign in text for sign in "<^>")
 
 
 @pytest.mark.parametrize("glyphs", KINDS)
@@ -237,3 +318,14 @@ def test_all_of_them_look_as_they_did(screen: str, theme: str, size: tuple[int, 
         await console.settle()
 
     compare_screen(opens, usual(), (screen, theme, size))
+
+
+def test_a_strip_of_many_spans_is_as_if_each_cell_looked_at_all() -> None:
+    spans = [(at, at + 1 + at % 7) for at in range(3, 2_000, 9)]
+    log = Log(0, 2_000, spans, (), 1_900)
+    mapped = {offset for low, high in spans for offset in range(low, high)}
+    text = "".join(cell.text for cell in log_strip(log, 100, UNICODE))
+    for number, sign in enumerate(text):
+        cell = set(range(20 * number, 20 * number + 20))
+        waits = 20 * number >= 1_900
+        assert sign == ("·" if waits else "▓" if cell & mapped else "░"), number

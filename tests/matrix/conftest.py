@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.brokers import Brokers, Kind, kind_of
-from tests.support.pipeline import Pipeline
+from tests.support.clusters.brokers import Brokers, Kind, kind_of
+from tests.support.pipelines.pipeline import Pipeline
 
 # From old to new, from new to old, and between neighbors.
 PAIRS = (
@@ -46,10 +46,14 @@ class Pair:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each pair, or those of ``--brokers``. Tests of a pair share a process, see tests.parallel."""
+    """Each pair, or those of the module's ``PAIRS``, or of ``--brokers``.
+
+    Tests of a pair share a process, see ``tests/support/schedule/plugin.py``.
+    """
     if "pair" in metafunc.fixturenames:
-        chosen = [tuple(each.split(",")) for each in metafunc.config.getoption("brokers")]
-        names = {"-to-".join(pair): pair for pair in chosen or PAIRS}
+        chosen = [tuple(option.split(",")) for option in metafunc.config.getoption("brokers")]
+        pairs = chosen or list(getattr(metafunc.module, "PAIRS", PAIRS))
+        names = {"-to-".join(pair): pair for pair in pairs}
         params = [
             pytest.param(pair, id=name, marks=pytest.mark.xdist_group(name))
             for name, pair in names.items()
@@ -69,3 +73,15 @@ def pair(
     yield Pair(first, second, *kinds, directory, pipelines)
     for pipeline in pipelines:
         pipeline.close()
+
+
+@pytest.fixture
+def source(pair: Pair) -> KafkaNode:
+    """The pair's source, for tests of other directories that the matrix repeats."""
+    return pair.source
+
+
+@pytest.fixture
+def target(pair: Pair) -> KafkaNode:
+    """The pair's target."""
+    return pair.target

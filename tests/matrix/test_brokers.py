@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from tests.support.brokers import KINDS, Brokers
-from tests.support.kafka import Out, create_topic, end_offsets, produce
+from tests.support.clusters.brokers import KINDS, Brokers
+from tests.support.clusters.kafka import Out, create_topic, end_offsets, produce
 
 pytestmark = pytest.mark.slow
 

@@ -14,14 +14,21 @@ from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.runtime.node import KafkaNode
 from tests.matrix.conftest import Pair
-from tests.support.brokers import Kind
-from tests.support.cli import k2ktui, k2ktui_json
-from tests.support.group_offsets import committed
-from tests.support.kafka import client, create_topic, end_offsets, eventually, produce, unique_name
-from tests.support.kinds import make_all
-from tests.support.oracle import Expected, Proof, by_key, prove
-from tests.support.pipeline import Pipeline
-from tests.support.traffic import mixture
+from tests.support.clusters.brokers import Kind
+from tests.support.clusters.kafka import (
+    client,
+    create_topic,
+    end_offsets,
+    eventually,
+    produce,
+    unique_name,
+)
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.oracle.group_offsets import committed
+from tests.support.oracle.judge import Expected, Proof, by_key, prove
+from tests.support.pipelines.pipeline import Pipeline
+from tests.support.records.kinds import make_all
+from tests.support.records.traffic import mixture
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
 
@@ -120,10 +127,10 @@ def test_groups_of_every_protocol_move(copy: Copy) -> None:
     k2ktui("apply", plan, "--yes")
     translate = _Translation(copy.verbatim.prove(), pair, topics)
     for group in groups:
-        found = committed(pair.target, group)
+        offsets = committed(pair.target, group)
         wanted = {where: translate(where, offset) for where, offset in left[group].items()}
-        assert found.keys() == wanted.keys()
-        wrong = {at: (to, wanted[at]) for at, to in found.items() if to not in wanted[at]}
+        assert offsets.keys() == wanted.keys()
+        wrong = {at: (to, wanted[at]) for at, to in offsets.items() if to not in wanted[at]}
         assert not wrong, f"{group}: {wrong}"
     reported = k2ktui_json("verify", "-f", file)
     assert reported["positions"]["same"] == sum(map(len, left.values())), reported

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from tests.matrix.conftest import Pair
-from tests.support.copied import delete_topic
-from tests.support.kafka import create_topic, eventually, produce, read_all
-from tests.support.oracle import prove
-from tests.support.traffic import mixture
+from tests.support.clusters.kafka import create_topic, eventually, produce, read_all
+from tests.support.oracle.judge import prove
+from tests.support.pipelines.copied import delete_topic
+from tests.support.records.traffic import mixture
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
 

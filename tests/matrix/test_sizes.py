@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.matrix.conftest import Pair
-from tests.support.kafka import create_topic, unique_name
-from tests.support.oracle import prove
-from tests.support.sent_batches import CODECS, grown_values, make_batch, send_batches
+from tests.support.clusters.kafka import create_topic, unique_name
+from tests.support.oracle.judge import prove
+from tests.support.records.sent_batches import CODECS, grown_values, make_batch, send_batches
 
 pytestmark = [pytest.mark.matrix, pytest.mark.timeout(600)]
 

@@ -14,9 +14,10 @@ with tones; a name from Kafka must pass through ``formatting.name`` first. Colum
 ``text_to_copy()`` what ``y`` copies; ``HELP`` is the text of ``?``.
 
 *Looks.* Everything stands in a ``Panel`` of ``console.visuals``: figures in a ``Tile``, a value
-over time in a ``Chart``, shapes by the functions there. A ``ListScreen`` with a ``PANEL`` puts its
-table into one, and ``side()`` beside it; a column with ``picture=True`` draws what another one
-says. Below ``-wide`` (120 columns) or ``-high`` (32 lines), classes of a screen, panels are rules.
+over time in a ``Chart``, shapes by the functions there. A ``ListScreen`` puts its table into a
+panel with the title ``PANEL``, and ``side()`` beside it; a column with ``picture=True`` draws what
+another one says. Below ``-wide`` (120 columns) or ``-high`` (32 lines), classes of a screen, panels
+are rules.
 
 *Slow work.* The UI thread must never touch the network, a disk that may hang, or thousands of rows
 in a loop. ``self.background(group, job, done)`` runs ``job()`` on a thread and calls
@@ -41,6 +42,9 @@ from __future__ import annotations
 
 from k2ktui.console.screens.base import Entry
 
+# Only where the pipelines of a directory are watched; there, drills are those of sites.
+FLEET_ENTRY = Entry("0", "fleet", "Fleet", "FleetScreen")
+SITES_ENTRY = Entry("8", "site_drills", "Drill", "SiteDrillsScreen", "drill")
 ENTRIES = (
     Entry("1", "overview", "Overview", "OverviewScreen"),
     Entry("2", "replication", "Replication", "ReplicationScreen"),

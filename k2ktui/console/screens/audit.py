@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import on
 from textual.widget import Widget
-from textual.widgets import Input
 
-from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.row import RowsScreen
+from k2ktui.console.visuals.facts import fact
+from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.styled_text import wrap_lines
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.engine.audit import Audit, AuditRow
+from k2ktui.engine.moves.audit import Audit, AuditRow
+from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
 from k2ktui.present.audits import audit_columns
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import View
 
-_DETAIL_LINES = 5
+_LABEL = 8
+_NO_GROUP = "No group has committed on what MirrorMaker 2 copies."
 _HELP = """
     Audit of a MirrorMaker 2 flow. Each row is a group and partition: its newest checkpoint (MM2)
     and its commit on the target (synced), each with the records that the group would re-read or
@@ -31,12 +32,13 @@ _HELP = """
     MirrorMaker 2 writes a group's first checkpoint after about 60 s
     (emit.checkpoints.interval.seconds).
 
-    If the basis is not exact, nothing is counted, and the line below the table shows the reason.
+    If the basis is not exact, nothing is counted. The panel beside the table shows the reason and
+    all figures of the row under the cursor; below 120 columns, Enter opens it.
     k2ktui mm2 audit prints the same; e exports it.
 """
 
 
-class AuditScreen(ListScreen):
+class AuditScreen(RowsScreen):
     """Every group-partition, the wrong ones first.
 
     Args:
@@ -45,6 +47,7 @@ class AuditScreen(ListScreen):
 
     ENTRY: ClassVar[str] = "groups"
     HELP: ClassVar[str | None] = _HELP
+    PANEL: ClassVar[str] = "Audit"
 
     def __init__(self, group: str = "") -> None:
         super().__init__()
@@ -60,12 +63,9 @@ class AuditScreen(ListScreen):
         return "audit"
 
     def body(self) -> Iterable[Widget]:
-        """Yield notes, the table, and the details of the row under the cursor."""
-        yield TextLines(id="summary")
+        """Yield notes and the table."""
         yield TextLines(id="facts")
-        yield self.make_grid()
-        yield TextLines(id="detail")
-        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+        yield from super().body()
 
     def make_grid(self) -> Grid[AuditRow]:
         """Create the table of audit rows."""
@@ -76,7 +76,7 @@ class AuditScreen(ListScreen):
             problem=lambda row: row.wrong,
             order=lambda row: (not row.wrong, row.group, row.topic, row.partition),
             empty=formatting.NOT_YET,
-            opens="",
+            opens="Row",
             id="audit",
         )
 
@@ -84,11 +84,15 @@ class AuditScreen(ListScreen):
         """Show the view's audit."""
         grid: Grid[AuditRow] = self.query_one(Grid)
         if view.audit is not None:
-            grid.empty = "No group has committed on what MirrorMaker 2 copies."
+            grid.empty = _NO_GROUP
         names = {column.id for column in _COLUMNS} - {"group", "partition"}
         grid.mark_stale(names if view.audit_stale else ())
         grid.show(self._rows(view.audit))
         self.query_one("#facts", TextLines).show(self._notes(view.audit))
+        totals = self._totals(view.audit) if view.audit else {}
+        bad = Severity.BAD if totals.get("checkpoint_skipped") else Severity.WARN
+        self.query_one("#table", Panel).mark(bad if totals.get("wrong") else None)
+        self.show_side()
 
     def _rows(self, audit: Audit | None) -> Sequence[AuditRow]:
         rows = audit.rows if audit else ()
@@ -98,13 +102,13 @@ class AuditScreen(ListScreen):
         """Return the totals and the age of the audit."""
         audit = self._audit
         if audit is None:
-            return (Cell("Audit of MirrorMaker 2", Tone.HEADING),)
-        totals = replace(audit, rows=tuple(self._rows(audit))).totals()
+            return ()
+        totals = self._totals(audit)
         again, skipped = totals["checkpoint_reread"], totals["checkpoint_skipped"]
         tone = Tone.BAD if skipped else Tone.WARN if totals["wrong"] else Tone.OK
         text = (
-            f"{totals['wrong']:,} of {totals['rows']:,} would not continue where they were; from "
-            f"checkpoints {again:,} re-read, {skipped:,} skipped"
+            f"{totals['wrong']:,} of {totals['rows']:,} would not continue: {skipped:,} skipped, "
+            f"{again:,} re-read"
         )
         if audit.rows and not audit.has_checkpoints:
             tone, text = Tone.WARN, "no group has a checkpoint of MirrorMaker 2 yet"
@@ -112,46 +116,68 @@ class AuditScreen(ListScreen):
         old = stale + formatting.age(self.session.feed.now() - audit.taken_at)
         return (
             Cell(text, tone),
-            Cell(f"  {formatting.name(audit.flow, 30)} read {old} ago", Tone.MUTED),
+            # Before the name of the flow: a narrow frame cuts the end.
+            Cell(f"  read {old} ago", Tone.MUTED),
+            Cell(f"  {formatting.name(audit.flow, 30)}", Tone.MUTED),
         )
+
+    def _totals(self, audit: Audit) -> Mapping[str, int]:
+        return replace(audit, rows=tuple(self._rows(audit))).totals()
 
     def _notes(self, audit: Audit | None) -> list[Line]:
         notes = audit.notes if audit else ()
-        lines = [line for note in notes for line in wrap_text(note, self.size.width)[:2]]
-        return [(Cell(line, Tone.WARN),) for line in lines[:4]]
+        width = max(20, self.size.width - 6)
+        return [line for note in notes for line in wrap_lines(note, width, Tone.WARN)[:2]][:4]
 
-    @on(Grid.Changed)
-    def _cursor_moved(self) -> None:
-        self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
+    def row_title(self) -> str:
+        """Return the group and the partition under the cursor."""
+        row: AuditRow | None = self.query_one(Grid).current
+        return "" if row is None else f"{row.group} {row.topic}-{row.partition}"
 
-    def detail(self) -> list[Line]:
+    def row_severity(self) -> Severity | None:
+        """Return a warning if the group would not continue at the right offset."""
+        row: AuditRow | None = self.query_one(Grid).current
+        return Severity.WARN if row is not None and row.wrong else None
+
+    def row_lines(self, width: int) -> list[Line]:
         """Return all details of the row under the cursor."""
         row: AuditRow | None = self.query_one(Grid).current
-        if row is None:
-            return []
-        age = row.checkpoint_age_s
-        old = "no checkpoint" if age is None else f"checkpoint {formatting.duration(age)} old"
-        made = (
-            ""
-            if age is None
-            else f", from source offset {formatting.number(row.checkpoint_upstream)}"
-        )
-        return [
-            (Cell(safe_text(f"{row.group} {row.topic}-{row.partition}", 200), Tone.HEADING),),
-            (Cell(f"committed on the source {formatting.number(row.source_offset)}; {old}{made}"),),
-            (Cell(f"correct offset {formatting.number(row.right_offset)}, {row.basis}"),),
-            *((Cell(part),) for part in wrap_text(row.note, self.size.width)),
-        ]
+        return [] if row is None else row_lines(row, width)
 
     def document(self) -> str | None:
         """Return the audit in the JSON that ``k2ktui mm2 audit`` prints."""
         return None if self._audit is None else json.dumps(self._audit.as_json())
 
 
-def wrap_text(text: str, width: int) -> list[str]:
-    """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
-    return textwrap.wrap(safe_message(text), max(20, width - 6))
+def row_lines(row: AuditRow, width: int) -> list[Line]:
+    """Return where a group would continue by each program, and what that means."""
+    age = row.checkpoint_age_s
+    made = f"from source offset {formatting.number(row.checkpoint_upstream)}"
+    right = f"{formatting.number(row.right_offset)}, {row.basis}"
+    checkpoint = f"checkpoint {formatting.duration(age)} old, {made}" if age is not None else ""
+    lines: list[Line] = [
+        fact("Source", formatting.number(row.source_offset), indent=_LABEL),
+        fact("Right", right, Tone.HEADING, _LABEL),
+        (),
+        *_effect("MM2", row.checkpoint_offset, row.checkpoint_reread, row.checkpoint_skipped),
+        *wrap_lines(checkpoint or "no checkpoint", width, Tone.MUTED),
+        (),
+        *_effect("Synced", row.synced_offset, row.synced_reread, row.synced_skipped),
+    ]
+    notes = wrap_lines(row.note, width)
+    return [*lines, *([()] if notes else []), *notes]
 
 
-# The line below the table has the others.
-_COLUMNS = tuple(each for each in audit_columns() if each.id not in ("source", "age", "note"))
+def _effect(label: str, offset: int | None, again: int | None, skipped: int | None) -> list[Line]:
+    """Return an offset, and how many records a group would skip or re-read from there."""
+    skips = Cell(f"{formatting.number(skipped)} skipped", Tone.BAD if skipped else Tone.PLAIN)
+    rereads = Cell(f"{formatting.number(again)} re-read", Tone.WARN if again else Tone.PLAIN)
+    effect = (Cell(" " * _LABEL), skips, Cell("  "), rereads)
+    return [
+        fact(label, formatting.number(offset), indent=_LABEL),
+        *([] if offset is None else [effect]),
+    ]
+
+
+# The panel beside the table has the others.
+_COLUMNS = tuple(column for column in audit_columns() if column.id not in ("source", "age", "note"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar, cast
 
 from textual import events, on
@@ -14,12 +15,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.css.query import NoMatches
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widget import AwaitMount, Widget
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from k2ktui.console import header
 from k2ktui.console.banner import banner
+from k2ktui.console.commands import Command
 from k2ktui.console.event_log import EventLog
 from k2ktui.console.export import Table
 from k2ktui.console.messages import ViewArrived
@@ -27,28 +30,41 @@ from k2ktui.console.session import Session
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.banner_lines import BannerLines
 from k2ktui.console.widgets.dialog import Dialog
+from k2ktui.console.widgets.foot_line import FootLine
 from k2ktui.console.widgets.footer import KeyFooter
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.header_bar import HeaderBar
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import safe_message
 from k2ktui.watch.model import View
 
 T = TypeVar("T")
+# How long the cursor rests on a row until the panel beside the table follows it.
+_REST_S = 0.15
+# As in the style sheet.
+_HIGHEST_BANNER = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A screen: its key, its id (also the module's name), its title, and its class."""
+    """A screen: its key, its id (also the module's name), its title, and its class.
+
+    ``key_name`` stands for it in key files, by default its id.
+    """
 
     key: str
     id: str
     title: str
     screen: str
+    key_name: str = ""
+
+    @property
+    def key_id(self) -> str:
+        """The id of its key."""
+        return f"screen.{self.key_name or self.id}"
 
     @property
     def module(self) -> str:
@@ -94,8 +110,14 @@ class Console(Protocol):
     def ignore_typing(self) -> None:
         """Ignore letters for two seconds: they are typed for a dialog that does not come."""
 
+    def report(self, text: str, *, error: bool = False, more: str = "") -> None:
+        """Say what came of an action, in a notification and in the event log."""
+
     def jump(self, name: str) -> AwaitMount:
         """Switch to a top-level screen from which ``q`` goes back to the current one."""
+
+    def open_pipeline(self, file: Path) -> None:
+        """Leave for another pipeline of the directory."""
 
 
 class ConsoleScreen(Screen[None]):
@@ -152,6 +174,10 @@ class ConsoleScreen(Screen[None]):
     def text_to_copy(self) -> str:
         """Return the text to copy to the terminal's clipboard."""
         return ""
+
+    def commands(self) -> Iterable[Command]:
+        """Yield commands by name that are not a key of the screen alone: those with an argument."""
+        return ()
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now, which grays out its key; empty if it is not."""
@@ -210,8 +236,8 @@ class ConsoleScreen(Screen[None]):
                 caught = error
                 here(lambda: (failed or self.inform_error)(caught))
             except Exception as error:  # a bug in one job must not end the console
-                ours = fault(error)
-                here(lambda: (failed or self.inform_error)(ours))
+                bug = fault(error)
+                here(lambda: (failed or self.inform_error)(bug))
             else:
                 here(lambda: done(result))
 
@@ -258,11 +284,11 @@ class ConsoleScreen(Screen[None]):
         self.console.opened.remove(self)
 
     def on_screen_resume(self) -> None:
-        """Show the views that arrived in the meantime."""
+        """Show the last view; Textual also calls this handler, after that of a subclass."""
         self.refresh_view()
 
     def on_resize(self) -> None:
-        """Draw the header for the new width."""
+        """Draw the header for the new width; Textual also calls this handler, as above."""
         self.refresh_chrome()
 
     @on(ViewArrived)
@@ -297,6 +323,16 @@ class ConsoleScreen(Screen[None]):
         items = banner(self.session, view, self.console.notes, glyphs)
         self.query_one(BannerLines).show_items(items, off)
 
+    @property
+    def room_lines(self) -> int:
+        """The lines between the banner and the keys.
+
+        By the lines of header and banner: the sizes of both are those of the last layout.
+        """
+        above = len(self.query_one(HeaderBar).lines)
+        warnings = len(self.query_one(BannerLines).lines)
+        return self.size.height - above - min(_HIGHEST_BANNER, warnings) - 1
+
     @on(HeaderBar.TabClicked)
     def _tab_clicked(self, event: HeaderBar.TabClicked) -> None:
         self.console.action_screen(self.console.entries[event.number].id)
@@ -309,12 +345,12 @@ class ConsoleScreen(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Explain why a grayed-out key does nothing."""
-        found = self.active_bindings.get(event.key)
-        why = "" if found is None or found.enabled else self.refusal(found.binding.action)
-        if found is not None and why:
-            self.inform(f"{found.binding.description}: {why}", "warning")
+        active = self.active_bindings.get(event.key)
+        why = "" if active is None or active.enabled else self.refusal(active.binding.action)
+        if active is not None and why:
+            self.inform(f"{active.binding.description}: {why}", "warning")
             event.stop()
-            if found.binding.action in self.CHANGES:
+            if active.binding.action in self.CHANGES:
                 self.console.ignore_typing()  # the name, for the dialog that does not come
 
 
@@ -329,40 +365,42 @@ class ListScreen(ConsoleScreen):
         Binding("z", "problems", "Problems", id="problems"),
     ]
 
-    # The title of the panel around the table, whose note is the summary; without one, the summary
-    # is a line above the table.
-    PANEL: ClassVar[str] = ""
+    # The title of the panel around the table, whose note is the summary.
+    PANEL: ClassVar[str]
+    _side_timer: Timer | None = None
 
     def grid(self) -> Grid[object]:
         """The screen's table."""
         return self.query_one(Grid)
 
     def body(self) -> Iterable[Widget]:
-        """Yield a summary line, the table, and the filter, which is hidden until used."""
-        if self.PANEL:
-            with Horizontal(id="list"):
-                yield Panel(self.PANEL, self.make_grid(), id="table")
-                yield from self.side()
-        else:
-            yield TextLines(id="summary")
-            yield self.make_grid()
-        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+        """Yield the table, what stands beside it, and the filter, which is hidden until used."""
+        with Horizontal(id="list"):
+            yield Panel(self.PANEL, self.make_grid(), id="table")
+            yield from self.side()
+        yield FootLine()
 
     def side(self) -> Iterable[Widget]:
-        """Yield what stands beside the table in its panel."""
+        """Yield what stands beside the table in its panel: a panel with the id ``side``."""
         return ()
+
+    def show_side(self) -> None:
+        """Show the row under the cursor in the panel beside the table.
+
+        Called for a new size, and once the cursor rests on a row; ``show_view`` calls it, too.
+        """
 
     def make_grid(self) -> Widget:
         """Create the table."""
         raise NotImplementedError
 
     def summary(self) -> Line:
-        """Return the line above the table."""
+        """Return the note of the panel around the table; its end may be cut."""
         return ()
 
     def on_mount(self) -> None:
-        """Hide the filter and focus the table."""
-        self.query_one("#filter").display = False
+        """Hide the line below the table, and focus the table."""
+        self.query_one(FootLine).display = False
         self.grid().focus()
 
     def table(self) -> Table | None:
@@ -376,15 +414,42 @@ class ListScreen(ConsoleScreen):
 
     def action_filter(self) -> None:
         """Show and focus the filter input."""
+        foot = self.query_one(FootLine)
+        if not foot.is_mounted:
+            self.call_later(self.action_filter)
+            return
         entry = self.query_one("#filter", Input)
-        entry.display = True
+        foot.display = entry.display = True
         self.set_focus(entry)
+        foot.show(self.grid())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Treat ``/`` as text while an input has the focus."""
         if action == "filter" and isinstance(self.focused, Input):
             return False
         return super().check_action(action, parameters)
+
+    def commands(self) -> Iterable[Command]:
+        """Yield the command that sorts by a column."""
+        names = self.grid().sortable
+        if names:
+            yield Command("sort", "sort by a column, or by the next", self._sort_by, (), "s", names)
+        if self.grid().optional:
+            title = "hide a column, or show it again; without a name, all"
+            yield Command("columns", title, self._choose_column, (), "", self.grid().optional)
+
+    def _choose_column(self, column: str) -> None:
+        grid = self.grid()
+        grid.hide(grid.left_out ^ {column} if column else ())
+        hidden = [column_id for column_id in grid.optional if column_id in grid.left_out]
+        text = f"hidden: {', '.join(hidden)}" if hidden else "all columns are shown that fit"
+        self.console.report(f"columns: {text}")
+
+    def _sort_by(self, column: str) -> None:
+        if column:
+            self.grid().sort_by(column)
+        else:
+            self.grid().sort_next()
 
     def action_sort(self) -> None:
         """Sort by the next column."""
@@ -399,14 +464,21 @@ class ListScreen(ConsoleScreen):
         self.grid().set_problems_only(not self.grid().problems_only)
 
     def leave_filter(self) -> bool:
-        """Clear the filter; return whether there was one."""
+        """Leave the chosen cell, or clear the filter; return whether there was either."""
+        foot, grid = self.query_one(FootLine), self.grid()
+        if not foot.is_mounted:
+            return False
         entry = self.query_one("#filter", Input)
-        used = bool(entry.display or self.grid().filter or self.grid().problems_only)
+        used = foot.display
+        if used and grid.chosen_cell is not None and not entry.has_focus:
+            grid.choose_cell(None)
+            return True
         entry.value = ""
-        entry.display = False
-        self.grid().set_filter("")
-        self.grid().set_problems_only(False)
-        self.grid().focus()
+        grid.choose_cell(None)
+        grid.set_filter("")
+        grid.set_problems_only(False)
+        grid.focus()
+        foot.display = False
         return used
 
     @on(Input.Changed, "#filter")
@@ -414,26 +486,30 @@ class ListScreen(ConsoleScreen):
         self.grid().set_filter(event.value)
 
     @on(Input.Submitted, "#filter")
-    def _filter_done(self, event: Input.Submitted) -> None:
-        event.input.display = bool(event.value)
+    def _filter_done(self) -> None:
         self.grid().focus()
+        self.call_after_refresh(self._show_foot)
+
+    @on(Input.Blurred, "#filter")
+    def _show_foot(self) -> None:
+        if self.is_mounted:
+            self.query_one(FootLine).show(self.grid())
+
+    def on_resize(self) -> None:
+        """Draw the panel beside the table for the new size; Textual calls the base's, too."""
+        if self.query("#side"):
+            self.show_side()
+
+    @on(Grid.Changed)
+    def _rest_on_row(self) -> None:
+        if self._side_timer is not None:
+            self._side_timer.stop()
+        if self.query("#side"):
+            self._side_timer = self.set_timer(_REST_S, self.show_side)
 
     @on(Grid.Changed)
     def show_summary(self) -> None:
-        """Show the line above the table, with the filter if there is one."""
-        grid = self.grid()
-        parts = list(self.summary())
-        if grid.filter or grid.problems_only:
-            what = "problems" if grid.problems_only else ""
-            what = " ".join(
-                part for part in (what, f"/{grid.filter}" if grid.filter else "") if part
-            )
-            text = f"{len(grid.rows):,} of {grid.total:,}: {safe_text(what, 40)} (Esc shows all)"
-            # First where the end may be cut.
-            at = 0 if self.PANEL else len(parts)
-            parts.insert(at, Cell(f"{text}  " if self.PANEL else f"  {text}", Tone.WARN))
-        if self.PANEL:
-            note = glyphs_of(self).text("".join(part.text for part in parts))
-            self.query_one("#table", Panel).label(self.PANEL, note.strip())
-        else:
-            self.query_one("#summary", TextLines).show([tuple(parts)])
+        """Show the note of the panel around the table, and the line below it."""
+        note = [glyphs_of(self).text(part.text) for part in self.summary() if part.text]
+        self.query_one(FootLine).show(self.grid())
+        self.query_one("#table", Panel).label(self.PANEL, *note)

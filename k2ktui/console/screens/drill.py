@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
+from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import acts_now
+from k2ktui.console.screens.drill_checks import DrillChecksScreen
+from k2ktui.console.screens.drill_facts import phase_lines, rpo_text, scale_text
 from k2ktui.console.screens.drill_phases import DrillScreen
+from k2ktui.console.visuals.panel import Tile, is_wide, side_width
+from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.drill import PHASES, Drill, DrillStatus
-from k2ktui.engine.drill_checks import DrillKind
-from k2ktui.engine.drill_report import report_json, summarize
-from k2ktui.engine.drill_steps import describe_next, needs_confirmation
+from k2ktui.drill.progress import describe_state, elapsed_ms, list_phases
+from k2ktui.drill.report import report_json, summarize
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.model import PHASES, Drill, DrillStatus
+from k2ktui.engine.drill.steps import describe_next, needs_confirmation
+from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
+from k2ktui.present.columns import Column
 from k2ktui.present.drills import drill_columns, judge_drill
-from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.text import safe_text
+from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone, tone_of
+from k2ktui.text import duration, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import Severity
+
+_BAR = 8
+
+
+def _took(drill: Drill) -> str:
+    return duration(elapsed_ms(drill, 0) / 1000, tenths=True)
 
 
 class DrillsScreen(DrillBaseScreen):
@@ -34,51 +50,119 @@ class DrillsScreen(DrillBaseScreen):
 
     ENTRY: ClassVar[str] = "drill"
     HELP: ClassVar[str | None] = """
-        Drill. A drill leads you through a failover: each phase says what it will do, proves that
-        it has done it, and is written to the journal. A rehearsal touches no application, and is
-        safe to run every day. A planned switchover moves the groups while both clusters are up. A
-        disaster drill moves them without the source. A failback, with the file of the reverse
-        pipeline, moves them back to the old source.
+        Drill. A drill leads you through a failover. Each phase shows its plan, verifies the result,
+        and records it in the journal. A rehearsal touches no application, and is safe to run every
+        day. A planned switchover moves the groups while both clusters are up. A disaster drill
+        moves them without the source. A failback, with the file of the reverse pipeline, moves
+        them back to the old source.
 
         Drills are kept on the target, so every host shows the same ones. N starts a drill, after
-        you have typed the pipeline's name. Enter opens the drill under the cursor: its phases, what
-        it waits for, and how to resume or abort it.
+        you have typed the pipeline's name. Enter opens the drill under the cursor. The bar is
+        how long it took, on a scale of powers of ten.
 
         e exports the reports of the listed drills as JSON, and the list as CSV.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("N", "start_drill", "New drill", id="drill.start"),
+        Binding("c", "checks", "Checks", id="drill.checks"),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"start_drill"})
     DETAILS = (DrillScreen,)
+    PANEL: ClassVar[str] = "Drills"
+
+    def __init__(self) -> None:
+        super().__init__()
+        # What is drawn of drills that do not change: the longest duration, and their ages.
+        self._drawn: tuple[int, tuple[str, ...]] = (0, ())
+        # Whether there is a panel beside the table.
+        self._wide = False
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the table in its panel, with the drill under the cursor beside it."""
+        return ListScreen.body(self)
+
+    def side(self) -> Iterable[Widget]:
+        """Yield the panel about the drill under the cursor."""
+        yield Tile("Drill", id="side")
 
     def make_grid(self) -> Grid[Drill]:
         """Create the table of drills."""
         return Grid(
-            drill_columns(glyphs_of(self)),
+            self._columns(),
             key=lambda drill: drill.id,
             search=lambda drill: f"{drill.id} {drill.kind} {drill.status} {drill.started_by}",
             problem=lambda drill: judge_drill(drill).severity >= Severity.WARN,
             id="drills",
         )
 
+    def _columns(self) -> tuple[Column[Drill], ...]:
+        """Return the columns, with age, duration as a bar, and RPO before the result."""
+        glyphs = glyphs_of(self)
+
+        def lasted(drill: Drill) -> Cell:
+            if drill.ended_ms is None:
+                return Cell("")
+            longest, tone = self._drawn[0], tone_of(judge_drill(drill).severity)
+            return picture_cell(log_bar(elapsed_ms(drill, 0), longest, _BAR, glyphs, tone))
+
+        by_id = {column.id: column for column in drill_columns(glyphs)}
+        age: Column[Drill] = Column(
+            "age", "age", lambda d: Cell(self._age(d)), lambda d: -d.started_ms, right=True, width=8
+        )
+        took: Column[Drill] = Column(
+            "took",
+            "took",
+            lambda d: Cell(NOT_YET if d.ended_ms is None else _took(d)),
+            lambda d: None if d.ended_ms is None else elapsed_ms(d, 0),
+            right=True,
+            width=7,
+            rank=3,
+        )
+        bar: Column[Drill] = Column("bar", "", lasted, width=_BAR, rank=4, picture=True)
+        rpo: Column[Drill] = Column(
+            "rpo", "RPO", lambda d: Cell(rpo_text(d)), lambda d: d.figures.rpo_records, right=True,
+            width=7, rank=2,
+        )  # fmt: skip
+        return (
+            by_id["kind"],
+            by_id["status"],
+            age,
+            took,
+            bar,
+            rpo,
+            # The panel beside the table has it, too.
+            replace(by_id["result"], heading="result, or what is next", rank=5 * self._wide),
+            replace(by_id["by"], rank=6),
+            replace(by_id["begun"], rank=7),
+            replace(by_id["id"], rank=8),
+        )
+
+    def _age(self, drill: Drill) -> str:
+        return formatting.age(max(0.0, self.session.feed.now() - drill.started_ms / 1000))
+
     def show_view(self, view: View) -> None:
         """Show the view's drills."""
         grid: Grid[Any] = self.query_one(Grid)
+        took = (elapsed_ms(d, 0) for d in view.drills if d.ended_ms is not None)
+        drawn = (power_of_ten(took, least=1), tuple(map(self._age, view.drills)))
+        if drawn != self._drawn:
+            self._drawn = drawn
+            grid.redraw()
         read = view.part(PartName.STATE).taken_at is not None
         none = "No drill yet. N starts one; a rehearsal touches no application."
         if self.session.feed.replay:
             none = "A recording has no drills."
         grid.empty = none if read else formatting.NOT_YET
         grid.show(view.drills)
+        self.show_side()
 
     def summary(self) -> Line:
         """Return which drill is open, or how long ago the last rehearsal was."""
-        found: list[Drill] = list(self.query_one(Grid).rows)
+        listed: list[Drill] = list(self.query_one(Grid).rows)
         view = self.console.view
         if view is None or self.query_one(Grid).total == 0:
             return (Cell("drills are kept on the target", Tone.MUTED),)
-        for drill in found:
+        for drill in listed:
             if not drill.is_over:
                 acts = acts_now(drill, view, self.session.feed.now())
                 who = (
@@ -98,21 +182,76 @@ class DrillsScreen(DrillBaseScreen):
         ago = formatting.age(max(0.0, self.session.feed.now() - rehearsed[0]))
         return (Cell(f"last rehearsed {ago} ago"),)
 
-    def detail(self) -> list[Line]:
-        """Return the result of the drill under the cursor, and its next step."""
+    def on_resize(self) -> None:
+        """Choose the columns for the new size; Textual calls the base's handler, too."""
+        if self.is_composed and self._wide != is_wide(self):
+            self._wide = not self._wide
+            self.query_one(Grid).show_columns(self._columns())
+
+    def show_texts(self) -> None:
+        """Show the summary."""
+        if self.is_composed:
+            self.show_summary()
+
+    def show_side(self) -> None:
+        """Show the drill under the cursor."""
+        if not self.is_composed:
+            return
+        panel = self.query_one("#side", Tile)
         drill: Drill | None = self.query_one(Grid).current
-        if drill is None:
-            return []
-        texts = summarize(drill) if drill.is_over else [describe_next(drill)]
-        return [(Cell(part),) for text in texts for part in self.wrap(text)]
+        if drill is None or self.console.view is None:
+            panel.label("Drill")
+            panel.show([])
+            return
+        panel.label(drill.id)
+        panel.show(self._about(drill), judge_drill(drill).severity)
+
+    def _about(self, drill: Drill) -> list[Line]:
+        """Return the result of a drill or its next step, its timeline, and who began it."""
+        glyphs, now = glyphs_of(self), self.session.feed.now()
+        width = side_width(self) - 5
+        view = self.console.view
+        acts = view is not None and acts_now(drill, view, now)
+        rows = list_phases(drill, acting=acts)
+        texts = [describe_state(drill), describe_next(drill, acting=acts)]
+        first, *more = summarize(drill) if drill.is_over else texts
+        mark: Line = (glyphs.mark(judge_drill(drill)), Cell(f" {drill.kind}", Tone.HEADING))
+        lines: list[Line] = [mark, *wrap_lines(first, width), ()]
+        now_ms = int(now * 1000)
+        lines += [
+            (Cell(scale_text(rows, drill.beat_ms), Tone.MUTED),),
+            *phase_lines(rows, drill.beat_ms, now_ms, width, glyphs),
+            (),
+        ]
+        lines += [line for text in more for line in wrap_lines(text, width, Tone.MUTED)]
+        begun = f"begun {formatting.moment(drill.started_ms / 1000)} by {drill.started_by}"
+        return [*lines, *wrap_lines(begun, width, Tone.MUTED)]
 
     def document(self) -> str | None:
         """Return the reports of the listed drills."""
-        return json.dumps({"drills": [report_json(each) for each in self.query_one(Grid).rows]})
+        return json.dumps({"drills": [report_json(drill) for drill in self.query_one(Grid).rows]})
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
         self.app.push_screen(DrillScreen(event.row))
+
+    def refusal(self, action: str) -> str:
+        """Return why an action is unavailable now."""
+        if action == "checks" and self.is_mounted and self.query_one(Grid).current is None:
+            return "there is no drill"
+        return super().refusal(action)
+
+    def action_checks(self) -> None:
+        """Show the checks of the drill under the cursor."""
+        drill: Drill | None = self.query_one(Grid).current
+        if drill is not None:
+            self.app.push_screen(DrillChecksScreen(lambda: self._newest(drill)))
+
+    def _newest(self, drill: Drill) -> Drill:
+        """Return a drill as it was read last."""
+        view = self.console.view
+        drills = view.drills if view is not None else ()
+        return next((listed for listed in drills if listed.id == drill.id), drill)
 
     @work(group=ASK)
     async def action_start_drill(self) -> None:
@@ -122,7 +261,7 @@ class DrillsScreen(DrillBaseScreen):
             return
         kind, options = choice
         phases = PHASES[kind]
-        asked = [str(each) for each in phases if needs_confirmation(each, options.fence)]
+        asked = [str(phase) for phase in phases if needs_confirmation(phase, options.fence)]
         lines: list[str | Line] = [
             f"{len(phases)} phases: {', '.join(phases)}.",
             f"You confirm each of these when it is next: {', '.join(asked)}."

@@ -20,16 +20,16 @@ from k2ktui.console.widgets.drill_dialog import TAIL_CHOICES
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill import operations
-from k2ktui.engine.drill import Drill, DrillOptions, DrillStatus
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_report import has_findings, list_harm, summarize
-from k2ktui.engine.drill_steps import (
+from k2ktui.drill.checks.catalog import checks_that_stop
+from k2ktui.drill.report import has_findings, list_harm, summarize
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus
+from k2ktui.engine.drill.steps import (
     can_go_back,
     changes_to_restore,
-    checks_that_stop,
     describe_next,
 )
-from k2ktui.engine.drill_tail import TailChoice
+from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.errors import K2kError
 from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -41,7 +41,7 @@ Start = tuple[DrillKind, DrillOptions]
 
 @dataclass(frozen=True, slots=True)
 class DrillRun:
-    """What acts on a drill: its start, its resumption or its abort.
+    """An operation on a drill: start, resume or abort.
 
     Attributes:
         doing: what is done, for example "drill".
@@ -80,7 +80,8 @@ class DrillScreen(DrillChecklist):
         One operator acts, others watch. O takes the drill over from the operator who acts; this is
         in the journal. D continues a planned drill or a failback without its source. A accepts the
         findings of the checks that stopped the drill, and continues. F begins again with fencing
-        the producers. T chooses what happens to the records that a failback has listed. v shows the
+        the producers. T chooses what happens to the records that a failback has listed. c shows all
+        checks, what failed first: what each has looked at, its fix and what it stops. v shows the
         report; e exports it as JSON and Markdown.
 
         After fence-replicator, the pipeline does not start until k2ktui drill release allows it, or
@@ -93,6 +94,7 @@ class DrillScreen(DrillChecklist):
         Binding("O", "take_over", "Take over", id="drill.take-over"),
         Binding("D", "disaster", "Disaster", id="drill.disaster"),
         Binding("v", "report", "Report", id="drill.report"),
+        Binding("c", "checks", "Checks", id="drill.checks"),
         Binding("A", "accept", "Accept", id="drill.accept"),
         Binding("F", "fence_again", "Fence again", id="drill.fence"),
         Binding("T", "tail", "Tail", id="drill.tail"),
@@ -153,6 +155,7 @@ class DrillScreen(DrillChecklist):
 
     def _tick(self) -> None:
         if self.drill is not None and not self.drill.is_over and self.is_current:
+            self.show_phases()
             self.show_texts()
 
     # Running
@@ -190,7 +193,14 @@ class DrillScreen(DrillChecklist):
                     self.inform(str(error), "information")
             self._run_following()
 
-        self.act(run.doing, lambda: run.job(operator), done, failed=failed, command=run.command)
+        self.act(
+            run.doing,
+            lambda: run.job(operator),
+            done,
+            failed=failed,
+            command=run.command,
+            result=lambda drill: summarize(drill)[0] if drill.is_over else "it has stopped",
+        )
 
     def _run_following(self) -> None:
         following, self._following = self._following, None
@@ -255,7 +265,9 @@ class DrillScreen(DrillChecklist):
             lines.append("It changes nothing from then on. The journal has who took over.")
             title, typed, label = f"Take over drill {drill.id}", drill.pipeline, "Take over"
         else:
-            number = next((n for n, each in enumerate(drill.phases, 1) if each.phase is phase), 0)
+            number = next(
+                (n for n, record in enumerate(drill.phases, 1) if record.phase is phase), 0
+            )
             title, typed, label = f"{number} {phase}", str(phase), "Confirm"
             if phase is DrillPhase.OPEN_TARGET:
                 lines.append((Cell("This is the point of no return.", Tone.BAD),))
@@ -300,8 +312,8 @@ class DrillScreen(DrillChecklist):
     async def action_accept(self) -> None:
         """Confirm, and continue in spite of the checks that have stopped the drill."""
         checks = checks_that_stop(self.drill) if self.drill is not None else []
-        ids = tuple(each.id for each in checks)
-        lines = [f"{each.id} {each.title}: {each.evidence}" for each in checks]
+        ids = tuple(check.id for check in checks)
+        lines = [f"{check.id} {check.title}: {check.evidence}" for check in checks]
         text = "The drill continues in spite of these findings; the journal has who accepted them."
         await self._resume("Accept", text, *lines, accept=ids)
 
@@ -369,7 +381,7 @@ class DrillScreen(DrillChecklist):
         drill = self.drill
         if drill is None:
             return
-        lines: list[str | Line] = [f"- {each.what}" for each in changes_to_restore(drill)]
+        lines: list[str | Line] = [f"- {change.what}" for change in changes_to_restore(drill)]
         lines.insert(0, "Restores, the last change first:" if lines else "It has changed nothing.")
         if self.other_acts:
             lines.append(f"{drill.owner} acts on it: this takes the drill over.")

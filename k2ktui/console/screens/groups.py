@@ -3,47 +3,150 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
-from k2ktui.console.screens.groups_table import row_grid, summary_grid
+from k2ktui.console.screens.group_detail import GroupDetail
+from k2ktui.console.screens.groups_table import (
+    bar_width,
+    group_columns,
+    position_columns,
+    row_grid,
+    scale_of,
+    summary_grid,
+)
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.screens.translate import plan_groups
+from k2ktui.console.visuals.panel import Panel, is_wide
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.engine.moves.group_sums import GroupSummary, judge_group, judge_group_row
+from k2ktui.engine.moves.groups import GroupRow
+from k2ktui.engine.severity import SeverityLabel
 from k2ktui.present import formatting
+from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.present.groups import side_text, summary_columns
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import Severity, judge_group
 
 _TRANSLATE = Binding("T", "translate", "Translate", id="groups.translate")
 _AUDIT = Binding("m", "audit", "Audit", id="groups.audit")
 
 
-class GroupsScreen(ListScreen):
-    """All groups, or all group-partitions."""
+# What is said of a table without rows.
+_NO_GROUP = "Groups appear here once they commit on replicated topics."
+_NO_POSITION = "The group has no committed offset of what is replicated."
+# The edge and the heading of a table, the least lines of the panel below it, and those of the
+# screen's frame.
+_ABOVE_ROWS, _LEAST_SIDE, _FRAME = 2, 9, 4
+
+
+class _GroupTable(ListScreen):
+    """A table of groups or of their partitions, with a panel about a group beside it."""
 
     ENTRY: ClassVar[str] = "groups"
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The end of the bars' scale, and what the columns were made for.
+        self._scale = 1
+        self._width, self._compares = 0, False
+
+    def columns(self) -> tuple[Column[Any], ...]:
+        """Return the columns of the table."""
+        raise NotImplementedError
+
+    def grid(self) -> Grid[Any]:
+        """The table."""
+        return self.query_one(Grid)
+
+    def largest(self) -> int:
+        """Return the end of the bars' scale."""
+        return self._scale
+
+    def side(self) -> Iterable[Widget]:
+        """Yield the panel about the group under the cursor."""
+        yield Panel("Group", GroupDetail(), id="side")
+
+    def on_resize(self) -> None:
+        """Draw the bars for the new width; Textual calls the base's handler, too."""
+        if self._width != bar_width(self.size.width):
+            self._width = bar_width(self.size.width)
+            self.grid().show_columns(self.columns())
+
+    def show_rows(self, view: View, rows: Sequence[Any], empty: str) -> None:
+        """Show rows of a view, and the group under the cursor."""
+        grid, scale = self.grid(), scale_of(view)
+        if self._compares != view.compares:
+            self._compares = view.compares
+            self.refresh_bindings()
+            grid.show_columns(self.columns())
+        if scale != self._scale:
+            self._scale = scale
+            grid.redraw()
+        grid.empty = empty if _is_read(view) else formatting.NOT_YET
+        grid.mark_stale(stale_group_columns(view))
+        grid.show(rows)
+        self.show_side()
+
+    def show_detail(self, group: str, current: GroupRow | None = None) -> None:
+        """Show a group in the panel; see :meth:`GroupDetail.show_group`."""
+        view = self.console.view
+        if view is None:
+            return
+        panel = self.query_one("#side", Panel)
+        detail = panel.query_one(GroupDetail)
+        group_summary = next(
+            (summary for summary in view.summaries if summary.group == group), None
+        )
+        panel.label(group or "Group")
+        panel.mark(None if group_summary is None else judge_group(group_summary).severity)
+        if group:
+            detail.show_group(view, group, self._scale, current)
+        else:
+            detail.show_nothing()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the audit only where MirrorMaker 2 copies."""
+        if action == "audit" and not self._compares:
+            return False
+        return super().check_action(action, parameters)
+
+
+class GroupsScreen(_GroupTable):
+    """All groups, or all group-partitions."""
+
     HELP: ClassVar[str | None] = """
         Groups. Each row is a consumer group with its state and members on both clusters. v shows
         one row for each group and partition, with both committed offsets and the translated one.
 
         Divergence is the committed offset on the target minus the translated one, in source
         records. Now: records that the group would skip or re-read if it continued on the target
-        from its current commit. Moved: the same after a move, as in the plan. + means more, in
-        partitions where the number is unknown.
+        from its current commit. After move: the same after a move, as in the plan. ≥ means at
+        least: there are partitions where the number is unknown.
 
-        Deleted: the target has deleted unread records, so a move skips them too. Not moved: the
+        The bar grows from zero to the left for records that would be skipped and to the right for
+        those read again, on a scale of powers of ten. It is dotted where the number is unknown;
+        — stands for one that is not available, … for one that the next poll must confirm.
+
+        From 120 columns on, the panel beside the table shows the group under the cursor; on a
+        narrow terminal Enter opens it. Each of its partitions has the committed offset on the
+        source and on the target, and where both are in the log that the source retains: full where
+        offsets translate exactly, light where they do not, dots where nothing is copied yet.
+
+        Deleted: a move skips unread records, because the target has deleted them; the panel says
+        whether the source still has them. Not moved: the
         group has no committed offset on the target; partly moved: it has some there. Checking: bad
         in one poll; the next polls confirm it or not. Moving: the group is in use on both clusters
-        while they are read.
+        while they are read. Both active: it has members on both, so both read every record; a move
+        commits nothing for it until those on the target are stopped.
 
         The basis is the reason to trust a translation. exact: by a mapping; end: caught up with the
         copy; ahead: beyond the copy; bounded: some records are re-read, none is skipped; unmapped:
@@ -53,10 +156,11 @@ class GroupsScreen(ListScreen):
         on the target, which changes nothing yet.
 
         If MirrorMaker 2 copies, alone or beside the pipeline (--compare): by k2ktui is what a group
-        would re-read from the translated offset, by MM2 from its newest checkpoint. + means that
+        would re-read from the translated offset, by MM2 from its newest checkpoint. ≥ means that
         some partitions have no checkpoint or an unknown number, — that all of them do. m shows the
         checkpoint, the commit and the right offset of each group and partition.
     """
+    PANEL: ClassVar[str] = "Groups"
     BINDINGS: ClassVar[list[BindingType]] = [
         _TRANSLATE,
         Binding("v", "view_rows", "By partition", id="groups.rows"),
@@ -66,24 +170,33 @@ class GroupsScreen(ListScreen):
     def __init__(self) -> None:
         super().__init__()
         self._by_partition = False
-        self._compares = False
+
+    def columns(self) -> tuple[Column[Any], ...]:
+        """Return the columns of groups, or of group-partitions."""
+        glyphs = glyphs_of(self)
+        if self._by_partition:
+            return position_columns(glyphs, self.largest, self._width)
+        return group_columns(glyphs, self.largest, self._width, compared=self._compares)
 
     def make_grid(self) -> Grid[Any]:
-        """Create the table of groups."""
-        return summary_grid(glyphs_of(self))
+        """Create the table."""
+        return (
+            row_grid(self.columns())
+            if self._by_partition
+            else summary_grid(Grid[GroupSummary], self.columns(), id="summaries")
+        )
 
     def show_view(self, view: View) -> None:
         """Show the view's groups."""
-        grid = self.query_one(Grid)
-        if self._compares != view.compares:
-            self._compares = view.compares
-            self.refresh_bindings()
-            if not self._by_partition:
-                grid.show_columns(summary_columns(glyphs_of(self), compared=view.compares))
-        read = view.part(PartName.GROUPS).taken_at is not None
-        grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
-        grid.mark_stale(stale_group_columns(view))
-        grid.show(view.groups if self._by_partition else view.summaries)
+        self.show_rows(view, view.groups if self._by_partition else view.summaries, _NO_GROUP)
+        worst = max((judge_group(summary).severity for summary in view.summaries), default=None)
+        self.query_one("#table", Panel).mark(worst)
+
+    def show_side(self) -> None:
+        """Show the group under the cursor."""
+        row: GroupSummary | GroupRow | None = self.grid().current
+        current = row if isinstance(row, GroupRow) else None
+        self.show_detail("" if row is None else row.group, current)
 
     def summary(self) -> Line:
         """Return the totals."""
@@ -94,44 +207,32 @@ class GroupsScreen(ListScreen):
         old = formatting.STALE if view.groups_stale else ""
         bases = ", ".join(f"{count:,} {basis}" for basis, count in totals.bases.items())
         positions = f"  {old}{counted(sum(totals.bases.values()), 'position')}: {bases}"
-        text = f"{old}{counted(groups, 'group')}: {old}"
-        verdicts = sorted(map(judge_group, view.summaries), key=lambda each: -each.severity)
-        # The words of the table, so that each number can be found in its rows.
-        words = Counter(verdict.word for verdict in verdicts)
-        states = ", ".join(f"{count:,} {word}" for word, count in words.items())
-        tone = Tone.MUTED
-        if verdicts and verdicts[0].severity >= Severity.WARN:
-            tone = formatting.tone_of(verdicts[0].severity)
+        states = _states(counted(groups, "group"), map(judge_group, view.summaries), old)
         amounts = _amounts("now", totals.skips, totals.rereads)
-        amounts += _amounts("moved", totals.moved_skips, totals.moved_rereads)
+        amounts += _amounts("after move", totals.moved_skips, totals.moved_rereads)
         compared = _compared(view, self.session.feed.now())
         return (
-            Cell(text),
-            Cell(states, tone),
-            Cell(amounts, tone),
-            *compared,
+            *compared,  # first: a narrow frame cuts the end
+            *states,
+            Cell(amounts),
             Cell(positions if totals.bases else ""),
         )
 
     async def action_view_rows(self) -> None:
-        """Toggle between groups and group-partitions."""
+        """Toggle between groups and group-partitions; the cursor stays on its group."""
+        old = self.grid()
+        row: GroupSummary | GroupRow | None = old.current
         self._by_partition = not self._by_partition
-        old = self.query_one(Grid)
-        glyphs = glyphs_of(self)
-        compared = self._compares
-        new: Grid[Any] = (
-            row_grid(glyphs) if self._by_partition else summary_grid(glyphs, compared=compared)
-        )
+        new = self.make_grid()
+        new.filter, new.problems_only = old.filter, old.problems_only
         await self.mount(new, before=old)
         await old.remove()
         new.focus()
         self.refresh_view()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the audit only where MirrorMaker 2 copies."""
-        if action == "audit" and not self._compares:
-            return False
-        return super().check_action(action, parameters)
+        if row is not None:
+            first = next((n for n, shown in enumerate(new.rows) if shown.group == row.group), 0)
+            new.action_move(first)
+            self.show_side()
 
     def action_audit(self) -> None:
         """Open the audit of all groups."""
@@ -139,13 +240,13 @@ class GroupsScreen(ListScreen):
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
-        if action == "translate" and self.is_mounted and self.query_one(Grid).current is None:
+        if action == "translate" and self.is_mounted and self.grid().current is None:
             return "there is no group"
         return _planning_refusal(self, action) or super().refusal(action)
 
     async def action_translate(self) -> None:
         """Plan the translation of the group under the cursor."""
-        row = self.query_one(Grid).current
+        row = self.grid().current
         if row is not None:
             await _translate(self, row.group)
 
@@ -154,26 +255,21 @@ class GroupsScreen(ListScreen):
         self.app.push_screen(GroupScreen(event.row.group))
 
 
-class GroupScreen(ListScreen):
-    """The partitions of one group.
+class GroupScreen(_GroupTable):
+    """One group and its partitions.
 
     Args:
         group: its name.
     """
 
-    ENTRY: ClassVar[str] = "groups"
     HELP: ClassVar[str | None] = GroupsScreen.HELP
     BINDINGS: ClassVar[list[BindingType]] = [_TRANSLATE, _AUDIT]
+    PANEL: ClassVar[str] = "Partitions"
 
     def __init__(self, group: str) -> None:
         super().__init__()
         self._group = group
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the audit only where MirrorMaker 2 copies."""
-        if action == "audit" and (self.console.view is None or not self.console.view.compares):
-            return False
-        return super().check_action(action, parameters)
+        self._table_height = ""
 
     def action_audit(self) -> None:
         """Open the audit of the group."""
@@ -196,31 +292,61 @@ class GroupScreen(ListScreen):
     def _opened(self, event: Grid.Opened) -> None:
         self.app.push_screen(PartitionScreen((event.row.topic, event.row.partition)))
 
+    def columns(self) -> tuple[Column[Any], ...]:
+        """Return the columns of the group's partitions."""
+        return position_columns(glyphs_of(self), self.largest, self._width, with_group=False)
+
     def make_grid(self) -> Grid[Any]:
         """Create the table of group-partitions."""
-        return row_grid(glyphs_of(self), with_group=False)
+        return row_grid(self.columns())
 
     def show_view(self, view: View) -> None:
         """Show the group's partitions."""
-        grid = self.query_one(Grid)
-        grid.empty = "The group has no committed offset of what is replicated."
-        grid.mark_stale(stale_group_columns(view))
-        grid.show([row for row in view.groups if row.group == self._group])
+        self.show_rows(view, [row for row in view.groups if row.group == self._group], _NO_POSITION)
+        self._share_lines()
+
+    def on_resize(self) -> None:
+        """Share the lines of the new size; Textual calls the base's handler, too."""
+        self._share_lines()
+
+    def _share_lines(self) -> None:
+        """Below 120 columns the table has as many lines as it needs, up to half of them."""
+        table = self.query_one("#table", Panel)
+        needed = max(1, self.grid().total) + _ABOVE_ROWS
+        room = self.size.height - _FRAME
+        most = max(_ABOVE_ROWS + 1, min(room // 2, room - _LEAST_SIDE))
+        height = "1fr" if is_wide(self) else str(min(needed, most))
+        if height != self._table_height:
+            self._table_height = height
+            table.styles.height = height
+
+    def show_side(self) -> None:
+        """Show the group, and the partition under the cursor."""
+        self.show_detail(self._group, self.grid().current)
 
     def summary(self) -> Line:
-        """Return the group and its state on both clusters."""
-        name = Cell(safe_text(self._group, 60), Tone.HEADING)
+        """Return how many partitions the group has, by status."""
         view = self.console.view
-        found = view.summaries if view else ()
-        group = next((each for each in found if each.group == self._group), None)
-        if group is None:
-            return (name, Cell("  no longer exists", Tone.WARN))
-        glyphs = glyphs_of(self)
-        mark = glyphs.mark(judge_group(group))
-        mark = glyphs.aged(mark) if view and view.groups_stale else mark
-        sides = f"  source {side_text(group.source)}  target {side_text(group.target)}  "
-        error = group.source.error or group.target.error
-        return (name, Cell(sides), mark, Cell(f"  {error}", Tone.WARN))
+        if view is None or not _is_read(view):
+            return (Cell(formatting.NOT_YET),)
+        if all(summary.group != self._group for summary in view.summaries):
+            return (Cell(f"{safe_text(self._group, 60)} no longer exists", Tone.WARN),)
+        verdicts = [judge_group_row(row) for row in view.groups if row.group == self._group]
+        old = formatting.STALE if view.groups_stale else ""
+        return _states(counted(len(verdicts), "partition"), verdicts, old)
+
+
+def _is_read(view: View) -> bool:
+    return view.part(PartName.GROUPS).taken_at is not None
+
+
+def _states(what: str, verdicts: Iterable[SeverityLabel], old: str) -> Line:
+    """Return how many there are of each status, the worst first, in the words of the table."""
+    worst_first = sorted(verdicts, key=lambda verdict: -verdict.severity)
+    words = Counter(verdict.word for verdict in worst_first)
+    states = [f"{old}{count:,} {word}" for word, count in words.items()]
+    first = f"{old}{what}: {states[0]}" if states else f"{old}{what}"
+    return (Cell(first), *(Cell(f", {state}") for state in states[1:]))
 
 
 def _amounts(when: str, skips: int, rereads: int) -> str:
@@ -236,7 +362,7 @@ def _compared(view: View, now: float) -> Line:
         return ()
     stale = formatting.STALE if view.audit_stale else ""
     old = f"{stale}{formatting.age(now - view.audit.taken_at)} ago"
-    return (Cell(f"  MM2 {old}", Tone.MUTED),)
+    return (Cell(f"MM2 {old}  ", Tone.MUTED),)
 
 
 def _planning_refusal(screen: ListScreen, action: str) -> str:

@@ -7,15 +7,18 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Container, VerticalScroll
+from textual.content import Content
 
 from k2ktui.console.key_order import key_name, rank, sorted_bindings
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.visuals.panel import WIDE
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.severity import Severity
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
-from k2ktui.watch.severity import Severity
+from k2ktui.text import safe_text
 
 _WORDS = {
     Severity.OK: "healthy",
@@ -24,6 +27,7 @@ _WORDS = {
     Severity.UNKNOWN: "unknown",
     Severity.BAD: "records would be lost or skipped, or nothing is copied",
 }
+_WIDEST = 150
 _HEADINGS = (
     "Keys of this screen, with their ids for keys.yaml",
     "Keys of every table",
@@ -46,14 +50,33 @@ class Help(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the scrollable text."""
-        with VerticalScroll(id="help"):
-            yield TextLines(id="help-lines")
+        with VerticalScroll(id="help") as frame:
+            frame.border_title = Content(self._title())
+            frame.border_subtitle = "Esc closes, j and k scroll"
+            with Container(id="help-columns"):
+                yield TextLines(id="help-lines")
+                yield TextLines(id="help-keys")
 
     def on_mount(self) -> None:
         """Fill in the text."""
-        width = max(30, min(86, self.app.size.width - 10))
-        self.query_one(TextLines).show([*self._about(width), *self._keys(width), *self._signs()])
-        self.query_one(VerticalScroll).focus()
+        wide = self.app.size.width >= WIDE
+        columns = self.query_one("#help-columns")
+        columns.styles.layout = "horizontal" if wide else "vertical"
+        frame = self.query_one(VerticalScroll)
+        frame.set_class(wide, "-two")
+        room = min(_WIDEST, self.app.size.width * 96 // 100 - 6)
+        width = max(30, (room - 4) // 2 if wide else min(86, self.app.size.width - 10))
+        about, keys, signs = self._about(width), self._keys(width), self._signs()
+        # Beside each other, what the screen shows and the keys; below each other, the signs last.
+        first = [*about, *(signs if wide else ())]
+        self.query_one("#help-lines", TextLines).show(first)
+        self.query_one("#help-keys", TextLines).show([*keys, *(() if wide else signs)][:-1])
+        frame.focus()
+
+    def _title(self) -> str:
+        entry = next((e for e in self._of.console.entries if e.id == self._of.ENTRY), None)
+        named = [part for part in (entry.title if entry else "", self._of.crumb) if part]
+        return safe_text(": ".join(["Help", *named]), 80)
 
     def _about(self, width: int) -> list[Line]:
         lines: list[Line] = []
@@ -94,11 +117,11 @@ class Help(Dialog[None]):
                 lines += [*([()] if lines else []), (Cell(_HEADINGS[before], Tone.HEADING),)]
             tone = Tone.PLAIN if active.enabled else Tone.MUTED
             key = key_name(self.app, binding, plain=glyphs_of(self).ascii)
-            text = f"  {key:<10} {binding.description:<16}"
+            text = f"  {key:<10} {binding.description:<18}"
             lines.append((Cell(text, tone), Cell(binding.id, Tone.MUTED)))
         for entry in self._of.console.entries:
-            text = f"  {entry.key:<10} {entry.title:<16}"
-            lines.append((Cell(text), Cell(f"screen.{entry.id}", Tone.MUTED)))
+            text = f"  {entry.key:<10} {entry.title:<18}"
+            lines.append((Cell(text), Cell(entry.key_id, Tone.MUTED)))
         return [*lines, ()]
 
     def action_scroll(self, by: int) -> None:

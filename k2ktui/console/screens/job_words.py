@@ -6,20 +6,24 @@ from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console.session import Session
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
 from k2ktui.errors import K2kError
 from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import Job, JobState
 from k2ktui.jobs.run_rows import RunRow
-from k2ktui.kafka.properties import load_checked
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.mm2.flow_files import read_flow
 from k2ktui.present import formatting
 from k2ktui.sync.flow import NOTHING_TO_COPY
 
 JOBS_HELP = """
 Jobs. Each row is a run of a pipeline: a job on this host, or a run on another host as
-reported by its heartbeats on the target. Below is the end of the selected job's log; Enter
-shows the whole log.
+reported by its heartbeats on the target. Below is the end of the log of the run under the
+cursor, and from 120 columns on, the run itself. Enter shows the run and its whole log.
+
+Slots are the parts in which a pipeline is copied: ■ is owned by this run, □ by another one,
+· by none. Memory and cores are what a job's processes use on this host, Java included, and
+the bars are their shares of what they may use; they are not known of a run on another host.
 
 J starts the pipeline after checks, which are shown as they complete. Y starts k2ktui sync,
 which translates the pipeline's groups continuously. X stops a job; a second X stops it
@@ -35,6 +39,8 @@ commit. restarts: starts on this host before this one.
 """
 
 
+NO_RUN = "No run yet. J starts a job that copies the pipeline."
+NOTHING_LOGGED = "Nothing was written yet."
 MIRROR_COPIES = "MirrorMaker 2 copies this flow; it is started and stopped outside k2ktui"
 _TAKE_OVER = "k2ktui mm2 takeover lets a k2ktui pipeline continue where it stopped."
 
@@ -76,9 +82,17 @@ def where_to_stop(row: RunRow, verb: str) -> str:
     return f"it runs on {formatting.name(row.host, 60)}; there: k2ktui jobs {verb} -f FILE"
 
 
+def where_is_log(row: RunRow) -> str:
+    """Return where the log of a run is that is not a job of this host."""
+    if row.host == local_jobs.this_host():
+        return f"pid {row.pid} runs in a terminal or as a service of this host: its log is there."
+    host = formatting.name(row.host, 60)
+    return f"The log is on {host}, where it was started; there: k2ktui jobs log -f FILE"
+
+
 def reason_of(error: BaseException | None) -> K2kError:
     """Return the error of a worker that reads files."""
-    inner = error.__cause__ if error is not None and error.__cause__ is not None else error
+    inner = error if isinstance(error, K2kError) or error is None else error.__cause__ or error
     return inner if isinstance(inner, K2kError) else K2kError(f"its files: {type(inner).__name__}")
 
 

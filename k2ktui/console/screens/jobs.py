@@ -7,53 +7,64 @@ from typing import Any, ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.widget import Widget
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.job_detail import RunDetail, show_run
+from k2ktui.console.screens.job_runs import KnownRuns, Reading, ShownRun
 from k2ktui.console.screens.job_words import (
     JOBS_HELP,
     MIRROR_COPIES,
+    NO_RUN,
+    NOTHING_LOGGED,
     name_of,
     nothing_to_start,
     outcome_of,
     place,
     read_config,
     reason_of,
+    where_is_log,
     where_to_stop,
 )
 from k2ktui.console.screens.jobs_log import LogScreen, entry_lines
 from k2ktui.console.screens.jobs_table import HEARTBEAT_COLUMNS, jobs_grid
+from k2ktui.console.visuals.panel import Panel, is_framed
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.start_dialog import StartDialog
-from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.files import reverse_path
 from k2ktui.engine.access import Access, access
-from k2ktui.engine.journal import RunKind, RunnerState
-from k2ktui.engine.pair_state import NOT_READ, PipelineFence
-from k2ktui.engine.plan import Rewind
+from k2ktui.engine.drill.pair_state import NOT_READ, PipelineFence
+from k2ktui.engine.moves.journal import RunKind, RunnerState
+from k2ktui.engine.moves.plan import Rewind
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.jobs import joblog, local_jobs, manager
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.manager import StopMode
-from k2ktui.jobs.run_rows import RunRow, make_run_rows, recent_runs
+from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
-from k2ktui.present.runs import are_sharing, clock, describe_others
+from k2ktui.present.runs import are_sharing, clock, describe_others, judge_run
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import state_time
 
 _LOOK_S = 2.0
-_LOG_LINES = 40
+_LOG_LINES = 80
+_Read = tuple[Reading, str, Sequence[joblog.LogEntry]]
 
 
 class JobsScreen(ListScreen):
-    """Runs of the pipeline, and the end of the selected job's log."""
+    """Runs of the pipeline; below them the one under the cursor, and the end of its log.
+
+    Attributes:
+        runs: what is known of them; the screen of a log reads it, too.
+    """
 
     ENTRY: ClassVar[str] = "jobs"
     DETAILS = (LogScreen,)
@@ -61,17 +72,19 @@ class JobsScreen(ListScreen):
         {"start_job", "start_sync", "stop_job", "restart_job"}
     )
     HELP: ClassVar[str | None] = JOBS_HELP
+    PANEL: ClassVar[str] = "Runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("J", "start_job", "Start", id="jobs.start"),
         Binding("X", "stop_job", "Stop", id="jobs.stop"),
         Binding("R", "restart_job", "Restart", id="jobs.restart"),
         Binding("Y", "start_sync", "Sync", id="jobs.sync"),
         Binding("l", "log", "Log", id="jobs.log", show=False),
+        Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._jobs: Sequence[Job] | None = None
+        self.runs = KnownRuns()
         self._shown: tuple[str, Sequence[joblog.LogEntry]] = ("", ())
         self._busy = ""
         self._stop_requests: set[str] = set()
@@ -84,10 +97,13 @@ class JobsScreen(ListScreen):
         """Create the table of runs."""
         return jobs_grid(glyphs_of(self), self.session.feed.now)
 
-    def body(self) -> Iterable[Widget]:
-        """Yield the table and the end of a log."""
-        yield from super().body()
-        yield TextLines(id="job-log")
+    def side(self) -> Iterable[Widget]:
+        """Yield the run under the cursor, and the end of its log."""
+        yield Container(
+            Panel("Run", RunDetail(id="run-detail"), id="run"),
+            Panel("Log", TextLines(id="job-log"), id="log-end"),
+            id="side",
+        )
 
     def on_mount(self) -> None:
         """Start polling this host's jobs."""
@@ -95,8 +111,7 @@ class JobsScreen(ListScreen):
         self.set_interval(_LOOK_S, self._poll_jobs)
 
     def on_screen_resume(self) -> None:
-        """Show the last view and poll the jobs immediately."""
-        super().on_screen_resume()
+        """Poll the jobs immediately; Textual calls the base's handler, too."""
         self._poll_jobs()
 
     def _poll_jobs(self) -> None:
@@ -106,18 +121,18 @@ class JobsScreen(ListScreen):
         row = self._row()
         chosen = row.job if row else None
 
-        def job() -> tuple[list[Job], str, Sequence[joblog.LogEntry]]:
-            found = local_jobs.list_jobs()
-            wanted = chosen or next(iter(found), None)
+        def job() -> _Read:
+            reading = self.runs.read()
+            wanted = chosen or next(iter(reading.jobs), None)
             if wanted is None:
-                return found, "", ()
-            return found, wanted.place.id, joblog.read_tail(wanted.place, _LOG_LINES)
+                return reading, "", ()
+            return reading, wanted.place.id, joblog.read_tail(wanted.place, _LOG_LINES)
 
         self.background("look", job, self._update_jobs)
 
-    def _update_jobs(self, found: tuple[list[Job], str, Sequence[joblog.LogEntry]]) -> None:
-        self._jobs = found[0]
-        self._shown = found[1:]
+    def _update_jobs(self, read: _Read) -> None:
+        self.runs.keep(read[0])
+        self._shown = (read[1], read[2])
         self.refresh_view()
         self._draw()
 
@@ -127,26 +142,22 @@ class JobsScreen(ListScreen):
 
     def _draw(self) -> None:
         view, now = self.console.view, self.session.feed.now()
-        runners = view.runners if view else ()
-        pipeline = self.session.pair.pipeline
-        known = self._jobs is not None or self.session.feed.replay
+        known = self.runs.jobs is not None or self.session.feed.replay
         heard = view is not None and view.part(PartName.STATE).taken_at is not None
         grid = self.grid()
-        empty = "This pipeline has no run. J starts it."
+        empty = NO_RUN
         if self.session.pair.mirror:
             empty = f"{MIRROR_COPIES}."
         grid.empty = empty if known and heard else formatting.NOT_YET
-        # A heartbeat that could not be read must not count as missing.
-        at = state_time(view, now) if view else now
         stale = view is not None and view.stale(PartName.STATE)
         old = HEARTBEAT_COLUMNS if stale else frozenset()
         grid.mark_stale(old | {"lag"} if view and view.copy_stale else old)
-        # Use the lag of the other screens: a heartbeat's lag is some seconds older.
-        lag = view.totals.lag_records if view else None
-        rows = recent_runs(make_run_rows(self._jobs or (), runners, pipeline, at, lag))
+        rows = self.runs.rows(view, self.session.pair.pipeline, now)
         grid.show(rows)
+        alive = [judge_run(row).severity for row in rows if row.alive or row.state == "silent"]
+        self.query_one("#table", Panel).mark(max(alive, default=None))
         self._select_new_run(rows)
-        self._draw_log()
+        self.show_side()
 
     def _select_new_run(self, rows: Sequence[RunRow]) -> None:
         """Move the cursor to the run that was started here, once, as soon as it is known."""
@@ -155,45 +166,74 @@ class JobsScreen(ListScreen):
                 self._new_start = ""
                 self.grid().select(row.key)
 
-    def _draw_log(self) -> None:
-        pane = self.query_one("#job-log", TextLines)
-        place, entries = self._shown
+    def show_side(self) -> None:
+        """Show the run under the cursor and the end of its log, and give each part its lines."""
+        if not (self.query("#run-lines") and self.query("#job-log")):
+            return  # they are mounted after the panels
         row = self._row()
-        if row is not None and (row.job is None or row.job.place.id != place):
-            place, entries = "", ()
-        height = max(1, pane.size.height - 1)
-        lines: list[Line] = [line for each in entries for line in entry_lines(each)]
-        title = (
-            f"Log of {formatting.name(place, 50)}" if place else "No log of this run on this host"
-        )
-        pane.show([(Cell(title, Tone.MUTED),), *lines[-height:]])
+        self.query_one("#side").display = row is not None
+        # One or two lines say where a log is; the table takes the rest.
+        self.set_class(row is None or row.job is None, "-no-log")
+        self._share_lines()
+        if row is None:
+            return
+        show_run(self, row, self.runs.samples(row))
+        self._draw_log(row)
+
+    def _share_lines(self) -> None:
+        """Give the table as many lines as it has rows, up to half of them."""
+        table = self.query_one("#table")
+        if self.has_class("-no-log"):
+            table.styles.height = "1fr"
+            return
+        boxed = is_framed(self)
+        most = max(4, self.query_one("#list").size.height // 2)
+        table.styles.height = min(most, self.grid().total + (3 if boxed else 2))
+
+    def _draw_log(self, row: ShownRun) -> None:
+        pane, panel = self.query_one("#job-log", TextLines), self.query_one("#log-end", Panel)
+        if row.job is None:
+            panel.label("Log")
+            width = max(20, pane.size.width or self.size.width - 4)
+            pane.show(wrap_lines(where_is_log(row), width, Tone.MUTED))
+            return
+        panel.label(f"Log of {formatting.name(row.job.place.id, 50)}", "Enter: all of it")
+        shown, entries = self._shown
+        if row.job.place.id != shown:
+            entries = ()
+        lines: list[Line] = [line for entry in entries for line in entry_lines(entry)]
+        if row.job.place.id == shown and not lines:
+            lines = [(Cell(NOTHING_LOGGED, Tone.MUTED),)]
+        height = max(1, panel.content_size.height)
+        pane.show(lines[-height:])
 
     def summary(self) -> Line:
         """Return which run of the pipeline is alive, and where."""
-        found = [row for row in self.grid().rows if isinstance(row, RunRow)]
-        alive = [row for row in found if row.pipeline == self.session.pair.pipeline and row.alive]
+        rows = [row for row in self.grid().rows if isinstance(row, RunRow)]
+        alive = [row for row in rows if row.pipeline == self.session.pair.pipeline and row.alive]
         own = [row for row in alive if row.kind is RunKind.COPY]
         syncs = [row for row in alive if row.kind is RunKind.SYNC]
         more = Cell(f"; sync {place(syncs[0])}" if syncs else "")
-        cells = [Cell(f"{formatting.name(self.session.pair.pipeline, 40)}: ", Tone.HEADING)]
+        # Each cell is shown whole or not at all where the frame is narrow.
+        name = f"{formatting.name(self.session.pair.pipeline, 40)}: "
         if self._busy:
-            return (*cells, Cell(self._busy, Tone.INFO))
+            return (Cell(name + self._busy, Tone.INFO),)
         if not own and self.session.pair.mirror:
-            return (*cells, Cell(MIRROR_COPIES, Tone.MUTED), more)
+            return (Cell(name + MIRROR_COPIES, Tone.MUTED), more)
         if not own and syncs and nothing_to_start(self.session):
-            return (*cells, Cell(f"sync {place(syncs[0])}"))
+            return (Cell(f"{name}sync {place(syncs[0])}"),)
         if not own:
-            return (*cells, Cell("no run is alive", Tone.WARN), more)
+            return (Cell(f"{name}no run is alive", Tone.WARN), more)
         copying = [row.generation for row in own if row.state != RunnerState.STANDBY]
         if len(copying) > 1 and not are_sharing(copying):
             text = f"{len(copying)} runs at the same time: the older one is being fenced"
-            return (*cells, Cell(text, Tone.WARN))
+            return (Cell(name + text, Tone.WARN),)
         others = describe_others(copying, len(own) - len(copying))
-        return (*cells, Cell(place(own[0]) + (f"; {others}" if others else "")), more)
+        return (Cell(name + place(own[0])), Cell(f"; {others}" if others else ""), more)
 
-    def _row(self) -> RunRow | None:
+    def _row(self) -> ShownRun | None:
         row = self.grid().current
-        return row if isinstance(row, RunRow) else None
+        return row if isinstance(row, ShownRun) else None
 
     @on(Grid.Changed)
     def _row_changed(self) -> None:
@@ -201,13 +241,13 @@ class JobsScreen(ListScreen):
         if row is not None and row.job is not None and row.job.place.id != self._shown[0]:
             self._poll_jobs()
         self.refresh_bindings()
-        self._draw_log()
+        self.show_side()
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
-        found = super().refusal(action)
-        if found or action not in self.CHANGES or not self.is_mounted:
-            return found
+        why = super().refusal(action)
+        if why or action not in self.CHANGES or not self.is_mounted:
+            return why
         if self._busy:
             return f"wait for the end of: {self._busy}"
         if action == "start_job":
@@ -216,9 +256,9 @@ class JobsScreen(ListScreen):
             return ""
         row = self._row()
         if action == "restart_job" and row is not None and row.kind is RunKind.COPY:
-            found = self._fence() if row.pipeline == self.session.pair.pipeline else ""
-            if found:
-                return found
+            why = self._fence() if row.pipeline == self.session.pair.pipeline else ""
+            if why:
+                return why
         if row is None or (row.job is None and not row.alive):
             return "no job is running in this row"
         if row.job is None:
@@ -232,7 +272,7 @@ class JobsScreen(ListScreen):
         state = view.pair_state if view is not None else NOT_READ
         if view is None or not state.fenced_by:
             return ""
-        drill = next((each for each in view.drills if each.id == state.fenced_by), None)
+        drill = next((listed for listed in view.drills if listed.id == state.fenced_by), None)
         fence, files = PipelineFence(state.fenced_by, drill), self.session.files
         file = cli_equivalent.files_text(files)
         reverse = cli_equivalent.files_text([str(reverse_path(files))]) if files else "REVERSE-FILE"
@@ -240,12 +280,12 @@ class JobsScreen(ListScreen):
 
     def session_work(self) -> list[str]:
         """Return the operation in progress, and the jobs started here that still run."""
-        found = [f"In progress: {self._busy}"] if self._busy else []
+        work = [f"In progress: {self._busy}"] if self._busy else []
         for job in self._started:
             if job.record.identity.alive:
                 where = f"{job.record.pipeline}, pid {job.record.pid}"
-                found.append(f"The job {where}, was started here. It keeps running.")
-        return found
+                work.append(f"The job {where}, was started here. It keeps running.")
+        return work
 
     # Actions
 
@@ -254,12 +294,10 @@ class JobsScreen(ListScreen):
         self.action_log()
 
     def action_log(self) -> None:
-        """Show the whole log of the selected job."""
+        """Show the selected run and its whole log."""
         row = self._row()
-        if row is None or row.job is None:
-            self.inform("The log of a run is on the host where it was started as a job.", "warning")
-            return
-        self.app.push_screen(LogScreen(row.job))
+        if row is not None:
+            self.app.push_screen(LogScreen(row, self.runs))
 
     @work(group=ASK)
     async def action_start_job(self) -> None:
@@ -402,7 +440,7 @@ class JobsScreen(ListScreen):
 
         def done(job: Job) -> None:
             over()
-            events.add(EventKind.DONE, what, command)
+            events.add(EventKind.DONE, f"{what}: {outcome_of(job)[0]}", command)
             if job.alive:
                 self._started.append(job)
             self.inform(*outcome_of(job))

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.binding import Binding, BindingType
 
 from k2ktui.console.screens.operation import OperationScreen
+from k2ktui.console.screens.parity_undo import report_parity_undo, undo_parity
 from k2ktui.console.screens.positions_plan import MovesScreen
+from k2ktui.console.visuals.facts import fact, fact_lines
+from k2ktui.console.visuals.panel import Panel, is_wide
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.engine.applying import results_text, undo_text
-from k2ktui.engine.journal import JournalHeader
-from k2ktui.engine.state import SourcePartition
+from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
+from k2ktui.console.widgets.typed_keys import ASK
+from k2ktui.engine.moves.apply import results_text, undo_text
+from k2ktui.engine.moves.journal import PARITY, JournalHeader, JournalRow
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.errors import K2kError
 from k2ktui.present import formatting
-from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.journal import (
     BEGUN,
     EntryRow,
@@ -28,18 +35,27 @@ from k2ktui.present.journal import (
     is_bad,
     judge_entry,
     operation_text,
+    row_place,
+    row_values,
 )
 from k2ktui.sync import operations
-from k2ktui.sync.apply import Applied
-from k2ktui.sync.positions import CLEAR, PASS, SET
+from k2ktui.sync.moves.apply import Applied
+from k2ktui.sync.moves.positions import CLEAR, PASS, SET
 from k2ktui.text import safe_message, safe_text
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import Severity, SeverityLabel
 
+_ERROR_LINES = 6
+_LABEL, _ROW_LABEL = 6, 11
+# Entries whose rows are kept in memory, for the panel beside the table.
+_KEPT = 50
+NOTHING_APPLIED = "Nothing was applied yet. 4 moves groups; it is kept here."
+# What "not ended" means, where the word stands.
+_UNFINISHED = "its writer died or still writes: the rows say what is in effect"
 _HELP = """
     Journal. Changes that were applied and undone on the target: who made them, when and from where.
-    It is kept on the target, so every host shows the same entries. Enter opens an entry, with every
-    committed offset before and after, and its outcome.
+    It is kept on the target, so every host shows the same entries. From 120 columns on, the panel
+    beside the table shows the entry under the cursor, with its offsets before and after. Enter
+    opens an entry, with every committed offset and its outcome.
 
     U undoes an entry after you have typed the pipeline's name. If a group has moved since, or has
     got a member, nothing is changed, and the console offers to undo the others. An entry that moved
@@ -56,6 +72,7 @@ class JournalScreen(OperationScreen):
     """The journal entries, newest first."""
 
     ENTRY: ClassVar[str] = "journal"
+    PANEL: ClassVar[str] = "Journal"
     HELP: ClassVar[str | None] = _HELP
     BINDINGS: ClassVar[list[BindingType]] = [Binding("U", "undo", "Undo", id="journal.undo")]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"undo"})
@@ -63,6 +80,11 @@ class JournalScreen(OperationScreen):
     def __init__(self) -> None:
         super().__init__()
         self._undone: dict[str, JournalHeader] = {}
+        # Whether an entry has a plan: a column without one takes the room of others.
+        self._has_plans = True
+        # The rows of entries that have been read, or why they could not be.
+        self._rows: dict[tuple[str, str], operations.JournalEntry] = {}
+        self._unreadable: tuple[str, str] = ("", "")
 
     def make_grid(self) -> Grid[JournalHeader]:
         """Create the table of entries."""
@@ -84,8 +106,16 @@ class JournalScreen(OperationScreen):
         self._undone.update((entry.undoes, entry) for entry in view.journal if entry.undoes)
         grid = self.query_one(Grid)
         read = view.part(PartName.STATE).taken_at is not None
-        grid.empty = "Nothing has been applied yet." if read else formatting.NOT_YET
+        grid.empty = NOTHING_APPLIED if read else formatting.NOT_YET
+        has_plans = any(entry.plan for entry in view.journal)
+        if has_plans != self._has_plans:
+            self._has_plans = has_plans
+            columns = entry_columns(glyphs_of(self), self._undone)
+            grid.show_columns([c for c in columns if has_plans or c.id != "plan"])
         grid.show(view.journal)
+        bad = [self.verdict(entry).severity for entry in view.journal]
+        self.query_one("#table", Panel).mark(max(bad, default=None))
+        self.show_side()
 
     def verdict(self, entry: JournalHeader) -> SeverityLabel:
         """Judge an entry by its outcome."""
@@ -93,12 +123,65 @@ class JournalScreen(OperationScreen):
 
     def summary(self) -> Line:
         """Return the number of entries."""
-        return (Cell(f"entries: {self.query_one(Grid).total:,}, kept on the target"),)
+        total = self.query_one(Grid).total
+        return (Cell(f"entries: {total:,}, kept on the target"),) if total else ()
 
     def detail(self) -> list[Line]:
-        """Return the entry under the cursor."""
+        """Return by what the entry under the cursor was undone."""
         entry = self.query_one(Grid).current
-        return [] if entry is None else describe_entry(entry, self._undone.get(entry.id))
+        return [] if entry is None else describe_entry(entry, self._undone.get(entry.id))[2:]
+
+    def row_title(self) -> str:
+        """Return the id of the entry under the cursor."""
+        entry: JournalHeader | None = self.query_one(Grid).current
+        return "" if entry is None else f"Entry {entry.id}"
+
+    def row_lines(self, width: int) -> list[Line]:
+        """Return the entry under the cursor: who, when, and its offsets before and after."""
+        entry: JournalHeader | None = self.query_one(Grid).current
+        if entry is None:
+            return []
+        mark = glyphs_of(self).mark(self.verdict(entry))
+        undone = self._undone.get(entry.id)
+        lines = entry_lines(entry, mark, undone, width, why_not=self._why_not(entry))
+        height = self.query_one("#side").content_size.height or self.size.height
+        return [*lines, (), *self._offsets(entry, width, max(6, height - len(lines) - 2))]
+
+    def _why_not(self, entry: JournalHeader) -> str:
+        """Return why the entry cannot be undone here."""
+        return super().refusal("undo") or _done(entry, self._undone.get(entry.id))
+
+    def _offsets(self, entry: JournalHeader, width: int, most: int) -> list[Line]:
+        if self.session.flow is None:
+            return [(Cell("A recording holds no offsets of the journal.", Tone.MUTED),)]
+        known = self._rows.get(_key(entry))
+        if known is not None:
+            return offset_lines(known, width, most, glyphs_of(self))
+        if self._unreadable[0] == entry.id:
+            return wrap_lines(self._unreadable[1], width, Tone.WARN)[:_ERROR_LINES]
+        return [(Cell(f"Offsets are being read {formatting.NOT_YET}", Tone.MUTED),)]
+
+    def show_side(self) -> None:
+        """Show the entry under the cursor; its offsets are read once, while it is shown."""
+        super().show_side()
+        entry: JournalHeader | None = self.query_one(Grid).current if self.query(Grid) else None
+        if entry is None or self.session.flow is None or not self.is_current:
+            return
+        if _key(entry) in self._rows or self._unreadable[0] == entry.id or not is_wide(self):
+            return
+        config, name = self.config, entry.id
+
+        def done(read_entry: operations.JournalEntry) -> None:
+            while len(self._rows) >= _KEPT:
+                del self._rows[next(iter(self._rows))]
+            self._rows[_key(entry)] = read_entry
+            self.show_side()
+
+        def failed(error: K2kError) -> None:
+            self._unreadable = (name, str(error))
+            self.show_side()
+
+        self.background("entry", lambda: operations.read_entry(config, name), done, failed)
 
     def document(self) -> str | None:
         """Return the journal in the JSON that ``k2ktui journal`` prints."""
@@ -107,9 +190,9 @@ class JournalScreen(OperationScreen):
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
-        found = super().refusal(action)
-        if found or action != "undo":
-            return found
+        why = super().refusal(action)
+        if why or action != "undo":
+            return why
         entry: JournalHeader | None = self.query_one(Grid).current if self.is_mounted else None
         return "there is no entry" if entry is None else _done(entry, self._undone.get(entry.id))
 
@@ -129,6 +212,7 @@ class JournalScreen(OperationScreen):
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
+        event.prevent_default()  # the base would open what is beside the table
         self.app.push_screen(EntryScreen(event.row, self._undone.get(event.row.id)))
 
 
@@ -142,6 +226,7 @@ class EntryScreen(OperationScreen):
 
     ENTRY: ClassVar[str] = "journal"
     HELP: ClassVar[str | None] = _HELP
+    PANEL: ClassVar[str] = "Offsets"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("U", "undo", "Undo", id="entry.undo")]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"undo"})
 
@@ -159,12 +244,12 @@ class EntryScreen(OperationScreen):
         """Create the table of the entry's rows."""
         return Grid(
             entry_row_columns(),
-            key=lambda line: (line[0], line[1].topic, line[1].partition),
-            search=lambda line: f"{line[0]} {line[1].topic}-{line[1].partition} {line[1].result}",
+            key=lambda line: (line[0], line[1].partition, row_place(line)),
+            search=lambda line: f"{line[0]} {row_place(line)} {line[1].result}",
             problem=lambda line: is_bad(line[1]),
             order=lambda line: (not is_bad(line[1]), line[0], line[1].topic, line[1].partition),
             empty=formatting.NOT_YET,
-            opens="",
+            opens="Row",
             id="entry",
         )
 
@@ -192,7 +277,6 @@ class EntryScreen(OperationScreen):
         return (
             Cell(f"entry {safe_text(self._header.id)}", Tone.HEADING),
             Cell(f"  {operation_text(self._header)}  {counts}"),
-            *([Cell(f"; found now: {self._now()}", Tone.WARN)] if self._is_unfinished else []),
         )
 
     @property
@@ -205,25 +289,50 @@ class EntryScreen(OperationScreen):
         return ", ".join(f"{count:,} {safe_text(word)}" for word, count in sorted(words.items()))
 
     def facts(self) -> list[Line]:
-        """Return who made the change, when and from where."""
-        who, _, *undo_lines = describe_entry(self._header, self._undone)
-        return [who, *undo_lines]
+        """Return who made the change, when and from where, and what of it is in effect now."""
+        who, _, *others = describe_entry(self._header, self._undone)
+        now = [(Cell(f"found now: {self._now()}", Tone.WARN),)] if self._is_unfinished else []
+        return [who, *others, *now]
 
     def detail(self) -> list[Line]:
+        """Return the result of the row under the cursor, which the table may cut."""
+        line: EntryRow | None = self.query_one(Grid).current
+        return [] if line is None else [(Cell(part),) for part in self.wrap(line[1].result)]
+
+    def row_title(self) -> str:
+        """Return the group and the partition under the cursor."""
+        line: EntryRow | None = self.query_one(Grid).current
+        return "" if line is None else f"{line[0]} {row_place(line)}"
+
+    def row_lines(self, width: int) -> list[Line]:
         """Return all details of the row under the cursor."""
         line: EntryRow | None = self.query_one(Grid).current
         if line is None:
             return []
         group, row = line
+        if self._header.operation.startswith(PARITY):
+            values = row_values(line)
+            parts = [
+                ("Kind", safe_text(group, 200), Tone.PLAIN),
+                ("Value", row_place(line), Tone.HEADING),
+                ("Before", values[0], Tone.HEADING),
+                ("After", values[1], Tone.HEADING),
+                ("Result", safe_message(row.result), Tone.BAD if is_bad(row) else Tone.OK),
+            ]
+            return fact_lines((fact(*part, _ROW_LABEL) for part in parts), width)
         # The metadata of a position is its whole record.
         own = self._header.operation in (SET, CLEAR, PASS)
         before = _with_metadata(row.before, "" if own else row.before_metadata)
         after = _with_metadata(row.after, "" if own else row.after_metadata)
-        return [
-            (Cell(safe_text(group, 200), Tone.HEADING),),
-            (Cell(f"{safe_text(row.topic, 200)}-{row.partition}  {before} → {after}"),),
-            *((Cell(part),) for part in self.wrap(row.result)),
+        facts = [
+            ("Group", safe_text(group, 200), Tone.PLAIN),
+            ("Partition", f"{safe_text(row.topic, 200)}-{row.partition}", Tone.PLAIN),
+            ("Before", before, Tone.HEADING),
+            ("After", after, Tone.HEADING),
+            ("Jump", _jump(row), Tone.PLAIN),
+            ("Result", safe_message(row.result), Tone.BAD if is_bad(row) else Tone.OK),
         ]
+        return fact_lines((fact(*parts, _ROW_LABEL) for parts in facts), width)
 
     def document(self) -> str | None:
         """Return the entry in the JSON that the CLI prints."""
@@ -231,9 +340,9 @@ class EntryScreen(OperationScreen):
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
-        found = super().refusal(action)
-        if found or action != "undo":
-            return found
+        why = super().refusal(action)
+        if why or action != "undo":
+            return why
         if self._entry is None:
             return "the entry has not been read"
         return _done(self._header, self._undone)
@@ -256,6 +365,10 @@ JournalScreen.DETAILS = (EntryScreen,)
 
 def plan_reversal(screen: OperationScreen, entry: operations.JournalEntry) -> bool:
     """Show the plan that restores positions; return False if the entry has no earlier positions."""
+    if entry.header.operation.startswith(PARITY):
+        undone = partial(report_parity_undo, screen)
+        screen.run_worker(undo_parity(screen, entry.header.id, undone), group=ASK)
+        return True
     before = {
         SourcePartition(row.topic, row.partition): row.before
         for _, row in entry.lines
@@ -276,6 +389,11 @@ def report_undo(screen: OperationScreen, applied: Applied) -> None:
         screen.error = K2kError(text, hint="Open the entry: it has the reason of each row.")
 
 
+def _key(entry: JournalHeader) -> tuple[str, str]:
+    """Return the cache key of an entry's rows: an interrupted entry may be completed later."""
+    return entry.id, results_text(entry.counts)
+
+
 def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
     """Return that an entry was undone completely; empty if it was not."""
     if undone is None or dict(undone.counts) != {"applied": entry.counts.get("applied")}:
@@ -286,7 +404,7 @@ def _done(entry: JournalHeader, undone: JournalHeader | None) -> str:
 def describe_entry(entry: JournalHeader, undone: JournalHeader | None) -> list[Line]:
     """Return who made the change, when and from where, and whether it was undone."""
     who, _, host = entry.who.rpartition("@")
-    found: list[Line] = [
+    lines: list[Line] = [
         (
             Cell(f"{entry_time(entry.at_ms)} UTC  ", Tone.HEADING),
             Cell(f"by {safe_text(who or host, 60)} from {safe_text(host, 80)}"),
@@ -294,10 +412,81 @@ def describe_entry(entry: JournalHeader, undone: JournalHeader | None) -> list[L
         ),
         (Cell(f"{operation_text(entry)}: {safe_message(results_text(entry.counts))}"),),
     ]
+    if BEGUN in entry.counts:
+        lines.append((Cell(_UNFINISHED, Tone.WARN),))
     if undone is not None:
         by = f"by {safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"
-        found.append((Cell(f"undone {entry_time(undone.at_ms)} UTC {by}"),))
-    return found
+        lines.append((Cell(f"undone {entry_time(undone.at_ms)} UTC {by}"),))
+    return lines
+
+
+def entry_lines(
+    entry: JournalHeader, mark: Cell, undone: JournalHeader | None, width: int, why_not: str
+) -> list[Line]:
+    """Return who made a change, when and from where, what became of it, and its undo."""
+    who, _, host = entry.who.rpartition("@")
+    facts = [
+        ("When", f"{entry_time(entry.at_ms)} UTC", Tone.PLAIN),
+        ("Who", f"{safe_text(who or host, 60)} from {safe_text(host, 80)}", Tone.HEADING),
+        ("What", operation_text(entry), Tone.PLAIN),
+        ("Plan", safe_text(entry.plan), Tone.PLAIN),
+        ("Rows", safe_message(results_text(entry.counts)), Tone.PLAIN),
+        ("", _UNFINISHED if BEGUN in entry.counts else "", Tone.WARN),
+    ]
+    if undone is not None:
+        by = f"{safe_text(undone.who, 80)}, entry {safe_text(undone.id)}"
+        facts.append(("Undo", f"undone {entry_time(undone.at_ms)} UTC by {by}", Tone.INFO))
+    elif why_not:
+        facts.append(("Undo", why_not, Tone.MUTED))
+    else:
+        facts.append(("Undo", "not undone; U undoes it", Tone.PLAIN))
+    lines: list[Line] = [(Cell(f"{'State':<{_LABEL}}", Tone.MUTED), mark)]
+    return [*lines, *fact_lines((fact(*parts, _LABEL) for parts in facts), width)]
+
+
+def offset_lines(
+    entry: operations.JournalEntry, width: int, most: int, glyphs: Glyphs
+) -> list[Line]:
+    """Return an entry's offsets before and after, the bad ones first with the reason."""
+    rows = sorted(entry.lines, key=lambda line: not is_bad(line[1]))
+    if not rows:
+        return [(Cell("It changed no offset.", Tone.MUTED),)]
+    lines: list[Line] = [(Cell("Offsets before → after", Tone.MUTED),)]
+    group = ""
+    for shown, (name, row) in enumerate(rows):
+        heading: list[Line] = [(Cell(safe_text(name, 200), Tone.HEADING),)]
+        more = [*(heading if name != group else []), *_row_lines((name, row), width, glyphs)]
+        is_last = shown + 1 == len(rows)
+        if len(lines) + len(more) > most - (not is_last):
+            lines.append((Cell(f"and {len(rows) - shown:,} more: Enter", Tone.MUTED),))
+            break
+        lines += more
+        group = name
+    return lines
+
+
+def _row_lines(line: EntryRow, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return a partition and its move on one line, or on two; and why it is not what was meant."""
+    row, bad = line[1], is_bad(line[1])
+    sign, tone = glyphs.status[Severity.BAD if bad else Severity.OK], Tone.BAD if bad else Tone.OK
+    moved, where = " → ".join(row_values(line)), safe_text(row_place(line), 200)
+    mark, move = Cell(f"{sign} ", tone), Cell(moved)
+    gap = width - 2 - cell_len(where) - cell_len(moved)
+    if gap >= 2:
+        lines: list[Line] = [(mark, Cell(where), Cell(" " * gap), move)]
+    else:
+        lines = [(mark, Cell(where)), (Cell(" " * max(0, width - cell_len(moved))), move)]
+    if bad:
+        lines.append((Cell(f"  {safe_text(row.result, 400)}", Tone.BAD),))
+    return lines
+
+
+def _jump(row: JournalRow) -> str:
+    """Return by how many offsets a commit was moved, and which way."""
+    if row.before is None or row.after is None or row.before == row.after:
+        return ""
+    way = "forward" if row.after > row.before else "back"
+    return f"{abs(row.after - row.before):,} offsets {way}"
 
 
 def _with_metadata(offset: int | None, metadata: str) -> str:

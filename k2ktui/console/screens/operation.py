@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -11,36 +10,37 @@ from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
-from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.row import RowsScreen
+from k2ktui.console.visuals.panel import is_wide
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of, wrap
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.applying import OffsetWrite
+from k2ktui.engine.moves.apply import OffsetWrite, undo_text
 from k2ktui.errors import K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.progress import ProgressTexts, listening
 from k2ktui.sync import operations
-from k2ktui.sync.apply import Applied, OffsetsChanged
 from k2ktui.sync.flow import Flow
+from k2ktui.sync.moves.apply import Applied, OffsetsChanged
 from k2ktui.text import counted, safe_message, safe_text
 
 T = TypeVar("T")
 _ERROR_LINES = 5
-_DETAIL_LINES = 5
+# On a terminal with fewer lines, one line below the table has the reason of a row, not two.
+_LOW = 24
 _LISTED = 8
 # The group of the threads that act; one at a time on each screen.
 ACT = "act"
 
 
-class OperationScreen(ListScreen):
-    """A table with progress above it and the details of the row under the cursor below it.
+class OperationScreen(RowsScreen):
+    """A table with progress above it; on a narrow terminal, the reason of a row is below it.
 
     Attributes:
         NEEDS: actions that query a cluster; unavailable in a recording and during an operation.
@@ -77,8 +77,12 @@ class OperationScreen(ListScreen):
         return []
 
     def detail(self) -> list[Line]:
-        """Return the lines below the table: all details of the row under the cursor."""
+        """Return the lines below the table of a narrow terminal: the reason of a row."""
         return []
+
+    def above(self) -> Iterable[Widget]:
+        """Yield what stands above all lines, such as totals."""
+        return ()
 
     @property
     def flow(self) -> Flow:
@@ -102,6 +106,7 @@ class OperationScreen(ListScreen):
         failed: Callable[[K2kError], None] | None = None,
         writes: bool = False,
         command: str = "",
+        result: Callable[[T], str] = lambda _: "",
     ) -> bool:
         """Run an operation on a thread; until it ends, the screen starts no other one.
 
@@ -112,6 +117,7 @@ class OperationScreen(ListScreen):
             failed: called on the UI thread with its error, which is shown already.
             writes: keep the screen open until it ends.
             command: the command that does the same, for the event log.
+            result: what came of it, in words, for the event log.
 
         Returns:
             Whether it was started.
@@ -123,10 +129,11 @@ class OperationScreen(ListScreen):
 
         events = self.console.events
 
-        def finished(result: T) -> None:
+        def finished(value: T) -> None:
             over(None)
-            events.add(EventKind.DONE, doing, command)
-            done(result)
+            said = result(value)
+            events.add(EventKind.DONE, f"{doing}: {said}" if said else doing, command)
+            done(value)
             self.show_state()
 
         def broken(error: K2kError) -> None:
@@ -163,14 +170,20 @@ class OperationScreen(ListScreen):
         """Update the texts and the keys."""
         self.refresh_bindings()
         self.show_texts()
+        self.show_side()
 
     def show_texts(self) -> None:
         """Show the lines above and below the table."""
-        if not self.query("#facts"):
+        # Not all widgets are mounted at once; see RowsScreen.show_side.
+        if not (self.query("#facts") and self.query(Grid) and self.query("#detail")):
             return
         self.show_summary()
         self.query_one("#facts", TextLines).show([*self.facts(), *self.progress_lines()])
-        self.query_one("#detail", TextLines).show(self.detail()[:_DETAIL_LINES])
+        most = 1 if self.size.height < _LOW else 2
+        below = [] if is_wide(self) else self.detail()
+        if len(below) > most:
+            below = [*below[: most - 1], (*below[most - 1], Cell(" …"))]
+        self.query_one("#detail", TextLines).show(below[:most])
 
     def progress_lines(self) -> list[Line]:
         """Return the operation in progress, or the error of the last one."""
@@ -192,29 +205,26 @@ class OperationScreen(ListScreen):
 
     def wrap(self, text: str) -> list[str]:
         """Return a text wrapped to the screen's width; untrusted names in it are sanitized."""
-        width = max(20, self.size.width - 6)
-        found: list[str] = []
-        for line in text.splitlines():
-            found += textwrap.wrap(safe_message(line), width) or [""]
-        return found
+        return wrap(text, max(20, self.size.width - 6))
 
     # Frame
 
     def body(self) -> Iterable[Widget]:
-        """Yield the texts around the table, the table, and the filter."""
-        yield TextLines(id="summary")
+        """Yield the table with the texts above and below it."""
+        yield from self.above()
         yield TextLines(id="facts")
-        yield self.make_grid()
+        yield from super().body()
         yield TextLines(id="detail")
-        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
 
     def refresh_chrome(self) -> None:
         """Update the header, the banner and the ages in the texts."""
         super().refresh_chrome()
         self.show_texts()
+        self.show_side()
 
     @on(Grid.Changed)
     def _cursor_moved(self) -> None:
+        # Not the panel: it follows once the cursor rests.
         self.refresh_bindings()
         self.show_texts()
 
@@ -316,7 +326,15 @@ class OperationScreen(ListScreen):
 
         command = cli_equivalent.undo(files, entry.header.id, skip_moved=skip_moved)
         doing = f"undoing entry {entry.header.id}"
-        self.act(doing, job, done, failed=failed, writes=True, command=command)
+        self.act(
+            doing,
+            job,
+            done,
+            failed=failed,
+            writes=True,
+            command=command,
+            result=lambda applied: undo_text(applied.counts),
+        )
 
     @work(group=ASK)
     async def _ask_undo_rest(self, entry: operations.JournalEntry, error: OffsetsChanged) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -17,6 +18,7 @@ from k2ktui.console.screens.groups import GroupScreen
 from k2ktui.console.screens.overview_facts import (
     coverage_tile,
     failover_tile,
+    failover_title,
     group_tile,
     lag_tile,
     pair_lines,
@@ -24,33 +26,33 @@ from k2ktui.console.screens.overview_facts import (
 )
 from k2ktui.console.screens.partition import PartitionScreen
 from k2ktui.console.visuals.chart import WINDOWS_MIN, Chart
-from k2ktui.console.visuals.panel import Panel, Tile
+from k2ktui.console.visuals.panel import WIDE, Panel, Tile, is_framed
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of, plain
+from k2ktui.console.widgets.styled_text import glyphs_of, plain, wrap_lines
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.severity import SeverityLabel
 from k2ktui.jobs import local_jobs
 from k2ktui.jobs.local_jobs import Job
 from k2ktui.jobs.run_rows import RunRow, current_run, make_run_rows
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
-from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.watch.model import PartName, View
-from k2ktui.watch.severity import (
-    Problem,
-    SeverityLabel,
-    find_problems,
-    state_time,
-)
+from k2ktui.watch.severity import Problem, find_problems, state_time
 
 _LOOK_S = 2.0
 # Lines of the problems that stay whatever is shown above them, and of a map and a chart.
 _LEAST_PROBLEMS, _LEAST_CHART, _HIGHEST_CHART, _HIGHEST_MAP = 3, 7, 15, 6
-# As in the style sheet.
-_HIGHEST_BANNER = 4
-# From this width on, tiles stand in one row, and the map beside the pair.
-_ONE_ROW, _BESIDE = 120, 160
+# Lines of the panel about the pair that stay beside charts: to the job of most pairs.
+_LEAST_PAIR = 5
+# Rows of problems that stay above the whole message of one, and its lines at most.
+_ROWS, _HIGHEST_MESSAGE = 2, 6
+# Cells before the message in a row: the problem, the gaps, the least and the most of a subject.
+_MARK, _GAPS, _LEAST_SUBJECT, _MOST_SUBJECT = 9, 4, 12, 48
+# From this width on, the map stands beside the pair.
+_BESIDE = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,15 @@ class _Layout:
     pair: int
 
 
-def lay_out(width: int, room: int, pair: int, *, boxed: bool, charts: bool) -> _Layout:
+def lay_out(
+    width: int,
+    room: int,
+    pair: int,
+    *,
+    boxed: bool,
+    charts: bool,
+    problems: int = _LEAST_PROBLEMS,
+) -> _Layout:
     """Share the lines of the screen.
 
     Args:
@@ -83,15 +93,19 @@ def lay_out(width: int, room: int, pair: int, *, boxed: bool, charts: bool) -> _
         pair: lines that the panel about the pair has.
         boxed: whether panels have whole frames.
         charts: whether the charts were asked for, in place of what is beside the tiles.
+        problems: lines of the problems, at least.
     """
     edge = 2 if boxed else 1
-    columns = 4 if width >= _ONE_ROW else 2
+    columns = 4 if width >= WIDE else 2
     tile = 4 if boxed else 2
     beside = boxed and width >= _BESIDE
-    room -= (tile + edge) * (4 // columns) + edge + 1 + _LEAST_PROBLEMS
+    room -= (tile + edge) * (4 // columns) + edge + 1 + problems
     if charts:
         return _Layout(boxed, columns, tile, max(_LEAST_CHART, room), 0, 0)
     shown = max(0, min(pair, room - edge))
+    if not beside and shown > _LEAST_PAIR:
+        # The map says more than the last lines of the pair, of which the header has the health.
+        shown = max(_LEAST_PAIR, min(shown, room - edge - (edge + 1)))
     room -= shown + edge if shown else 0
     if beside:
         wide = shown
@@ -107,6 +121,20 @@ def lay_out(width: int, room: int, pair: int, *, boxed: bool, charts: bool) -> _
     if wide > 1 and not beside and room > 4:
         wide = min(_HIGHEST_MAP, wide + (room - 4) // 2)
     return _Layout(boxed, columns, tile, chart, wide, shown)
+
+
+def lay_out_with_charts(width: int, room: int, pair: int, *, boxed: bool, problems: int) -> _Layout:
+    """Share the lines so that charts have room, if the pair and the problems can do with less.
+
+    The pair gives up lines first, since the header also shows its last ones; then the problems.
+    """
+    layouts = (
+        lay_out(width, room, shown, boxed=boxed, charts=False, problems=lines)
+        for lines in range(problems, _LEAST_PROBLEMS - 1, -1)
+        for shown in range(pair, min(pair, _LEAST_PAIR) - 1, -1)
+    )
+    whole = lay_out(width, room, pair, boxed=boxed, charts=False, problems=problems)
+    return next((layout for layout in layouts if layout.chart), whole)
 
 
 class OverviewScreen(ConsoleScreen):
@@ -163,13 +191,13 @@ class OverviewScreen(ConsoleScreen):
             yield Tile("Pair", id="pair")
         glyphs = glyphs_of(self)
         columns: tuple[Column[Problem], ...] = (
-            Column("problem", "problem", lambda p: _mark(glyphs, p), width=9),
+            Column("problem", "problem", lambda p: _mark(glyphs, p), width=_MARK),
             Column(
                 "subject",
                 "subject",
                 lambda p: Cell(formatting.name(p.subject)),
-                width=12,
-                widest=48,
+                width=_LEAST_SUBJECT,
+                widest=_MOST_SUBJECT,
             ),
             Column(
                 "message",
@@ -186,7 +214,7 @@ class OverviewScreen(ConsoleScreen):
             empty=formatting.NOT_YET,
             id="problems",
         )
-        yield Panel("Problems", grid, id="problem-panel")
+        yield Panel("Problems", grid, TextLines(id="problem-text"), id="problem-panel")
 
     def on_mount(self) -> None:
         """Focus the problems, and start polling this host's jobs."""
@@ -195,8 +223,7 @@ class OverviewScreen(ConsoleScreen):
         self.set_interval(_LOOK_S, self._poll_jobs)
 
     def on_screen_resume(self) -> None:
-        """Show the last view and poll the jobs immediately."""
-        super().on_screen_resume()
+        """Poll the jobs immediately; Textual calls the base's handler, too."""
         self._poll_jobs()
 
     def _poll_jobs(self) -> None:
@@ -214,40 +241,75 @@ class OverviewScreen(ConsoleScreen):
         now = self.session.feed.now()
         run = _run(view, now, self._jobs)
         sync = _run(view, now, self._jobs, RunKind.SYNC)
-        layout = self._arrange(len(pair_lines(view, now, glyphs_of(self), run, sync)))
-        self._fill(view, now, layout, run, sync)
+        problems = find_problems(view, now)
+        width = self._inner_width(2 if self._has_pair_beside else 1)
+        recorded = self.session.feed.replay
+        pair = pair_lines(view, now, glyphs_of(self), run, sync, width=width, recorded=recorded)
+        layout = self._arrange(len(pair), self._problem_lines(problems))
+        self._fill(view, now, layout, pair)
         grid = self.query_one(Grid)
         grid.empty = "No problem is known." if view.is_current else formatting.NOT_YET
-        found = find_problems(view, now)
         if run is not None and run.alive and run.job is not None:
             # Its first heartbeat may not have been read yet.
-            own = {run.runner} | {each.runner for each in view.runners if each.kind is RunKind.SYNC}
-            found = [p for p in found if p.kind != "job" or (p.key and p.key in own)]
+            own = {run.runner} | {
+                runner.runner for runner in view.runners if runner.kind is RunKind.SYNC
+            }
+            problems = [p for p in problems if p.kind != "job" or (p.key and p.key in own)]
         panel = self.query_one("#problem-panel", Panel)
-        panel.label("Problems", f"{len(found):,}" if found else "")
-        panel.mark(found[0].severity if found else None)
-        grid.show(found)
+        panel.label("Problems", f"{len(problems):,}" if problems else "")
+        panel.mark(problems[0].severity if problems else None)
+        grid.show(problems)
+        self._show_problem()
 
-    def _fill(
-        self, view: View, now: float, layout: _Layout, run: RunRow | None, sync: RunRow | None
-    ) -> None:
+    def _problem_lines(self, problems: Sequence[Problem]) -> int:
+        """Return the lines that the problems need: some rows, and the longest whole message."""
+        longest = max((len(problem.message) for problem in problems), default=0)
+        # Of all problems, so that the screen is not laid out again for every row.
+        message = -(-longest * 10 // (9 * max(1, self._message_width)))
+        if longest <= self._room_in_row(problems):
+            message = 0
+        return min(len(problems), _ROWS) + min(_HIGHEST_MESSAGE, message)
+
+    @property
+    def _message_width(self) -> int:
+        return max(8, self.size.width - 4)
+
+    def _room_in_row(self, problems: Sequence[Problem]) -> int:
+        """Return the cells that the rows of the problems have for their messages."""
+        names = (cell_len(formatting.name(problem.subject)) for problem in problems)
+        subject = min(_MOST_SUBJECT, max((_LEAST_SUBJECT, *names)))
+        return self._message_width - _MARK - _GAPS - subject
+
+    @on(Grid.Changed)
+    def _show_problem(self) -> None:
+        """Show the whole message of the problem under the cursor."""
+        grid: Grid[Problem] = self.query_one(Grid)
+        problem = grid.current
+        text = "" if problem is None else formatting.message(problem.message)
+        width = self._message_width
+        is_whole = len(text) <= self._room_in_row(grid.rows)
+        lines = [] if is_whole else wrap_lines(text, width)
+        self.query_one("#problem-text", TextLines).show(lines)
+
+    def _fill(self, view: View, now: float, layout: _Layout, pair: list[Line]) -> None:
         """Fill the tiles, the charts, the map and the panel about the pair."""
-        glyphs, tile = glyphs_of(self), self._room(layout.columns, layout)
+        glyphs, tile = glyphs_of(self), (self._inner_width(layout.columns), layout.tile)
         recorded = self.session.feed.replay
         self._tile("lag").show(lag_tile(view, glyphs, tile))
         self._tile("coverage").show(coverage_tile(view, glyphs, tile))
         self._tile("divergence").show(*group_tile(view, glyphs, tile))
+        self._tile("failover").label(failover_title(view, glyphs))
         self._tile("failover").show(*failover_tile(view, now, glyphs, tile, recorded=recorded))
         if layout.map:
-            width = self._room(2 if self._beside(layout) else 1, layout)[0]
+            width = self._inner_width(2 if self._has_pair_beside else 1)
             self._tile("map").show(partition_map(view, glyphs, (width, layout.map)))
             read = any(view.part(name).taken_at for name in (PartName.SOURCE, PartName.TARGET))
             self._tile("map").label("Partitions", f"{view.totals.partitions:,}" if read else "")
         if layout.pair:
-            lines = pair_lines(view, now, glyphs, run, sync, compact=not layout.boxed)
-            # The tile has the first line, too, in fewer words.
-            lines = lines[1:] if len(lines) == layout.pair + 1 else lines
-            self._tile("pair").show(lines[: layout.pair])
+            # The tile has the RPO, too; after a failover it is a sentence, which the tile may cut.
+            is_twice = len(pair) == layout.pair + 1 and not view.failover.failed_over
+            shown = [pair[0], *pair[2:]] if is_twice else pair
+            self._tile("pair").show(shown[: layout.pair])
         if layout.chart:
             lag = [
                 (p.at, None if p.lag_records is None else float(p.lag_records)) for p in view.points
@@ -260,32 +322,34 @@ class OverviewScreen(ConsoleScreen):
     def _tile(self, name: str) -> Tile:
         return self.query_one(f"#{name}", Tile)
 
-    def _room(self, columns: int, layout: _Layout) -> tuple[int, int]:
-        """Return the cells and lines inside one of so many panels beside each other.
+    def _inner_width(self, columns: int) -> int:
+        """Return the cells inside one of so many panels beside each other.
 
         Not taken from the widgets: they have their sizes after the next layout only.
         """
-        frame = 4 if layout.boxed else 2
-        return self.size.width // columns - frame, layout.tile
+        return self.size.width // columns - (4 if is_framed(self) else 2)
 
-    def _beside(self, layout: _Layout) -> bool:
-        return layout.boxed and self.size.width >= _BESIDE
+    @property
+    def _has_pair_beside(self) -> bool:
+        """Whether the panel about the pair stands beside the map, not below it."""
+        return is_framed(self) and self.size.width >= _BESIDE
 
-    def _arrange(self, pair: int) -> _Layout:
-        """Give every part its lines, and return them."""
-        width, height = self.size
-        boxed = self.has_class("-wide") and self.has_class("-high")
-        # By their lines: their sizes are those of the last layout.
-        above, warnings = (self.query_one(name, TextLines).lines for name in ("#header", "#banner"))
-        room = height - len(above) - min(_HIGHEST_BANNER, len(warnings)) - 1
-        pair += 0 if boxed else 1
-        layout = lay_out(width, room, pair, boxed=boxed, charts=False)
+    def _arrange(self, pair: int, problems: int) -> _Layout:
+        """Give every part its lines, and return them.
+
+        Args:
+            pair: the lines that the panel about the pair has.
+            problems: the lines that the problems need below their heading.
+        """
+        width, room, boxed = self.size.width, self.room_lines, is_framed(self)
+        least = max(_LEAST_PROBLEMS, problems)
+        layout = lay_out_with_charts(width, room, pair, boxed=boxed, problems=least)
         if self._charts and not layout.chart and width >= 80:
-            layout = lay_out(width, room, pair, boxed=boxed, charts=True)
+            layout = lay_out(width, room, pair, boxed=boxed, charts=True, problems=least)
         if layout == self._layout:
             return layout
         self._layout = layout
-        edge, beside = 2 if boxed else 1, self._beside(layout)
+        edge, beside = 2 if boxed else 1, self._has_pair_beside
         tiles, charts, middle = (self.query_one(f"#{n}") for n in ("tiles", "charts", "middle"))
         tiles.styles.grid_size_columns = layout.columns
         tiles.styles.height = (layout.tile + edge) * (4 // layout.columns)
@@ -305,7 +369,8 @@ class OverviewScreen(ConsoleScreen):
         if view is not None:
             now = self.session.feed.now()
             runs = (_run(view, now, self._jobs, kind) for kind in (RunKind.COPY, RunKind.SYNC))
-            lines = pair_lines(view, now, glyphs_of(self), *runs, compact=True)
+            recorded = self.session.feed.replay
+            lines = pair_lines(view, now, glyphs_of(self), *runs, recorded=recorded)
             self.app.push_screen(TextDialog("Pair", [plain(line) for line in lines]))
 
     def action_charts(self) -> None:

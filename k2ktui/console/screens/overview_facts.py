@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from rich.cells import cell_len
 
 from k2ktui.console.pair_drawing import judge_cluster
 from k2ktui.console.visuals.cell_map import cell_map, legend
-from k2ktui.console.visuals.shapes import bar, divergence, flow, sparkline
-from k2ktui.engine.drill_report import find_last_rehearsal, tool_ms
-from k2ktui.engine.journal import RunKind
-from k2ktui.engine.translate import Basis
+from k2ktui.console.visuals.shapes import bar, flow, sparkline
+from k2ktui.drill.report import has_findings
+from k2ktui.engine.drill.model import Drill, find_last_rehearsal
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
-from k2ktui.present.failover import group_cells, loss_cells
+from k2ktui.present.failover import failover_verdict, group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.pair_state import final_loss
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import describe_others_of, reread_text
 from k2ktui.text import counted
-from k2ktui.watch.model import ClusterView, GroupSummary, PartName, View
-from k2ktui.watch.severity import Severity, judge_mirror_flow, judge_partition
+from k2ktui.watch.model import ClusterView, PartName, View
+from k2ktui.watch.severity import judge_mirror_flow, judge_partition
 
 _LABEL = 12
+# Cells of a bar that says anything.
+_LEAST_BAR = 4
+# So wide that every group is named.
+WIDEST = 10_000
+# So wide that nothing is said in fewer words.
+_ROOMY = 200
 _GOOD = (Basis.EXACT, Basis.END)
 
 Room = tuple[int, int]
@@ -35,9 +46,10 @@ def pair_lines(
     run: RunRow | None,
     sync: RunRow | None = None,
     *,
-    compact: bool = False,
+    width: int = WIDEST,
+    recorded: bool = False,
 ) -> list[Line]:
-    """Return what is behind the tiles: positions, runs and clusters, one line each.
+    """Return what is behind the tiles: groups, positions, runs and clusters, one line each.
 
     Args:
         view: what is shown.
@@ -45,14 +57,20 @@ def pair_lines(
         glyphs: the character set.
         run: the run that copies.
         sync: the last run of ``k2ktui sync``.
-        compact: whether the tiles have no room for all groups by what a failover would do.
+        width: cells of a line: as many groups are named as have room.
+        recorded: whether it is a recording, which has no drills.
     """
-    failover = _line(
-        "Failover", Cell("" if view.pair_state.moved else "now: "), *group_cells(view, glyphs)
-    )
+    when = "" if view.pair_state.moved else "now: "
+    groups = _with_names(view, glyphs, (width - _LABEL - len(when), 2)) or [
+        tuple(group_cells(view, glyphs))
+    ]
     return [
-        *([failover] if compact else []),
+        *(
+            _line("" if number else "Failover", Cell(" " * len(when) if number else when), *line)
+            for number, line in enumerate(groups)
+        ),
         _line("RPO", *loss_cells(view, now, glyphs)),
+        *([] if recorded else [_line("Rehearsal", *rehearsal_cells(view, now, glyphs))]),
         _line("Positions", *_positions(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line(
@@ -121,28 +139,72 @@ def _trend(view: View, glyphs: Glyphs) -> list[Cell]:
 
 
 def coverage_tile(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
-    """Return the shares that translate exactly: of retained offsets, and of groups' positions."""
+    """Return the shares that translate exactly, of retained offsets and of groups' positions.
+
+    Where offsets are missing, it says which: a share alone reads as a loss.
+    """
     width, height = room
     known = _read(view, PartName.TARGET, PartName.GROUPS)
-    lines: list[Line] = []
-    for share, stale, long, short in (
-        (
-            view.totals.coverage,
-            view.copy_stale or view.stale(PartName.GROUPS),
-            "of retained offsets",
-            "offsets",
-        ),
-        (view.totals.commit_coverage, view.groups_stale, "of group positions", "positions"),
-    ):
-        text = formatting.share(share, known=known)
-        figure = _aged(Cell(text, Tone.HEADING), glyphs, stale)
-        tone = Tone.MUTED if stale else Tone.OK
-        if height > 2:
-            lines += [(figure, Cell(f" {long}")), bar(share, width, glyphs, tone)]
-        else:
-            label = Cell(f" {short}".ljust(20 - cell_len(figure.text)))
-            lines.append((figure, label, *bar(share, max(1, width - 20), glyphs, tone)))
-    return lines
+    offsets, positions = view.totals.coverage, view.totals.commit_coverage
+    stale = view.copy_stale or view.stale(PartName.GROUPS)
+    figures = [
+        _aged(Cell(formatting.share(share, known=known), Tone.HEADING), glyphs, old)
+        for share, old in ((offsets, stale), (positions, view.groups_stale))
+    ]
+    tones = [Tone.MUTED if old else Tone.OK for old in (stale, view.groups_stale)]
+    missing = _missing_offsets(view)
+    if height > 2:
+        below = (missing,) if missing else bar(positions, width, glyphs, tones[1])
+        lines: list[Line] = [
+            (figures[0], Cell(" of retained offsets")),
+            bar(offsets, width, glyphs, tones[0]),
+            (figures[1], Cell(" of group positions")),
+        ]
+        return [*lines[:2], below, lines[2]] if missing else [*lines, below]
+    return [
+        _share_line(figures[0], "offsets", missing, offsets, width, glyphs, tones[0]),
+        _share_line(figures[1], "positions", None, positions, width, glyphs, tones[1]),
+    ]
+
+
+def _share_line(
+    figure: Cell,
+    what: str,
+    missing: Cell | None,
+    share: float | None,
+    width: int,
+    glyphs: Glyphs,
+    tone: Tone,
+) -> Line:
+    """Return a share with its bar on one line; what is missing of it is more than the bar."""
+    label = Cell(f" {what}".ljust(20 - cell_len(figure.text)))
+    left = width - 20 - (cell_len(missing.text) + 1 if missing else 0)
+    if missing is None:
+        return (figure, label, *bar(share, max(1, left), glyphs, tone))
+    if left >= _LEAST_BAR:
+        return (figure, label, *bar(share, left, glyphs, tone), Cell(" "), missing)
+    line = (figure, Cell(f" {what}, "), missing)
+    if sum(cell_len(cell.text) for cell in line) <= width:
+        return line
+    return (figure, Cell(", "), missing)
+
+
+def _missing_offsets(view: View) -> Cell | None:
+    """Return the offsets that have no translation, and why; None if none is missing.
+
+    Those not copied yet are the lag. Copied ones without a mapping matter where a group stands.
+    """
+    share = view.totals.coverage
+    if share is None or share >= 1:
+        return None
+    unmapped = sum(row.status.unmapped or 0 for row in view.partitions)
+    if unmapped:
+        positions = view.totals.commit_coverage
+        matters = positions is None or positions < 1
+        text = f"{unmapped:,} unmapped{'' if matters else ', no group'}"
+        return Cell(text, Tone.WARN if matters else Tone.MUTED)
+    left = view.totals.lag_records
+    return Cell(f"{left:,} to copy", Tone.MUTED) if left else None
 
 
 def partition_map(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
@@ -163,13 +225,29 @@ def partition_map(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
     order = sorted(counts, key=lambda key: (-key[0], key[1]))
     stale = view.copy_stale
     below = legend([(*key, counts[key]) for key in order], glyphs, stale=stale)
+    below = (*below, *_furthest(view, width - sum(cell_len(cell.text) for cell in below)))
     if height > 1:
         return [*cell_map(topics, width, height - 1, glyphs, stale=stale), below]
-    bad = {topic: found for topic, found in topics.items() if max(found) >= Severity.WARN}
+    bad = {
+        topic: severities
+        for topic, severities in topics.items()
+        if max(severities) >= Severity.WARN
+    }
     left = width - sum(cell_len(cell.text) for cell in below)
     return [
         (*below, *(cell for line in cell_map(bad, left, 1, glyphs, stale=stale) for cell in line))
     ]
+
+
+def _furthest(view: View, room: int) -> list[Cell]:
+    """Return the partition with the largest lag, if there is room and more than one lags."""
+    behind = [row for row in view.partitions if row.status.lag_records]
+    if len(behind) < 2:
+        return []
+    worst = max(behind, key=lambda row: row.status.lag_records or 0)
+    name = formatting.name(f"{worst.status.topic}-{worst.status.partition}", 60)
+    text = f"most in {name}: {worst.status.lag_records:,}"
+    return [Cell(text, Tone.MUTED)] if cell_len(text) <= room else []
 
 
 def group_tile(view: View, glyphs: Glyphs, room: Room) -> tuple[list[Line], Severity | None]:
@@ -190,32 +268,89 @@ def group_tile(view: View, glyphs: Glyphs, room: Room) -> tuple[list[Line], Seve
         cells.append(Cell(text, formatting.tone_of(severity)))
     elif totals.bases:
         cells.append(Cell(f"{old}none diverges", Tone.MUTED))
+    # As in Groups: a group of which nothing is known is in no sum.
+    groups = view.summaries
+    unknown_now = sum(g.unknown_now for g in groups if g.unknown_now < g.partitions)
+    unknown_moved = sum(g.unknown_moved for g in groups if g.unknown_moved < g.partitions)
+    sums = (
+        _Sums("now", totals.skips, totals.rereads, unknown_now),
+        _Sums("after move", totals.moved_skips, totals.moved_rereads, unknown_moved),
+    )
     lines: list[Line] = [tuple(cells)]
-    if not totals.diverging:
+    if not any((totals.diverging, totals.moved_skips, totals.skips)):
         return lines, severity
-    skips = Cell(f"{old}{totals.skips:,} skipped", Tone.BAD if totals.skips else Tone.MUTED)
-    rereads = Cell(f"{old}{totals.rereads:,} re-read", Tone.WARN if totals.rereads else Tone.MUTED)
-    largest = max(totals.skips, totals.rereads)
-    between = width - cell_len(skips.text) - cell_len(rereads.text)
+    severity = severity or Severity.WARN
     if height > 2:
-        drawn = divergence(totals.skips, totals.rereads, largest, width, glyphs)
-        numbers = (skips, Cell(" " * max(1, between)), rereads)
-        return [*lines, _worst_group(view, glyphs, old), numbers, drawn], severity
-    drawn = divergence(totals.skips, totals.rereads, largest, max(3, between - 2), glyphs)
-    return [*lines, (skips, Cell(" "), *drawn, Cell(" "), rereads)], severity
+        return [*lines, *_sums_table(sums, width, old)], severity
+    # There is no room for the number of groups.
+    return [tuple(_sums_line(row, width, old)) for row in sums], severity
 
 
-def _worst_group(view: View, glyphs: Glyphs, old: str) -> Line:
-    def rank(group: GroupSummary) -> tuple[int, int]:
-        return group.skips, group.rereads
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """What all groups would skip and read again; ``unknown`` positions are not in the sums."""
 
-    group = max(view.summaries, key=rank, default=None)
-    if group is None or not any(rank(group)):
-        return ()
-    verb, count = ("skips", group.skips) if group.skips else ("re-reads", group.rereads)
-    tone = Tone.BAD if group.skips else Tone.WARN
-    text = f"{formatting.name(group.group, 40)} {verb} {old}{count:,}"
-    return (Cell(glyphs.text(text), tone),)
+    when: str
+    skips: int
+    rereads: int
+    unknown: int
+
+    def cells(self, old: str) -> tuple[Cell, Cell]:
+        """Return both sums as text."""
+        skips, rereads = (formatting.at_least(n, self.unknown) for n in (self.skips, self.rereads))
+        bad = Tone.BAD if self.when == "now" else Tone.WARN
+        return (
+            Cell(f"{old}{skips}", bad if self.skips else Tone.MUTED),
+            Cell(f"{old}{rereads}", Tone.WARN if self.rereads else Tone.MUTED),
+        )
+
+
+def _sums_table(sums: Sequence[_Sums], width: int, old: str) -> list[Line]:
+    """Return what groups would skip and read again, now and after a move, as a small table."""
+    left = max(len(row.when) for row in sums)
+    texts = [row.cells(old) for row in sums]
+    first, second = (
+        max(len(word), *(cell_len(cells[n].text) for cells in texts))
+        for n, word in enumerate(("skip", "re-read"))
+    )
+    room = max(1, min(3, (width - left - first - second) // 2))
+    lines: list[Line] = [
+        (Cell(f"{'':{left + room}}{'skip':>{first}}{'':{room}}{'re-read':>{second}}", Tone.MUTED),)
+    ]
+    for row, (skips, rereads) in zip(sums, texts, strict=True):
+        lines.append(
+            (
+                Cell(f"{row.when:<{left}}{'':{room}}", Tone.MUTED),
+                Cell(f"{skips.text:>{first}}", skips.tone),
+                Cell(f"{'':{room}}{rereads.text:>{second}}", rereads.tone),
+            )
+        )
+    return lines
+
+
+def _sums_line(sums: _Sums, width: int, old: str) -> list[Cell]:
+    """Return what groups would skip and read again on one line; without zeros if it is short."""
+    skips, rereads = sums.cells(old)
+    when = Cell(f"{sums.when}: ", Tone.MUTED)
+    parts = [
+        Cell(f"{skips.text} skipped", skips.tone),
+        Cell(f"{rereads.text} re-read", rereads.tone),
+    ]
+    whole = [when, parts[0], Cell(", "), parts[1]]
+    if sum(cell_len(cell.text) for cell in whole) <= width:
+        return whole
+    shown = [part for part, n in zip(parts, (sums.skips, sums.rereads), strict=True) if n]
+    return [when, *(shown or parts)[:1], *((Cell(", "), shown[1]) if len(shown) > 1 else ())]
+
+
+def failover_title(view: View, glyphs: Glyphs) -> str:
+    """Return the title of the tile, which answers whether a failover is safe now."""
+    groups = view.failover.groups
+    if groups is None or not groups.total or view.failover.failed_over:
+        return "Failover now"
+    verdict = failover_verdict(groups)
+    old = glyphs.stale if view.groups_stale else ""
+    return f"Failover now: {old}{glyphs.status[verdict.severity]} {verdict.word}"
 
 
 def failover_tile(
@@ -226,36 +361,73 @@ def failover_tile(
     A ``recorded`` view has no drills: whether there was a rehearsal is not known.
     """
     width, height = room
-    cells = [_shorter(cell) for cell in group_cells(view, glyphs) if cell.text.strip()]
+    cells = [_shorter(cell, width) for cell in group_cells(view, glyphs) if cell.text.strip()]
     room_for = max(1, height - 2)
     groups = flow(cells, width, room_for)
     if len(cells) > 2 and sum(cell_len(cell.text) for cell in groups[-1]) > width:
-        # The worst and the best keep their words; the panel about the pair has all of them.
-        middle = [Cell(" ".join(cell.text.split()[:2]), cell.tone) for cell in cells[1:-1]]
-        groups = flow([cells[0], *middle, cells[-1]], width, room_for)
-    found, stale = view.failover, view.copy_stale
+        groups = _in_fewer_words(cells, width, room_for)
+    else:
+        groups = _with_names(view, glyphs, (width, room_for)) or groups
+    estimate, stale = view.failover, view.copy_stale
     worst = {Tone.BAD: Severity.BAD, Tone.WARN: Severity.WARN}
     severity = next((worst[tone] for tone in worst if any(c.tone is tone for c in cells)), None)
-    if found.failed_over:
+    if estimate.failed_over:
         loss: Line = (Cell("RPO ", Tone.MUTED), Cell(final_loss(view), Tone.HEADING))
     else:
         known = _read(view, PartName.SOURCE, PartName.TARGET)
         records = _aged(
-            Cell(formatting.number(found.rpo_records, known=known), Tone.HEADING), glyphs, stale
+            Cell(formatting.number(estimate.rpo_records, known=known), Tone.HEADING), glyphs, stale
         )
         loss = (Cell("RPO ", Tone.MUTED), records, Cell(" records"))
-        if found.rpo_records and found.rpo_s is not None:
-            loss = (*loss, Cell(f", {formatting.seconds(found.rpo_s)}"))
+        if estimate.rpo_records and estimate.rpo_s is not None:
+            loss = (*loss, Cell(f", {formatting.seconds(estimate.rpo_s)}"))
     lines = [*groups, loss]
-    return ([*lines, _rehearsed(view, now, recorded=recorded)] if height > 2 else lines), severity
+    return (
+        [*lines, _rehearsed(view, now, glyphs, width, recorded=recorded)] if height > 2 else lines
+    ), severity
 
 
-def _shorter(cell: Cell) -> Cell:
-    text = cell.text.replace("to stop first", "stop first").replace("safe to move", "safe")
+def _in_fewer_words(cells: list[Cell], width: int, height: int) -> list[Line]:
+    """Return groups with a word each; first those after the worst, whose number is kept longest.
+
+    The panel about the pair has all of them.
+    """
+    short = [Cell(" ".join(cell.text.split()[:3]), cell.tone) for cell in cells]
+    groups = flow([cells[0], *short[1:]], width, height)
+    if sum(cell_len(cell.text) for cell in groups[-1]) > width:
+        groups = flow(short, width, height)
+    return groups
+
+
+def _with_names(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
+    """Return the groups with as many names as have room; nothing if there is none for any."""
+    width, height = room
+    named: list[Line] = []
+    for names in range(1, width):
+        cells = [_shorter(c, width) for c in group_cells(view, glyphs, names) if c.text.strip()]
+        lines = flow(cells, width, height)
+        is_wider = any(sum(cell_len(cell.text) for cell in line) > width for line in lines)
+        if is_wider or lines == named:
+            break
+        named = lines
+    return named
+
+
+def _shorter(cell: Cell, width: int) -> Cell:
+    if width > _ROOMY:
+        return cell
+    # Once: the names of groups follow.
+    text = cell.text
+    for words, fewer in (
+        ("to stop first", "stop first"),
+        ("safe to move", "safe"),
+        ("would lose", "loses"),
+    ):
+        text = text.replace(words, fewer, 1)
     return Cell(text, cell.tone)
 
 
-def _rehearsed(view: View, now: float, *, recorded: bool) -> Line:
+def _rehearsed(view: View, now: float, glyphs: Glyphs, width: int, *, recorded: bool) -> Line:
     if recorded:
         return (Cell("RTO ", Tone.MUTED), Cell(formatting.NOT_AVAILABLE, Tone.MUTED))
     last = find_last_rehearsal(view.drills)
@@ -263,11 +435,39 @@ def _rehearsed(view: View, now: float, *, recorded: bool) -> Line:
         text = "not rehearsed yet" if view.part(PartName.STATE).taken_at else formatting.NOT_YET
         return (Cell("RTO ", Tone.MUTED), Cell(text, Tone.MUTED))
     ago = formatting.age(max(0.0, now - (last.ended_ms or 0) / 1000))
-    return (
-        Cell("RTO ", Tone.MUTED),
-        Cell(formatting.seconds(tool_ms(last) / 1000), Tone.HEADING),
-        Cell(f" rehearsed {ago} ago", Tone.MUTED),
-    )
+    severity = _rehearsal_severity(last)
+    # Its result is in the panel about the pair, too: a good one needs no sign here.
+    mark = Cell(glyphs.status[severity], formatting.tone_of(severity))
+    tool = Cell(formatting.seconds(last.tool_ms / 1000), Tone.HEADING)
+    how = [Cell(" "), mark] if severity > Severity.OK else [Cell(" rehearsed", Tone.MUTED)]
+    line = (Cell("RTO ", Tone.MUTED), tool, *how, Cell(f" {ago} ago", Tone.MUTED))
+    if sum(cell_len(cell.text) for cell in line) <= width:
+        return line
+    return (*line[:2], Cell(","), line[-1])
+
+
+def _rehearsal_severity(drill: Drill) -> Severity:
+    if drill.blockers:
+        return Severity.BAD
+    return Severity.WARN if has_findings(drill) else Severity.OK
+
+
+def rehearsal_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
+    """Return when a failover was rehearsed last, and what came of it."""
+    last = find_last_rehearsal(view.drills)
+    if last is None:
+        known = view.part(PartName.STATE).taken_at is not None
+        return [Cell("none yet; 8, N starts one" if known else formatting.NOT_YET, Tone.MUTED)]
+    ago = formatting.age(max(0.0, now - (last.ended_ms or 0) / 1000))
+    word = f"stopped by {counted(len(last.blockers), 'finding')}" if last.blockers else "passed"
+    tool = formatting.seconds(last.tool_ms / 1000)
+    lost = last.figures.rpo_records
+    figures = f"RTO {tool}" + ("" if lost is None else f", RPO {lost:,}")
+    return [
+        glyphs.mark(SeverityLabel(_rehearsal_severity(last), word)),
+        Cell(f"  {ago} ago"),
+        Cell(f"  {figures}  by {formatting.name(last.started_by, 40)}", Tone.MUTED),
+    ]
 
 
 def _positions(view: View, glyphs: Glyphs) -> list[Cell]:
@@ -293,13 +493,16 @@ def _again(view: View, now: float) -> list[Cell]:
     if audit is None:
         failed = view.part(PartName.COMPARISON).error
         return [Cell(formatting.NOT_AVAILABLE if failed else formatting.NOT_YET)]
-    ours, theirs = view.again
+    by_k2ktui, by_mirror_maker = view.again
     stale = formatting.STALE if view.audit_stale else ""
     return [
         Cell("k2ktui "),
-        Cell(reread_text(ours), Tone.HEADING),
+        Cell(reread_text(by_k2ktui), Tone.HEADING),
         Cell("  MirrorMaker 2 "),
-        Cell(stale + reread_text(theirs), Tone.BAD if theirs.skipped else Tone.HEADING),
+        Cell(
+            stale + reread_text(by_mirror_maker),
+            Tone.BAD if by_mirror_maker.skipped else Tone.HEADING,
+        ),
         Cell(
             f"  {formatting.name(audit.flow, 40)}, read {formatting.age(now - audit.taken_at)} ago",
             Tone.MUTED,

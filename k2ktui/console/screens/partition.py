@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
@@ -19,17 +17,21 @@ from k2ktui.console.keys import CHART_WINDOW
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.session import Session
 from k2ktui.console.visuals.chart import Chart
+from k2ktui.console.visuals.facts import fact, wrapped
 from k2ktui.console.visuals.panel import Panel
-from k2ktui.console.visuals.shapes import Log, log_strip, marker
+from k2ktui.console.visuals.shapes import Log, log_bounds, log_strip, marker, picture_cell
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present import formatting
+from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.history import Sample
 from k2ktui.watch.model import PartitionRow, RangeRow, View, ranges_below
 from k2ktui.watch.severity import judge_partition
 
+# The id of the column that draws the log, and the cells of its drawing.
+LOG, _STRIP = "log", 16
 _SHOWN_RANGES = 8
 _PLOT_HEIGHT, _HIGHEST_PLOT, _LEAST_PLOT = 9, 22, 6
 # Below this width the charts stand below each other, and facts are wrapped.
@@ -76,7 +78,7 @@ class PartitionScreen(ConsoleScreen):
 
     def show_view(self, view: View) -> None:
         """Show the partition's state in a view."""
-        row = next((row for row in view.partitions if row.key == self._key), None)
+        row = row_of(view, self._key)
         detail = self.query_one(PartitionDetail)
         if row is None:
             title = safe_text(f"{self._key[0]}-{self._key[1]}", 400)
@@ -89,7 +91,7 @@ class PartitionScreen(ConsoleScreen):
 
     def table(self) -> Table | None:
         """Return the mapping ranges."""
-        rows = [[str(number) for number in each] for each in self._ranges]
+        rows = [[str(number) for number in range_row] for range_row in self._ranges]
         return ["source", "target", "count"], rows
 
     def text_to_copy(self) -> str:
@@ -97,9 +99,32 @@ class PartitionScreen(ConsoleScreen):
         return self.query_one(PartitionDetail).text
 
 
+def row_of(view: View | None, key: tuple[str, int]) -> PartitionRow | None:
+    """Return the row of a partition of the source in a view; None if there is none."""
+    rows = view.partitions if view is not None else ()
+    return next((row for row in rows if row.key == key), None)
+
+
 def known_ranges(session: Session, row: PartitionRow) -> Sequence[RangeRow]:
     """Return a partition's mapping ranges that are held in memory, up to its position."""
     return ranges_below(session.feed.ranges(*row.key) or row.ranges, row.status.position)
+
+
+def show_beside(screen: ConsoleScreen, row: PartitionRow | None) -> None:
+    """Show a partition in the panel beside a table of partitions; None if it has no row."""
+    panel, view = screen.query_one("#side", Panel), screen.console.view
+    if view is None:
+        return
+    detail = panel.query_one(PartitionDetail)
+    detail.display = row is not None
+    if row is None:
+        panel.label("Partition")
+        return
+    panel.label(f"{row.status.topic}-{row.status.partition}")
+    samples = screen.session.feed.series(*row.key)
+    known = known_ranges(screen.session, row)
+    minutes = screen.console.chart_minutes
+    detail.show(row, known, samples, minutes, stale_partition_columns(view))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +194,7 @@ class PartitionDetail(VerticalScroll):
         narrow = size.width < _NARROW
         lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
         if narrow:
-            lines = [part for line in lines for part in _wrapped(line, width)]
+            lines = [part for line in lines for part in wrapped(line, width)]
         most = 3 if narrow else max(3, size.height - 24)
         lines += ranges(shown.known, most, width)
         self.query_one("#detail", TextLines).show(lines)
@@ -182,24 +207,13 @@ class PartitionDetail(VerticalScroll):
         plots.display = height >= _LEAST_PLOT
         plots.styles.layout = "vertical" if narrow else "horizontal"
         values = (
-            ("lag", [(each.at, _float(each.lag_records)) for each in samples]),
-            ("rate", [(each.at, each.rate) for each in samples]),
+            ("lag", [(sample.at, _float(sample.lag_records)) for sample in samples]),
+            ("rate", [(sample.at, sample.rate) for sample in samples]),
         )
         for name, points in values:
             chart = self.query_one(f"#plot-{name}", Chart)
             chart.styles.height = height
             chart.show(points, shown.minutes)
-
-
-def _wrapped(line: Line, width: int) -> list[Line]:
-    """Return a line with a label on as many lines as it takes; others as they are."""
-    if len(line) != 2 or sum(cell_len(cell.text) for cell in line) <= width:
-        return [line]
-    label, text = line
-    room = max(8, width - cell_len(label.text))
-    first, *rest = textwrap.wrap(text.text, room) or [""]
-    blank = Cell(" " * cell_len(label.text))
-    return [(label, Cell(first, text.tone)), *((blank, Cell(part, text.tone)) for part in rest)]
 
 
 def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset()) -> list[Line]:
@@ -220,15 +234,15 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
     left = f", {formatting.duration(row.eta_s)} left" if row.eta_s else ""
     lines: list[Line] = [
         (Cell(title, Tone.HEADING), Cell("  "), mark, Cell(left)),
-        _fact("Why", text("why", row.why), Tone.WARN),
-        _fact("Target", f"{target}  end {number('target-end', status.target_end)}  {status.path}"),
-        _fact(
+        fact("Why", text("why", row.why), Tone.WARN),
+        fact("Target", f"{target}  end {number('target-end', status.target_end)}  {status.path}"),
+        fact(
             "Source log",
             f"{number('start', status.source_start)} … {number('end', status.source_end)}",
         ),
-        _fact("Held back", text("held-back", status.held.text() if status.held else ""), Tone.WARN),
-        _fact("Position", number("position", status.position)),
-        _fact(
+        fact("Held back", text("held-back", status.held.text() if status.held else ""), Tone.WARN),
+        fact("Position", number("position", status.position)),
+        fact(
             "Lag",
             f"{number('lag', status.lag_records)} records, "
             f"{text('behind', formatting.seconds(status.lag_seconds))} "
@@ -236,13 +250,9 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
         ),
     ]
     lines += [
-        _fact("Lost", f"source offsets {low:,} … {high - 1:,}", Tone.BAD) for low, high in row.gaps
+        fact("Lost", f"source offsets {low:,} … {high - 1:,}", Tone.BAD) for low, high in row.gaps
     ]
     return [line for line in lines if line]
-
-
-def _fact(label: str, text: str, tone: Tone = Tone.PLAIN) -> Line:
-    return (Cell(f"{label:<12}", Tone.MUTED), Cell(text, tone)) if text else ()
 
 
 def coverage(
@@ -252,14 +262,19 @@ def coverage(
     status = row.status
     sign = glyphs.stale if "coverage" in old and status.coverage is not None else ""
     text = f"{sign}{formatting.share(status.coverage)} of the retained log translates exactly"
-    lines: list[Line] = [_fact("Coverage", text)]
-    start, end = status.source_start, status.source_end
-    if start is None or end is None or end <= start:
+    lines: list[Line] = [fact("Coverage", text)]
+    if status.unmapped:
+        missing = f"{counted(status.unmapped, 'copied offset')} without a mapping"
+        lines.append(fact("", missing, Tone.WARN))
+    elif status.unmapped == 0 and status.lag_records:
+        lines.append(fact("", "all but what is not copied yet", Tone.MUTED))
+    log = log_of(row)
+    bounds = log_bounds(log)
+    if bounds is None:
         return lines
     sides = Cell("|", Tone.MUTED)
-    lines.append((sides, *log_strip(log_of(row), width - 2, glyphs), sides))
-    low = min([start, *(first for first, _ in row.gaps)])
-    below = marker(low, end, status.position, width - 2)
+    lines.append((sides, *log_strip(log, width - 2, glyphs), sides))
+    below = marker(*bounds, status.position, width - 2)
     return [*lines, (Cell(f" {below}", Tone.WARN),)]
 
 
@@ -269,18 +284,27 @@ def log_of(row: PartitionRow) -> Log:
     return Log(status.source_start, status.source_end, row.spans, row.gaps, status.position)
 
 
-def ranges(found: Sequence[RangeRow], most: int, width: int = 80) -> list[Line]:
+def log_column(glyphs: Glyphs, rank: int) -> Column[PartitionRow]:
+    """Return the column that draws the log of each partition."""
+
+    def log(row: PartitionRow) -> Cell:
+        return picture_cell(log_strip(log_of(row), _STRIP, glyphs))
+
+    return Column(LOG, "retained log", log, width=_STRIP, rank=rank, picture=True)
+
+
+def ranges(rows: Sequence[RangeRow], most: int, width: int = 80) -> list[Line]:
     """Return the latest mapping ranges, newest first."""
-    if not found:
-        return [_fact("Ranges", "none in memory", Tone.MUTED)]
-    shown = range(max(0, len(found) - min(most, _SHOWN_RANGES)), len(found))
-    lines: list[Line] = [_fact("Ranges", f"the last {len(shown)} of {len(found):,} in memory")]
+    if not rows:
+        return [fact("Ranges", "none in memory", Tone.MUTED)]
+    shown = range(max(0, len(rows) - min(most, _SHOWN_RANGES)), len(rows))
+    lines: list[Line] = [fact("Ranges", f"the last {len(shown)} of {len(rows):,} in memory")]
     for number in reversed(shown):
-        source, target, count = found[number]
+        source, target, count = rows[number]
         text = f"  {source:>15,} → {target:>15,}  {counted(count, 'record'):>17}"
         if width < _NARROW - 2:
             text = f"{source:>12,} → {target:>12,}  {count:>9,}"
-        before, _, length = found[number - 1] if number else (source, 0, 0)
+        before, _, length = rows[number - 1] if number else (source, 0, 0)
         gap = source - before - length
         lines.append((Cell(text), *([Cell(f"  gap of {gap:,} before", Tone.MUTED)] if gap else [])))
     return lines

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
+from textual.widget import Widget
 
 from k2ktui.config.scalars import parse_instant
 from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.partition import LOG, PartitionDetail, log_column, show_beside
 from k2ktui.console.screens.positions_plan import MovesScreen
+from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.journal import RunKind
-from k2ktui.engine.state import SourcePartition
-from k2ktui.present import formatting
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.severity import Severity
 from k2ktui.present.columns import pick
-from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone
 from k2ktui.present.partitions import partition_columns
 from k2ktui.sync.flow import NOTHING_TO_COPY
-from k2ktui.sync.positions import PositionPlan, PositionPlanner
+from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
-from k2ktui.watch.severity import Severity, judge_partition
+from k2ktui.watch.severity import judge_partition
 
 _QUESTION = (
     "New position: earliest, latest, an offset, +N or -N records from the current one, or a time "
@@ -57,7 +60,11 @@ class PositionsScreen(ListScreen):
         Back: records are copied again and are duplicates on the target. Forward: records are never
         copied, and translations report the gap. The plan shows how many. A applies it after you
         have typed the pipeline's name, and only while no process runs the pipeline.
+
+        The strip is the log from its start to its end, as on Replication; the position lies where
+        its dots begin. From 120 columns on, the panel beside the table shows the partition.
     """
+    PANEL: ClassVar[str] = "Positions"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "clear", "Clear", id="positions.clear"),
     ]
@@ -69,46 +76,61 @@ class PositionsScreen(ListScreen):
 
     def make_grid(self) -> SelectableGrid[PartitionRow]:
         """Create the table of partitions."""
+        glyphs = glyphs_of(self)
+        columns = [
+            replace(column, rank=_RANKS[column.id])
+            for column in pick(partition_columns(glyphs), *_RANKS)
+        ]
+        columns.append(log_column(glyphs, rank=3))
         return SelectableGrid(
-            [
-                replace(column, rank=_RANKS[column.id])
-                for column in pick(partition_columns(glyphs_of(self)), *_RANKS)
-            ],
+            columns,
             key=lambda row: row.key,
             search=lambda row: f"{row.status.topic}-{row.status.partition} {row.status.state}",
             problem=lambda row: judge_partition(row).severity >= Severity.WARN,
             order=lambda row: (-judge_partition(row).severity, *row.key),
             opens="Move",
+            sorts_first="lag",
             id="positions",
         )
+
+    def side(self) -> Iterable[Widget]:
+        """Yield the panel about the partition under the cursor."""
+        yield Panel("Partition", PartitionDetail(can_focus=False), id="side")
+
+    def show_side(self) -> None:
+        """Show the partition under the cursor."""
+        show_beside(self, self.choice().current)
 
     def show_view(self, view: View) -> None:
         """Show the view's partitions."""
         grid = self.choice()
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
-        grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
-        grid.mark_stale(stale_partition_columns(view))
+        grid.empty = "No partition yet. Enter moves positions of those here." if read else NOT_YET
+        stale = set(stale_partition_columns(view))
+        grid.mark_stale(stale | ({LOG} if "coverage" in stale else set()))
         grid.show(view.partitions)
+        self.show_side()
 
     def summary(self) -> Line:
         """Return how many partitions are marked, and where the pipeline runs."""
         grid, view = self.choice(), self.console.view
-        marked = len(grid.chosen) if grid.marked else 0
-        hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
-        text = f"{marked:,} marked{hidden}" if marked else "none marked"
+        marked = grid.marked_text
         now_ms = int(self.session.feed.now() * 1000)
-        copying = [each for each in view.runners if each.kind is RunKind.COPY] if view else []
-        alive = [each for each in copying if each.alive(now_ms)]
-        found = [
-            Cell(f"{counted(grid.total, 'partition')}  "),
-            Cell(text, Tone.WARN if marked else Tone.MUTED),
+        copying = [runner for runner in view.runners if runner.kind is RunKind.COPY] if view else []
+        alive = [runner for runner in copying if runner.alive(now_ms)]
+        # In this order: the end may be cut.
+        cells = [
+            Cell(f"{marked or 'none marked'}  ", Tone.WARN if marked else Tone.MUTED),
+            Cell(counted(grid.total, "partition")),
         ]
         if self.session.pair.mirror:
-            found.append(Cell(f"  {_MIRROR}", Tone.MUTED))
+            cells.insert(0, Cell(f"{_MIRROR}  ", Tone.MUTED))
         if alive:
-            where = f"  runs on {safe_text(alive[0].host, 40)}, pid {alive[0].pid}: stop it first"
-            found.append(Cell(where, Tone.WARN))
-        return tuple(found)
+            sign = glyphs_of(self).status[Severity.WARN]
+            host = safe_text(alive[0].host, 40)
+            where = f"{sign} runs on {host}, pid {alive[0].pid}: stop it first  "
+            cells.insert(-1, Cell(where, Tone.WARN))
+        return tuple(cells)
 
     @on(Grid.Opened)
     @work(group=ASK)

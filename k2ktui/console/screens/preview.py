@@ -12,16 +12,17 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Input
 
 from k2ktui.console import cli_equivalent
 from k2ktui.console.event_log import EventKind
 from k2ktui.console.preview_process import PreviewProcess
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
+from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -38,8 +39,8 @@ from k2ktui.text import counted, safe_message, safe_text
 _RECORDS = 20
 _TICK_S = 1.0
 _LONGEST = 400
-_COVERED = "Letters and digits are masked; m shows them."
-_UNCOVERED = "Contents are shown; m masks them."
+_COVERED = "letters and digits are masked; m shows them"
+_UNCOVERED = "contents are shown; m masks them"
 
 
 class PreviewScreen(ListScreen):
@@ -47,10 +48,11 @@ class PreviewScreen(ListScreen):
 
     Args:
         topic: a source topic.
-        found: a preview that was made already; None makes one.
+        preview: one that was made already; None makes one.
     """
 
     ENTRY: ClassVar[str] = "replication"
+    PANEL: ClassVar[str] = "Records"
     HELP: ClassVar[str | None] = """
         Preview of a transform. The table lists the newest records of a topic and what happens to
         them; below it is the record under the cursor before and after. Spark runs on this host for
@@ -69,11 +71,11 @@ class PreviewScreen(ListScreen):
         Binding("K,shift+up", "scroll(-1)", "Scroll up", show=False, id="preview.up"),
     ]
 
-    def __init__(self, topic: str, found: Preview | None = None) -> None:
+    def __init__(self, topic: str, preview: Preview | None = None) -> None:
         super().__init__()
         self._topic = topic
         self._masked = True
-        self._found = found
+        self._preview = preview
         self._error: K2kError | None = None
         self._process: PreviewProcess | None = None
         self._began = 0.0
@@ -86,15 +88,16 @@ class PreviewScreen(ListScreen):
     @property
     def shows_contents(self) -> bool:
         """Whether contents of records are readable on the screen."""
-        return self._found is not None and not self._masked
+        return self._preview is not None and not self._masked
 
     def body(self) -> Iterable[Widget]:
-        """Yield the state, the table, the record under the cursor, and the filter."""
-        yield TextLines(id="summary")
+        """Yield what the transform does, the table, and the record under the cursor."""
         yield TextLines(id="facts")
-        yield self.make_grid()
-        yield _Record(id="record")
-        yield Input(id="filter", placeholder="filter: text or regular expression, ! inverts")
+        yield from super().body()
+
+    def side(self) -> Iterable[Widget]:
+        """Yield the record under the cursor; it is below the table, for it has two columns."""
+        yield Panel("Record", _Record(id="record"), id="side")
 
     def make_grid(self) -> Grid[PreviewRow]:
         """Create the table of records."""
@@ -110,7 +113,7 @@ class PreviewScreen(ListScreen):
     def on_mount(self) -> None:
         """Run the preview."""
         self.set_interval(_TICK_S, self.show_summary)
-        if self._found is None:
+        if self._preview is None:
             self.action_again()
         self._show()
 
@@ -131,7 +134,7 @@ class PreviewScreen(ListScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Gray out what needs records, or must wait until they have been read."""
-        if (action == "mask" and self._found is None) or (action == "again" and self._process):
+        if (action == "mask" and self._preview is None) or (action == "again" and self._process):
             return None
         return super().check_action(action, parameters)
 
@@ -140,13 +143,13 @@ class PreviewScreen(ListScreen):
         if self._process is not None:
             return
         self._process = PreviewProcess(self.session.files, self._topic, _RECORDS)
-        self._began, self._error, self._found = monotonic(), None, None
+        self._began, self._error, self._preview = monotonic(), None, None
         self.background("preview", self._process.run, self._show_preview, self._show_failure)
         self._report(EventKind.STARTED)
         self._show()
 
-    def _show_preview(self, found: Preview) -> None:
-        self._process, self._found = None, found
+    def _show_preview(self, preview: Preview) -> None:
+        self._process, self._preview = None, preview
         self._report(EventKind.DONE)
         self._show()
 
@@ -173,10 +176,11 @@ class PreviewScreen(ListScreen):
         if not self.is_mounted:
             return
         grid: Grid[PreviewRow] = self.query_one(Grid)
-        found = self._found
-        grid.display = self._error is None
-        grid.empty = "The topic has no records." if found is not None else ""
-        grid.show(found.rows if found is not None else ())
+        preview = self._preview
+        self.query_one("#table").display = self._error is None
+        self.query_one("#side").display = bool(self._error or (preview and preview.rows))
+        grid.empty = "The topic has no records." if preview is not None else ""
+        grid.show(preview.rows if preview is not None else ())
         self.show_summary()
         self._show_record()
         self.refresh_bindings()
@@ -187,42 +191,56 @@ class PreviewScreen(ListScreen):
         lines: list[Line] = []
         if row is not None:
             shown = mask_row(row) if self._masked else row
-            lines = compare_records(row, shown, max(30, self.size.width - 4))
+            lines = compare_records(row, shown, max(30, self.size.width - 6))
         elif self._error is not None:
             texts = str(self._error).splitlines()
             lines = [(Cell(safe_message(text, _LONGEST)),) for text in texts]
         self.query_one(_Record).show(lines)
 
     def summary(self) -> Line:
-        """Return what is running, or what the transform did."""
-        if self._process is not None:
-            since = formatting.duration(monotonic() - self._began)
-            text = f"Records are read and Spark starts on this host: {since}. Esc cancels."
-            return (Cell(text, Tone.INFO),)
-        if self._error is not None:
-            return (Cell("The preview failed; n tries again.", Tone.BAD),)
-        if self._found is None:
+        """Return what the transform did."""
+        if self._preview is None:
             return ()
-        counts = Counter(str(row.outcome) for row in self._found.rows)
+        counts = Counter(str(row.outcome) for row in self._preview.rows)
         parts = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
-        text = f"{counted(len(self._found.rows), 'record')}{': ' if parts else ''}{parts}"
+        text = f"{counted(len(self._preview.rows), 'record')}{': ' if parts else ''}{parts}"
         return (Cell(f"{text}. Nothing is written."),)
 
     def show_summary(self) -> None:
         """Show the state, what the transform does, and whether contents are masked."""
+        if not (self.query(Grid) and self.query("#record-lines")):
+            return  # they are mounted after the panels
         super().show_summary()
-        found = self._found
-        lines: list[Line] = []
-        if found is not None:
-            title = f"{found.topic} to {found.target}: {found.does}"
-            lines.append((Cell(safe_message(title, _LONGEST), Tone.MUTED),))
-            tone = Tone.MUTED if self._masked else Tone.WARN
-            lines.append((Cell(_COVERED if self._masked else _UNCOVERED, tone),))
-        self.query_one("#facts", TextLines).show(lines)
+        preview, panel = self._preview, self.query_one("#side", Panel)
+        line: Line = ()
+        if self._process is not None:
+            since = formatting.duration(monotonic() - self._began)
+            text = f"Records are read and Spark starts on this host: {since}. Esc cancels."
+            line = (Cell(text, Tone.INFO),)
+        elif self._error is not None:
+            line = (Cell("The preview failed; n tries again.", Tone.BAD),)
+        elif preview is not None:
+            title = f"{preview.topic} to {preview.target}: {preview.does}"
+            line = (Cell(safe_message(title, _LONGEST), Tone.MUTED),)
+        self.query_one("#facts", TextLines).show([line] if line else [])
+        if self._error is not None:
+            panel.label("Why")
+            panel.mark(Severity.BAD)
+        else:
+            panel.label(self._record_title(), _COVERED if self._masked else _UNCOVERED)
+            panel.mark(None if self._masked else Severity.WARN)
+
+    def _record_title(self) -> str:
+        row: PreviewRow | None = self.query_one(Grid).current
+        if row is None:
+            return "Record"
+        return f"{row.source.topic}-{row.source.partition} at {row.before.offset:,}"
 
     def document(self) -> str | None:
         """Return the masked records, as ``k2ktui transform preview --mask --json`` prints them."""
-        return None if self._found is None else json.dumps(preview_json(mask_preview(self._found)))
+        return (
+            None if self._preview is None else json.dumps(preview_json(mask_preview(self._preview)))
+        )
 
 
 class _Record(VerticalScroll, can_focus=False):

@@ -7,23 +7,25 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.timer import Timer
 from textual.widget import Widget
 
 from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.parity import ParityScreen
 from k2ktui.console.screens.partition import (
+    LOG,
     PartitionDetail,
     PartitionScreen,
-    known_ranges,
-    log_of,
+    log_column,
+    show_beside,
 )
 from k2ktui.console.screens.preview import PreviewScreen
 from k2ktui.console.visuals.panel import Panel
-from k2ktui.console.visuals.shapes import log_bar, log_strip, picture_cell
+from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.engine.severity import Severity
 from k2ktui.errors import NotInstalled
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
@@ -32,14 +34,11 @@ from k2ktui.present.partitions import partition_columns
 from k2ktui.runtime.spark_extra import require_transform_packages
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartitionRow, PartName, View
-from k2ktui.watch.severity import Severity, judge_partition
+from k2ktui.watch.severity import judge_partition
 
-_BAR, _STRIP = 6, 16
-_LEAST_SCALE = 1_000
+_BAR = 6
 # The columns that draw what another column says.
-_DRAWN = {"lag": "lag-bar", "coverage": "log"}
-# How long the cursor rests on a row until the panel beside the table follows it.
-_REST_S = 0.15
+_DRAWN = {"lag": "lag-bar", "coverage": LOG}
 
 
 class ReplicationScreen(ListScreen):
@@ -58,20 +57,21 @@ class ReplicationScreen(ListScreen):
 
         Problems come first until a sort column is chosen. Enter opens a partition with its
         coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row
-        shows all of them. x shows what the transform of the topic does to its newest records.
+        shows all of them. x shows what the transform of the topic does to its newest records. d
+        compares topic settings, client quotas and ACLs of both clusters.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "parity", "Parity", show=False, id="replication.parity"),
         Binding("x", "preview", "Preview transform", id="replication.preview"),
         Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
-    DETAILS = (PreviewScreen, PartitionScreen)
+    DETAILS = (ParityScreen, PreviewScreen, PartitionScreen)
     PANEL: ClassVar[str] = "Partitions"
 
     def __init__(self) -> None:
         super().__init__()
         # The end of the lag bars' scale: a power of ten, so that it seldom changes.
-        self._largest = _LEAST_SCALE
-        self._detail_timer: Timer | None = None
+        self._largest = power_of_ten(())
 
     def side(self) -> Iterable[Widget]:
         """Yield the panel about the partition under the cursor."""
@@ -90,6 +90,7 @@ class ReplicationScreen(ListScreen):
             problem=lambda row: judge_partition(row).severity >= Severity.WARN,
             order=_order,
             empty="No partition is selected by the pipeline.",
+            sorts_first="lag",
             id="partitions",
         )
 
@@ -102,14 +103,9 @@ class ReplicationScreen(ListScreen):
             value = row.status.lag_records
             return picture_cell(log_bar(value, self._largest, _BAR, glyphs, tone))
 
-        def log(row: PartitionRow) -> Cell:
-            return picture_cell(log_strip(log_of(row), _STRIP, glyphs))
-
         pictures: dict[str, Column[PartitionRow]] = {
             "lag": Column(_DRAWN["lag"], "", lag, width=_BAR, rank=2, picture=True),
-            "coverage": Column(
-                _DRAWN["coverage"], "retained log", log, width=_STRIP, rank=5, picture=True
-            ),
+            "coverage": log_column(glyphs, rank=5),
         }
         columns: list[Column[PartitionRow]] = []
         for column in partition_columns(glyphs):
@@ -122,47 +118,22 @@ class ReplicationScreen(ListScreen):
         """Show the view's partitions."""
         grid = self.query_one(Grid)
         lags = (row.status.lag_records or 0 for row in view.partitions)
-        largest = max(_LEAST_SCALE, 10 ** len(str(max(lags, default=0))))
+        largest = power_of_ten(lags)
         if largest != self._largest:
             self._largest = largest
             grid.redraw()
         read = view.part(PartName.SOURCE).taken_at or view.part(PartName.TARGET).taken_at
         grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
         stale = set(stale_partition_columns(view))
-        grid.mark_stale(stale | {_DRAWN[each] for each in stale if each in _DRAWN})
+        grid.mark_stale(stale | {_DRAWN[column_id] for column_id in stale if column_id in _DRAWN})
         grid.show(view.partitions)
         worst = max((judge_partition(row).severity for row in view.partitions), default=None)
         self.query_one("#table", Panel).mark(worst)
-        self._show_detail()
+        self.show_side()
 
-    @on(Grid.Changed)
-    def _moved(self) -> None:
-        """Show the partition under the cursor, once it rests there: charts take a while."""
-        if self._detail_timer is not None:
-            self._detail_timer.stop()
-        self._detail_timer = self.set_timer(_REST_S, self._show_detail)
-
-    def on_resize(self) -> None:
-        """Show the partition for the new size."""
-        super().on_resize()
-        self._show_detail()
-
-    def _show_detail(self) -> None:
-        panel, view = self.query_one("#side", Panel), self.console.view
-        if view is None:
-            return
-        row: PartitionRow | None = self.query_one(Grid).current
-        detail = panel.query_one(PartitionDetail)
-        if row is None:
-            panel.label("Partition")
-            detail.display = False
-            return
-        detail.display = True
-        panel.label(f"{row.status.topic}-{row.status.partition}")
-        samples = self.session.feed.series(*row.key)
-        known = known_ranges(self.session, row)
-        old = stale_partition_columns(view)
-        detail.show(row, known, samples, self.console.chart_minutes, old)
+    def show_side(self) -> None:
+        """Show the partition under the cursor."""
+        show_beside(self, self.query_one(Grid).current)
 
     def summary(self) -> Line:
         """Return the totals."""
@@ -185,6 +156,8 @@ class ReplicationScreen(ListScreen):
         """Return why an action is unavailable now."""
         if action == "preview":
             return self._no_preview()
+        if action == "parity":
+            return self._no_parity()
         return super().refusal(action)
 
     def _no_preview(self) -> str:
@@ -196,6 +169,16 @@ class ReplicationScreen(ListScreen):
         if not flow.pipeline.replication.transforms():
             return "the pipeline file has no replication.transform and no expression in the sink"
         return ""
+
+    def _no_parity(self) -> str:
+        flow = self.session.flow
+        if flow is None:
+            return "this is a recording"
+        return "" if flow.pipeline is not None else "no pipeline of k2ktui copies this flow"
+
+    def action_parity(self) -> None:
+        """Compare what both clusters have besides records."""
+        self.app.push_screen(ParityScreen())
 
     def action_preview(self) -> None:
         """Show what the transform of the topic under the cursor does."""

@@ -9,17 +9,17 @@ from textual.binding import Binding, BindingType
 
 from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.base import ConsoleScreen, ListScreen
+from k2ktui.console.screens.groups_table import summary_grid
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
-from k2ktui.engine.plan import Rewind
-from k2ktui.present import formatting
-from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.engine.moves.group_sums import GroupSummary
+from k2ktui.engine.moves.plan import Rewind
+from k2ktui.present.formatting import NOT_YET, Cell, Line
 from k2ktui.present.groups import summary_columns
 from k2ktui.text import counted
-from k2ktui.watch.model import GroupSummary, PartName, View
-from k2ktui.watch.severity import Severity, judge_group
+from k2ktui.watch.model import PartName, View
 
 
 async def plan_groups(screen: ConsoleScreen, groups: list[str]) -> None:
@@ -58,6 +58,7 @@ class TranslateScreen(ListScreen):
         Binding("w", "rewind", "Rewind", id="translate.rewind"),
     ]
     DETAILS = (PlanScreen,)
+    PANEL: ClassVar[str] = "Groups"
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,35 +70,26 @@ class TranslateScreen(ListScreen):
 
     def make_grid(self) -> SelectableGrid[GroupSummary]:
         """Create the table of groups."""
-        return SelectableGrid(
-            summary_columns(glyphs_of(self)),
-            key=lambda group: group.group,
-            search=lambda group: f"{group.group} {judge_group(group).word} {group.source.state}",
-            problem=lambda group: judge_group(group).severity >= Severity.WARN,
-            order=lambda group: (-judge_group(group).severity, -group.skips, group.group),
-            opens="Plan",
-            id="choice",
-        )
+        columns = summary_columns(glyphs_of(self))
+        return summary_grid(SelectableGrid[GroupSummary], columns, opens="Plan", id="choice")
 
     def show_view(self, view: View) -> None:
         """Show the view's groups."""
         grid = self.choice()
         read = view.part(PartName.GROUPS).taken_at is not None
-        grid.empty = "No group has committed on what is replicated." if read else formatting.NOT_YET
+        grid.empty = "No group yet. Enter plans offsets of those here." if read else NOT_YET
         grid.mark_stale(stale_group_columns(view))
         grid.show(view.summaries)
 
     def summary(self) -> Line:
         """Return how many groups are marked."""
         grid = self.choice()
-        marked = len(grid.chosen) if grid.marked else 0
-        hidden = f", {grid.hidden:,} of them not shown" if grid.hidden else ""
-        chosen = f"{marked:,} marked{hidden}" if marked else "none marked: enter plans this one"
+        chosen = grid.marked_text or "none marked: enter plans this one"
+        # In this order: the end may be cut.
         return (
-            Cell(f"{counted(grid.total, 'group')}  "),
-            Cell(chosen, Tone.WARN if marked else Tone.MUTED),
-            Cell("  rewind: "),
-            Cell(str(self._rewind), Tone.WARN if self._rewind is Rewind.FOLLOW else Tone.MUTED),
+            Cell(f"{chosen}  "),
+            Cell(f"rewind: {self._rewind}  "),
+            Cell(counted(grid.total, "group")),
         )
 
     def action_rewind(self) -> None:

@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
+from k2ktui.console.screens import plan_table
 from k2ktui.console.screens.operation import OperationScreen
-from k2ktui.console.widgets import plan_table
+from k2ktui.console.screens.partition import log_of, row_of
+from k2ktui.console.screens.plan_table import PlanLine
+from k2ktui.console.screens.translate_facts import (
+    Known,
+    describe_row,
+    total_sums,
+    undone_sums,
+    verified_sums,
+    written_sums,
+)
+from k2ktui.console.visuals.shapes import Log
+from k2ktui.console.visuals.sums import Sum, Sums
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.plan_table import PlanLine
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.typed_keys import ASK
-from k2ktui.engine.applying import WriteResult, results_text, undo_text
-from k2ktui.engine.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
+from k2ktui.engine.moves.apply import WriteResult, results_text, undo_text
+from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError, PartlyApplied
 from k2ktui.present import formatting
+from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
-from k2ktui.sync.apply import Applied, OffsetsChanged
-from k2ktui.sync.plans import keep_plan, plan_options
-from k2ktui.sync.record_comparison import ComparisonOutcome
-from k2ktui.sync.verification import ContentCheck
-from k2ktui.text import safe_message
+from k2ktui.sync.moves.apply import Applied, OffsetsChanged
+from k2ktui.sync.moves.plans import keep_plan, plan_options
+from k2ktui.sync.verify.record_comparison import ComparisonOutcome
+from k2ktui.sync.verify.verification import ContentCheck
+from k2ktui.text import safe_message, safe_text
+from k2ktui.watch.model import RangeRow, ranges_below
 
 Key = tuple[str, str, int]
 _WORST = (
@@ -40,6 +59,10 @@ _WORST = (
     ComparisonOutcome.SAME,
 )
 _NOTES = 3
+# Cells of the drawn jumps, and the width of a terminal with room for the larger one.
+_JUMP, _LARGE_JUMP, _LARGE = 7, 17, 160
+# From so many lines on, the equivalent command is shown, which y copies anyway.
+_HIGH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +86,15 @@ class PlanScreen(OperationScreen):
     ENTRY: ClassVar[str] = "translate"
     HELP: ClassVar[str | None] = """
         A plan, with one row for each group and target partition, the uncertain ones first. Now is
-        the committed offset on the target; proposed is where the group continues. Re-read and
-        skipped are upper bounds in records, and 0 for the bases exact and end. Rows with the action
-        skip are not applied; their reason is shown.
+        the committed offset on the target; proposed is where the group continues. Jump draws the
+        way between them, back to the left and forward to the right, on a scale of powers of ten; a
+        broken arrow is not made. Re-read and skipped are upper bounds in records, and 0 for the
+        bases exact and end. Blocked rows are not applied; their reason is shown. The
+        tiles have the totals, and later the outcomes, of the last step.
+
+        The panel beside the table, which Enter opens on a narrow terminal, has everything about the
+        row under the cursor: why, the mapping range that its offset is in, and where both offsets
+        lie in the retained logs.
 
         A applies the plan exactly as shown after you have typed the pipeline's name. If a group has
         got a member or an offset has moved since, nothing is written: those rows are marked, and n
@@ -82,6 +111,7 @@ class PlanScreen(OperationScreen):
         Binding("n", "plan_again", "Plan again", id="plan.again"),
         Binding("w", "rewind", "Rewind", id="plan.rewind"),
     ]
+    PANEL: ClassVar[str] = "Plan"
     CHANGES: ClassVar[frozenset[str]] = frozenset({"apply", "undo"})
     NEEDS: ClassVar[frozenset[str]] = frozenset({"verify", "plan_again", "rewind"})
 
@@ -101,7 +131,11 @@ class PlanScreen(OperationScreen):
         self._back: Applied | None = None
         self._begun = self._news = False
         self._verified = self._plan_id = ""
-        self._sums: Line = ()
+        self._sums: list[Sum] = []
+        self._effect: tuple[Line, ...] = ()
+        self._largest = 1
+        self._jump = _JUMP
+        self._target_logs: dict[tuple[str, int], tuple[int, int]] = {}
         self._moved = False
         self._lines: dict[Key, PlanLine] = {}
         self._arriving: dict[Key, WriteResult] = {}
@@ -114,18 +148,33 @@ class PlanScreen(OperationScreen):
     def make_grid(self) -> Grid[PlanLine]:
         """Create the table of plan rows."""
         return Grid(
-            plan_table.columns(glyphs_of(self), news=False),
+            self._columns(),
             key=lambda line: line.key,
             search=lambda line: (
                 f"{line.row.group} {line.row.topic}-{line.row.partition} {line.row.basis} "
-                f"{line.row.action} {line.row.reason}"
+                f"{line.row.action.word} {line.row.reason}"
             ),
             problem=lambda line: line.uncertain or line.failed,
-            order=lambda line: (not line.failed, line.number),
+            order=lambda line: (-line.trouble, line.number),
             empty=formatting.NOT_YET,
-            opens="",
+            sorts_first="skipped",
             id="plan",
         )
+
+    def _columns(self) -> tuple[Column[PlanLine], ...]:
+        self._jump = _LARGE_JUMP if self.app.size.width >= _LARGE else _JUMP
+        return plan_table.columns(
+            glyphs_of(self), news=self._news, largest=self._largest, width=self._jump
+        )
+
+    def above(self) -> Iterable[Widget]:
+        """Yield the tiles."""
+        yield Sums()
+
+    def on_resize(self) -> None:
+        """Draw the jumps for the new size."""
+        if (self.size.width >= _LARGE) != (self._jump == _LARGE_JUMP):
+            self.query_one(Grid).show_columns(self._columns())
 
     def on_mount(self) -> None:
         """Make the plan, or show the existing one."""
@@ -137,42 +186,51 @@ class PlanScreen(OperationScreen):
     # Content
 
     def summary(self) -> Line:
-        """Return the totals of the plan."""
+        """Return how long the plan is valid, and what it is."""
         if self.shown is None:
-            return (Cell("no plan yet" if not self.busy else formatting.NOT_YET),)
-        return self._sums
+            return (Cell(formatting.NOT_YET if self.busy else "no plan yet"),)
+        plan = self.shown.plan
+        made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
+        about = f"rewind: {plan.rewind}  made {made}  {self._plan_id}"
+        if self.applied is not None:
+            return (Cell(about),)
+        left = plan.expires_at - self.session.feed.now()
+        if left <= 0:
+            return (Cell(f"expired: n plans again  {about}", Tone.WARN),)
+        # In steps, so that it is not redrawn every second.
+        for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
+        return (Cell(f"valid for {formatting.duration(for_s)}  {about}"),)
 
     def facts(self) -> list[Line]:
-        """Return the plan's age and notes, and the outcome of applying it."""
+        """Return the plan's notes and what applying it does, or has done."""
         if self.shown is None:
             return []
         plan = self.shown.plan
-        notes = [part for note in self.shown.notes for part in self.wrap(note)]
+        sign = glyphs_of(self).status[Severity.WARN]
+        notes = [part for note in self.shown.notes for part in self.wrap(f"{sign} {note}")]
         if len(notes) > _NOTES:
             notes = [*notes[: _NOTES - 1], "… the rest is shown before it is applied"]
-        found: list[Line] = [(Cell(note, Tone.WARN),) for note in notes]
+        lines: list[Line] = [(Cell(note, Tone.WARN),) for note in notes]
         if self.applied is None:
-            command = self._command(plan)
-            found += [self._validity(plan), (Cell(f"$ {safe_message(command)}", Tone.MUTED),)]
-            return found + self._proof()
+            lines += self._what_apply_does()
+            if self.size.height >= _HIGH:
+                lines.append((Cell(f"$ {safe_message(self._command(plan))}", Tone.MUTED),))
+            return lines + self._proof()
         done = results_text(self.applied.counts)
         tone = Tone.OK if self.applied.complete else Tone.BAD
-        found.append((Cell(f"{done}", tone), Cell(f"  journal entry {self.applied.id}")))
-        found += self._proof()
+        lines.append((Cell(f"{done}", tone), Cell(f"  journal entry {self.applied.id}")))
+        lines += self._proof()
         if self._back is not None:
             back = undo_text(self._back.counts)
-            found.append((Cell(f"{back}  journal entry {self._back.id}"),))
-        return found
+            lines.append((Cell(f"{back}  journal entry {self._back.id}"),))
+        return lines
 
-    def _validity(self, plan: Plan) -> Line:
-        left = plan.expires_at - self.session.feed.now()
-        made = time.strftime("%H:%M:%S UTC", time.gmtime(plan.created_at))
-        text = f"plan {self._plan_id} made {made}, "
-        if left <= 0:
-            return (Cell(text), Cell("expired: n plans again", Tone.WARN))
-        # In steps, so that it is not redrawn every second.
-        for_s = 60 * int(left // 60) if left >= 60 else 10 * (int(left // 10) + 1)
-        return (Cell(f"{text}valid for {formatting.duration(for_s)}", Tone.MUTED),)
+    def _what_apply_does(self) -> list[Line]:
+        """Return the sentences of the dialog that confirms it, on as few lines as they take."""
+        cells = [cell for line in self._effect for cell in line]
+        if sum(cell_len(cell.text) for cell in cells) + 1 <= self.size.width - 6:
+            return [tuple(part for cell in cells for part in (cell, Cell(" ")))]
+        return [(Cell(part, cell.tone),) for cell in cells for part in self.wrap(cell.text)]
 
     def _proof(self) -> list[Line]:
         return [(Cell(f"verified: {self._verified}"),)] if self._verified else []
@@ -186,9 +244,40 @@ class PlanScreen(OperationScreen):
         return (self.shown.path if self.shown is not None else None) or "plan.json"
 
     def detail(self) -> list[Line]:
+        """Return what went wrong with the row under the cursor, and why it is planned so."""
+        line: PlanLine | None = self.query_one(Grid).current
+        return [] if line is None else plan_table.reasons(line, self.wrap)
+
+    def row_title(self) -> str:
+        """Return the group and the partition under the cursor."""
+        line: PlanLine | None = self.query_one(Grid).current
+        if line is None:
+            return ""
+        row = line.row
+        return safe_text(f"{row.group}  {row.topic}-{row.partition}", 200)
+
+    def row_lines(self, width: int) -> list[Line]:
         """Return all details of the row under the cursor."""
-        line = self.query_one(Grid).current
-        return [] if line is None else plan_table.detail(line, self.wrap)
+        line: PlanLine | None = self.query_one(Grid).current
+        if line is None:
+            return []
+        known = Known(
+            {source: self._known_of(source, offset) for source, offset in line.row.sources},
+            self._target_logs.get((line.row.topic, line.row.partition)),
+        )
+        return describe_row(line, known, width, glyphs_of(self))
+
+    def _known_of(self, source: SourcePartition, offset: int) -> tuple[Log, RangeRow | None]:
+        """Return a source partition's log, and the mapping range at an offset or before it."""
+        where = source.topic, source.partition
+        row = row_of(self.console.view, where)
+        if row is None:
+            return Log(None, None), None
+        range_rows = self.session.feed.ranges(*where) or row.ranges
+        number = bisect_right(range_rows, offset, key=lambda range_row: range_row[0])
+        # Mappings and positions are read at different moments, and mappings may be ahead.
+        known = ranges_below(range_rows[max(0, number - 1) : number], row.status.position)
+        return log_of(row), known[0] if known else None
 
     def document(self) -> str | None:
         """Return the plan as JSON."""
@@ -206,9 +295,9 @@ class PlanScreen(OperationScreen):
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
-        found = super().refusal(action)
-        if found or action not in self.CHANGES | {"verify"}:
-            return found
+        why = super().refusal(action)
+        if why or action not in self.CHANGES | {"verify"}:
+            return why
         if self.shown is None:
             return "there is no plan; n plans"
         if action == "undo":
@@ -250,23 +339,37 @@ class PlanScreen(OperationScreen):
     def _show_plan(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None
         # Computed once here: both read every row, too slow for every key press and second.
-        self._sums, self._plan_id = plan_table.summarize(shown.plan), shown.plan.id
+        plan = shown.plan
+        self._sums, self._plan_id = total_sums(plan), plan.id
+        self._effect = plan_table.effect_lines(plan)
+        self._largest = plan_table.scale_of(plan)
+        self._target_logs = {
+            log.at: (log.start, log.end)
+            for log in plan.logs
+            if log.start is not None and log.end is not None
+        }
         self._begun, self._moved, self._verified = False, False, ""
         self._arriving = {}
         rows = uncertain_first(shown.plan.rows)
         lines = (PlanLine(number, row) for number, row in enumerate(rows))
         self._lines = {line.key: line for line in lines}
         grid: Grid[Any] = self.query_one(Grid)
-        grid.empty = "These groups have no committed offset of what is replicated."
+        grid.empty = "Nothing to plan: no committed offset. Esc: choose others."
+        self._news = False
+        grid.show_columns(self._columns())
         self._show_lines(news=False)
         grid.action_jump(0)
+        self._show_sums(self._sums)
 
     def _show_lines(self, *, news: bool) -> None:
         grid: Grid[Any] = self.query_one(Grid)
         if news is not self._news:
             self._news = news
-            grid.show_columns(plan_table.columns(glyphs_of(self), news=news))
+            grid.show_columns(self._columns())
         grid.show(list(self._lines.values()))
+
+    def _show_sums(self, sums: list[Sum]) -> None:
+        self.query_one(Sums).show(sums)
 
     def _show_news(self, lines: Iterable[PlanLine]) -> None:
         """Show the outcomes of rows."""
@@ -307,12 +410,18 @@ class PlanScreen(OperationScreen):
             failed=self._show_failure,
             writes=True,
             command=cli_equivalent.apply(self._path),
+            result=lambda applied: results_text(applied.counts),
         )
 
     @on(RowWritten)
     def _row_written(self) -> None:
         arrived = dict(self._arriving)
-        self._show_news(replace(self._lines[key], written=each) for key, each in arrived.items())
+        if self.shown is not None and arrived:
+            counts = Counter(str(result.result) for result in arrived.values())
+            self._show_sums(written_sums(self.shown.plan, counts))
+        self._show_news(
+            replace(self._lines[key], written=result) for key, result in arrived.items()
+        )
 
     def _show_applied(self, applied: Applied) -> None:
         self.applied = applied
@@ -346,16 +455,16 @@ class PlanScreen(OperationScreen):
         self.act("comparing the next records", job, self._show_comparison, command=command)
 
     def _show_comparison(self, proof: operations.VerificationReport) -> None:
-        found: dict[Key, ContentCheck] = {}
+        checks: dict[Key, ContentCheck] = {}
         for check in proof.verification.checks:
             key = (check.group, *check.pair.target)
             if not check.group or key not in self._lines:
                 continue
-            if key not in found or _worse(check, found[key]):
-                found[key] = check
+            if key not in checks or _worse(check, checks[key]):
+                checks[key] = check
         lines = [
             replace(self._lines[key], proof=check, unchecked="", back=None)
-            for key, check in found.items()
+            for key, check in checks.items()
         ]
         for row, why in proof.unasked:
             key = (row.group, row.topic, row.partition)
@@ -368,6 +477,7 @@ class PlanScreen(OperationScreen):
             f"{unchecked:,} unchecked; sampled: {records.same:,} same, "
             f"{records.different:,} different"
         )
+        self._show_sums(verified_sums(asked, records, unchecked))
         self._show_news(lines)
 
     # Undo
@@ -380,9 +490,12 @@ class PlanScreen(OperationScreen):
     def undone(self, applied: Applied) -> None:
         """Show the undo's outcome of each row."""
         self._back = applied
+        self._show_sums(undone_sums(applied.counts))
         rows = {(w.write.group, w.write.topic, w.write.partition): w for w in applied.rows}
         self._show_news(
-            replace(self._lines[key], back=each) for key, each in rows.items() if key in self._lines
+            replace(self._lines[key], back=result)
+            for key, result in rows.items()
+            if key in self._lines
         )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len
 
 from k2ktui.console.widgets.styled_text import fit
+from k2ktui.engine.severity import Severity
 from k2ktui.present.formatting import STALE, Cell, Glyphs, Line, Tone, name, tone_of
-from k2ktui.watch.severity import Severity
 
 # A topic with more partitions is shown as counts: cells of one kind add nothing.
 _MOST_CELLS = 24
@@ -54,7 +54,7 @@ def cell_map(
         if lines[-1] and length + len(_GAP) + (kept if last else 0) > room:
             if last:
                 left = order[number:]
-                worst = max(_worst(members[each]) for each in left)
+                worst = max(_worst(members[name]) for name in left)
                 lines[-1] += [Cell(_GAP), Cell(_more(len(left)), _tone(worst, stale=stale))]
                 break
             lines.append([])

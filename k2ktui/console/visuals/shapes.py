@@ -1,10 +1,13 @@
-"""Shapes of one line: bars, sparklines, a difference from zero, a log as a strip of cells."""
+"""Shapes of one line: bars, sparklines, a difference from zero, a jump, a log as cells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from rich.cells import cell_len
 
@@ -47,6 +50,11 @@ def log_share(value: float | None, largest: float) -> float | None:
     return min(1.0, math.log10(1 + value) / math.log10(1 + largest))
 
 
+def power_of_ten(values: Iterable[int], least: int = 1_000) -> int:
+    """Return the end of a logarithmic scale, a power of ten, so that it seldom changes."""
+    return max(least, int(f"1{'0' * len(str(max(values, default=0)))}"))
+
+
 def log_bar(value: float | None, largest: float, width: int, glyphs: Glyphs, tone: Tone) -> Line:
     """Return a value as a bar on a logarithmic scale, without a rest: for rows of a table."""
     share = log_share(value, largest)
@@ -82,8 +90,8 @@ def divergence(
     """Return what a group skips (to the left of zero) and reads again (to the right).
 
     Args:
-        skips: records that it would never read; None if unknown.
-        rereads: records that it would read again; None if unknown.
+        skips: records that it would never read; None if unknown, which is a dotted line.
+        rereads: records that it would read again; None if unknown, which is a dotted line.
         largest: the largest of both in any row: the scale is logarithmic, and common to all rows.
         width: cells, zero included.
         glyphs: the character set.
@@ -94,19 +102,52 @@ def divergence(
     sign = "#" if glyphs.ascii else "█"
     left, right = (_cells(value, largest, half) for value in (skips, rereads))
     zero = "|" if glyphs.ascii else "│"
-    line = "-" if glyphs.ascii else "─"
+    line, unknown = ("-", ":") if glyphs.ascii else ("─", "┄")
     return (
-        Cell(line * (half - left), Tone.MUTED),
+        Cell((unknown if skips is None else line) * (half - left), Tone.MUTED),
         Cell(sign * left, Tone.BAD),
         Cell(zero, Tone.MUTED),
         Cell(sign * right, Tone.WARN),
-        Cell(line * (half - right), Tone.MUTED),
+        Cell((unknown if rereads is None else line) * (half - right), Tone.MUTED),
     )
 
 
 def _cells(value: int | None, largest: float, width: int) -> int:
     share = log_share(value, largest)
     return max(1, round(share * width)) if share else 0
+
+
+def jump(
+    by: int | None,
+    largest: float,
+    width: int,
+    glyphs: Glyphs,
+    tone: Tone = Tone.OK,
+    *,
+    stays: bool = False,
+) -> Line:
+    """Return an arrow from zero to where an offset goes: back to the left, forward to the right.
+
+    Args:
+        by: how far; None if unknown: nothing is drawn.
+        largest: the largest distance in any row: the scale is logarithmic, and common to all rows.
+        width: cells, zero included.
+        glyphs: the character set.
+        tone: of the arrow.
+        stays: whether the offset does not go there: the arrow is broken.
+    """
+    if by is None:
+        return ()
+    half = max(1, (width - 1) // 2)
+    length = _cells(abs(by), largest, half)
+    signs = ("(.)" if stays else "<=>") if glyphs.ascii else ("◁╌▷" if stays else "◀━▶")
+    back, line, forward = tuple(signs)
+    tone = Tone.MUTED if stays else tone
+    shaft = line * (length - 1)
+    zero = Cell("|" if glyphs.ascii else "│", Tone.MUTED)
+    arrow = Cell("" if not length else f"{back}{shaft}" if by < 0 else f"{shaft}{forward}", tone)
+    blank, whole = Cell(" " * (half - length)), Cell(" " * half)
+    return (blank, arrow, zero, whole) if by < 0 else (whole, zero, arrow, blank)
 
 
 def strip(start: int, end: int, spans: Sequence[Span], width: int, glyphs: Glyphs) -> str:
@@ -138,7 +179,7 @@ class Log:
 
     Attributes:
         start, end: the retained log; None if unknown.
-        spans: whose translation is exact.
+        spans: whose translation is exact, the lowest first; none overlaps another one.
         lost: that were deleted before they could be copied.
         position: the next one to copy.
     """
@@ -150,33 +191,69 @@ class Log:
     position: int | None = None
 
 
+def log_bounds(log: Log) -> Span | None:
+    """Return what the strip of a log begins and ends with; None if it is empty or not known."""
+    if log.start is None or log.end is None:
+        return None
+    low = min([log.start, *(first for first, _ in log.lost)])
+    return (low, log.end) if log.end > low else None
+
+
 def log_strip(log: Log, width: int, glyphs: Glyphs) -> Line:
     """Return a log as cells: mapped, partly mapped, unmapped, lost, and not copied yet.
 
     A cell shows the worst of what it stands for, so that no gap is hidden by its neighbors.
     """
-    if log.start is None or log.end is None or width < 1:
+    bounds = log_bounds(log)
+    if bounds is None or width < 1:
         return (Cell(NOT_AVAILABLE, Tone.MUTED),)
-    low = min([log.start, *(first for first, _ in log.lost)])
-    if log.end <= low:
-        return (Cell(NOT_AVAILABLE, Tone.MUTED),)
+    low, end = bounds
     signs = _ASCII_LOG if glyphs.ascii else _LOG
-    cells: list[Cell] = []
+    kinds: list[int] = []
     for number in range(width):
-        first = low + (log.end - low) * number // width
-        last = max(first + 1, low + (log.end - low) * (number + 1) // width)
-        kind = _kind(log, first, last)
-        sign, tone = signs[kind], _LOG_TONES[kind]
-        if cells and cells[-1].tone is tone:
-            cells[-1] = Cell(cells[-1].text + sign, tone)
-        else:
-            cells.append(Cell(sign, tone))
-    return tuple(cells)
+        first = low + (end - low) * number // width
+        last = max(first + 1, low + (end - low) * (number + 1) // width)
+        kinds.append(_kind(log, first, last))
+    return _joined((signs[kind], _LOG_TONES[kind]) for kind in kinds)
+
+
+def _joined(signs: Iterable[tuple[str, Tone]]) -> Line:
+    """Return signs as a line, with one cell for neighbors of one tone."""
+    return tuple(
+        Cell("".join(sign for sign, _ in same), tone)
+        for tone, same in groupby(signs, key=itemgetter(1))
+    )
+
+
+def ends(span: Span, width: int) -> Line:
+    """Return the first and the last offset of a log, each below its end of the drawing."""
+    first, last = (f"{offset:,}" for offset in span)
+    return (Cell(f"{first}{last.rjust(max(1, width - len(first)))}", Tone.MUTED),)
+
+
+def log_lines(log: Log, bounds: Span, below: Line, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return a log as cells, a line below them that says where offsets lie, and both its ends."""
+    edge = Cell("|" if glyphs.ascii else "│", Tone.MUTED)
+    return [(edge, *log_strip(log, width - 2, glyphs), edge), below, ends(bounds, width)]
 
 
 _MAPPED, _PARTLY, _UNMAPPED, _LOST, _WAITING = range(5)
 _LOG, _ASCII_LOG = "█▓░✗·", "#+.X-"
 _LOG_TONES = (Tone.OK, Tone.OK, Tone.WARN, Tone.BAD, Tone.MUTED)
+
+
+def _covered(spans: Sequence[Span], first: int, last: int) -> int:
+    """Return how many offsets from ``first`` to ``last`` are in spans, which are in order.
+
+    Of thousands of spans, each cell looks only at its own: a strip is drawn at every cursor move.
+    """
+    covered = 0
+    for number in range(bisect_right(spans, first, key=itemgetter(1)), len(spans)):
+        low, high = spans[number]
+        if low >= last:
+            break
+        covered += min(last, high) - max(first, low)
+    return covered
 
 
 def _kind(log: Log, first: int, last: int) -> int:
@@ -186,7 +263,7 @@ def _kind(log: Log, first: int, last: int) -> int:
     if first >= position:
         return _WAITING
     copied = min(last, position)
-    covered = sum(max(0, min(copied, high) - max(first, low)) for low, high in log.spans)
+    covered = _covered(log.spans, first, copied)
     if not covered:
         return _UNMAPPED
     return _MAPPED if covered >= last - first else _PARTLY
@@ -196,7 +273,90 @@ def marker(start: int, end: int, at: int | None, width: int) -> str:
     """Return a line that marks an offset's place below the strip; empty outside the log."""
     if at is None or end <= start or not start <= at <= end:
         return ""
-    return " " * min(width - 1, (at - start) * width // (end - start)) + "^"
+    return f"{'':{_place(at, (start, end), width)[0]}}^"
+
+
+def markers(
+    bounds: Span, source: int | None, target: int | None, width: int, words: tuple[str, str, str]
+) -> str:
+    """Return a line that marks two offsets below the strip of a log, each with a word beside it.
+
+    Args:
+        bounds: start and end of the strip; an offset outside is marked at its edge.
+        source: the first offset; None if unknown.
+        target: the second one.
+        width: cells.
+        words: for the first offset, for the second, and for both where they are in one cell.
+    """
+    signs: dict[int, tuple[str, str]] = {}
+    for at, word in ((source, words[0]), (target, words[1])):
+        if at is not None:
+            place, sign = _place(at, bounds, width)
+            signs[place] = (sign, words[2] if place in signs else word)
+    text = [" "] * width
+    for place, (sign, _) in signs.items():
+        text[place] = sign
+    places = sorted(signs)
+    for number, place in enumerate(places):
+        # The first word stands left of its sign, and the last one right, where there is room.
+        word = signs[place][1]
+        before, after = place - len(word) - 1, place + 2
+        begins = [before, after] if number == 0 and len(places) > 1 else [after, before]
+        for begin in begins:
+            end = begin + len(word)
+            # With a blank on both sides, so that it touches no other sign.
+            around = text[max(0, begin - 1) : end + 1]
+            around = [
+                character for n, character in enumerate(around, max(0, begin - 1)) if n != place
+            ]
+            if begin >= 0 and end <= width and not "".join(around).strip():
+                text[begin:end] = word
+                break
+    return "".join(text).rstrip()
+
+
+def _place(at: int, bounds: Span, width: int) -> tuple[int, str]:
+    """Return the cell of an offset, and the sign there, which says if it is outside."""
+    start, end = bounds
+    if at < start:
+        return 0, "<"
+    if at > end:
+        return width - 1, ">"
+    return min(width - 1, (at - start) * width // max(1, end - start)), "^"
+
+
+def journey(
+    log: tuple[int, int],
+    before: int | None,
+    after: int | None,
+    width: int,
+    glyphs: Glyphs,
+    tone: Tone = Tone.OK,
+) -> Line:
+    """Return a log from its start to its end, and on it the way of an offset.
+
+    Offsets outside the log are drawn at its ends, and unknown ones (None) not at all.
+    """
+    start, end = log
+    if end <= start or width < 3:
+        return (Cell(NOT_AVAILABLE, Tone.MUTED),)
+    inner = width - 2
+    here, line, back, forward, edge, rest = "o=<>|-" if glyphs.ascii else "○━◀▶│─"
+
+    def cell(offset: int) -> int:
+        return _place(offset, log, inner)[0]
+
+    signs = [rest] * inner
+    if before is not None and after is not None:
+        one, other = cell(before), cell(after)
+        signs[min(one, other) : max(one, other) + 1] = line * (abs(one - other) + 1)
+    if before is not None:
+        signs[cell(before)] = here
+    if after is not None:
+        signs[cell(after)] = back if before is not None and after < before else forward
+        signs[cell(after)] = here if after == before else signs[cell(after)]
+    drawn = _joined((sign, Tone.MUTED if sign == rest else tone) for sign in signs)
+    return (Cell(edge, Tone.MUTED), *drawn, Cell(edge, Tone.MUTED))
 
 
 def flow(cells: Sequence[Cell], width: int, height: int) -> list[Line]:

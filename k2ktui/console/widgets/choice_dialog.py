@@ -58,9 +58,9 @@ class ChoiceDialog(Dialog[str | None]):
         with Vertical(id="choose"):
             yield TextLines(id="choice-title")
             column: Column[Choice] = Column(
-                "choice", self._heading, lambda each: Cell(each.title), width=40, widest=80
+                "choice", self._heading, lambda choice: Cell(choice.title), width=40, widest=80
             )
-            yield Grid((column,), key=lambda each: each.id, opens="Choose", id="choices")
+            yield Grid((column,), key=lambda choice: choice.id, opens="Choose", id="choices")
             yield TextLines(id="choice-text")
             yield TextLines(id="choice-keys")
 
@@ -85,7 +85,7 @@ class ChoiceDialog(Dialog[str | None]):
 
     def _height(self) -> int:
         """Return the number of lines of the longest text."""
-        return max(len(self._wrap(each.text)) for each in self._choices)
+        return max(len(self._wrap(choice.text)) for choice in self._choices)
 
     @on(Grid.Changed)
     def _show(self) -> None:

@@ -42,6 +42,15 @@ def filter_rows(
     return [row for row in rows if (matches(search(row)) is None) == inverse]
 
 
+def is_pattern(text: str) -> bool:
+    """Return whether a filter is a valid regular expression; otherwise it is a literal text."""
+    try:
+        re.compile(text.lstrip("!"))
+    except re.error:
+        return False
+    return True
+
+
 def sort_rows(
     rows: Sequence[T], by: Callable[[T], Any] | None, *, reverse: bool = False
 ) -> Sequence[T]:
@@ -49,7 +58,7 @@ def sort_rows(
     if by is None:
         return rows[::-1] if reverse else rows
     keyed = [(by(row), number) for number, row in enumerate(rows)]
-    known = sorted((each for each in keyed if each[0] is not None), reverse=reverse)
+    known = sorted((pair for pair in keyed if pair[0] is not None), reverse=reverse)
     unknown = [number for key, number in keyed if key is None]
     return [rows[number] for number in [*(number for _, number in known), *unknown]]
 
@@ -91,7 +100,9 @@ def lay_out(
             break
         left.remove(out)
     spare = room - sum(wanted(column) + gap for column in left) + gap
-    for column in sorted((each for each in columns if each not in left), key=lambda c: c.rank):
+    for column in sorted(
+        (left_out for left_out in columns if left_out not in left), key=lambda c: c.rank
+    ):
         if wanted(column) + gap <= spare:
             spare -= wanted(column) + gap
             left.append(column)

@@ -56,7 +56,8 @@ class Confirm(Dialog[bool]):
 
     Args:
         title: what will happen.
-        lines: the details: what is changed, what is not, how to undo it; texts are wrapped.
+        lines: the details: what is changed, what is not, how to undo it; texts and lines of one
+            cell are wrapped.
         typed: the name that must be typed, such as the pipeline's.
         label: label of the button that confirms, a verb.
         canceled: what is said after it was closed without an agreement.
@@ -110,13 +111,13 @@ class Confirm(Dialog[bool]):
         """Show the details."""
         width = max(30, min(86, self.app.size.width - 10))
         lines: list[Line] = []
-        for each in self._lines:
-            if isinstance(each, str):
-                lines += [
-                    (Cell(part),) for part in textwrap.wrap(safe_message(each), width) or [""]
-                ]
+        for detail in self._lines:
+            line = (Cell(detail),) if isinstance(detail, str) else detail
+            if len(line) == 1:
+                parts = textwrap.wrap(safe_message(line[0].text), width) or [""]
+                lines += [(Cell(part, line[0].tone),) for part in parts]
             else:
-                lines.append(each)
+                lines.append(line)
         self.query_one("#confirm-lines", TextLines).show(lines)
 
     def _ask(self) -> None:

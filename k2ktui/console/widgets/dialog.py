@@ -31,9 +31,8 @@ class KeepsTyped(Protocol):
 class Dialog(ModalScreen[T]):
     """A modal screen that closes once.
 
-    Textual closes whatever is on top for every result: a second Enter or click, which is on its way
-    when the first one closes the dialog, would close the screen below, and end the console if there
-    is none.
+    Textual closes the topmost screen for every result. A second Enter or click that is already
+    queued when the first one closes the dialog would close the screen below, or end the console.
 
     Attributes:
         CANCELED: what is said after the dialog was closed without an answer; may be empty.
@@ -48,7 +47,7 @@ class Dialog(ModalScreen[T]):
 
     def on_mount(self) -> None:
         """Take keys from now on; Textual calls this after the handler of a subclass."""
-        # Behind the change of the focus, which Textual puts into the app's queue, too.
+        # Queued, so that it runs after the change of focus, which Textual queues as well.
         self.app.call_later(self._become_ready)
 
     def _become_ready(self) -> None:

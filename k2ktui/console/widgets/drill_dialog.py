@@ -17,10 +17,10 @@ from k2ktui.console.widgets.confirm import dialog_height
 from k2ktui.console.widgets.dialog import Dialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.engine.drill import DrillOptions, Fence
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_steps import describe_phase
-from k2ktui.engine.drill_tail import TailChoice
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import DrillOptions, Fence
+from k2ktui.engine.drill.steps import describe_phase
+from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -100,20 +100,28 @@ _KINDS = (
         f"{_NEVER} listed; then you choose: copy, export or discard them.",
     ),
     *(
-        _failback(TailChoice(each.id), f"{verb} uncopied records", each.text)
-        for each, verb in zip(TAIL_CHOICES, ("copies", "exports", "discards"), strict=True)
+        _failback(TailChoice(tail_choice.id), f"{verb} uncopied records", tail_choice.text)
+        for tail_choice, verb in zip(TAIL_CHOICES, ("copies", "exports", "discards"), strict=True)
     ),
 )
 
 
 class DrillDialog(Dialog[Choice | None]):
-    """A dialog whose result is the chosen drill; None if it was canceled."""
+    """A dialog whose result is the chosen drill; None if it was canceled.
+
+    Args:
+        title: the heading.
+    """
 
     CANCELED: ClassVar[str] = "No drill was started."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel"),
         Binding("tab,shift+tab", "other", "Groups", show=False, priority=True),
     ]
+
+    def __init__(self, title: str = "New drill") -> None:
+        super().__init__()
+        self._title = title
 
     def compose(self) -> ComposeResult:
         """Build the dialog."""
@@ -122,10 +130,10 @@ class DrillDialog(Dialog[Choice | None]):
             yield Grid(
                 (
                     Column(
-                        "kind", "kind of drill", lambda each: Cell(each.title), width=40, widest=80
+                        "kind", "kind of drill", lambda kind: Cell(kind.title), width=40, widest=80
                     ),
                 ),
-                key=lambda each: each.title,
+                key=lambda kind: kind.title,
                 opens="Choose",
                 id="drill-kinds",
             )
@@ -135,7 +143,7 @@ class DrillDialog(Dialog[Choice | None]):
 
     def on_mount(self) -> None:
         """Show the kinds."""
-        self.query_one("#drill-title", TextLines).show([(Cell("New drill", Tone.HEADING),)])
+        self.query_one("#drill-title", TextLines).show([(Cell(self._title, Tone.HEADING),)])
         field = self.query_one(Input)
         field.border_title = "groups: regular expression; empty for all"
         keys = "up, down choose; tab goes to the groups; enter continues; esc cancels"
@@ -194,4 +202,4 @@ class DrillDialog(Dialog[Choice | None]):
 
 def _height(width: int) -> int:
     """Return the number of lines of the longest text at a width."""
-    return max(len(textwrap.wrap(each.text, width)) for each in _KINDS)
+    return max(len(textwrap.wrap(kind.text, width)) for kind in _KINDS)

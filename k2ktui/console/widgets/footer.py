@@ -36,7 +36,7 @@ class KeyFooter(TextLines):
 
     def show_keys(self) -> None:
         """Show the bindings that are active now."""
-        shown = [each for each in sorted_bindings(self.screen) if each.binding.show]
+        shown = [active for active in sorted_bindings(self.screen) if active.binding.show]
         last = [active for active in shown if active.binding.id in _LAST]
         first = [active for active in shown if active.binding.id not in _LAST]
         room = self.size.width - sum(_width(self._line(active)) for active in last)

@@ -7,7 +7,7 @@ changes; a session over SSH pays for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len
@@ -21,14 +21,15 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from k2ktui.console._textual import replace_binding
+from k2ktui.console.settings import TableSettings
 from k2ktui.console.widgets.columns import filter_rows, lay_out, least, sort_rows
 from k2ktui.console.widgets.styled_text import TONE_CLASSES, StyledText, drawable, fit
 from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Tone
+from k2ktui.text import safe_message, safe_text, whole_texts
 
 T = TypeVar("T")
 GAP = 2
-_FILTERED = "No row passes the filter; Esc shows all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,15 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         order: the sort key while no column is chosen.
         empty: the text shown when there are no rows.
         opens: label of what Enter does with a row; empty if nothing.
+        sorts_first: the column by which ``s`` sorts first: the one that is asked for most.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES | {"grid--cursor", "grid--heading"}
-    NEEDS_ROW: ClassVar[frozenset[str]] = frozenset({"open"})
+    COMPONENT_CLASSES: ClassVar[set[str]] = TONE_CLASSES | {
+        "grid--cursor",
+        "grid--cell",
+        "grid--heading",
+    }
+    NEEDS_ROW: ClassVar[frozenset[str]] = frozenset({"open", "cell"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="grid.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="grid.down"),
@@ -59,6 +65,8 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         Binding("pagedown,ctrl+d", "page(1)", "Page down", show=False, id="grid.page-down"),
         Binding("home,g", "jump(0)", "First", show=False, id="grid.first"),
         Binding("end,G", "jump(-1)", "Last", show=False, id="grid.last"),
+        Binding("left", "cell(-1)", "Cell to the left", show=False, id="grid.cell-left"),
+        Binding("right", "cell(1)", "Cell to the right", show=False, id="grid.cell-right"),
         Binding("enter", "open", "Open", id="grid.open"),
     ]
 
@@ -94,6 +102,7 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         order: Callable[[T], Any] | None = None,
         empty: str = "",
         opens: str = "Open",
+        sorts_first: str = "",
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
@@ -106,14 +115,24 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         self.cursor = 0
         self.filter = ""
         self.problems_only = False
+        self._sorts_first = sorts_first
         self.sort: str | None = None
         self.reverse = False
+        self.left_out: frozenset[str] = frozenset()
+        # The column whose cell under the cursor is chosen; None while the whole row is.
+        self.column: str | None = None
+        # The row that the operator has moved to: a filter may hide it for a while.
+        self._left: Hashable | None = None
         self._seen: dict[str, int] = {}
         self._shown: dict[int, _Shown] = {}
         self._layout: list[tuple[Column[T], int, int]] = []
         self._old: frozenset[str] = frozenset()
 
     # Content
+
+    def on_mount(self) -> None:
+        """Take the order and the columns of the last session."""
+        self._recall()
 
     def mark_stale(self, columns: Collection[str]) -> None:
         """Show the values of the columns with these ids as stale."""
@@ -147,6 +166,11 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         """The row under the cursor; None if there is none."""
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 
+    @property
+    def current_key(self) -> Hashable | None:
+        """The key of the row under the cursor; None if there is none."""
+        return None if self.current is None else self._key(self.current)
+
     def show(self, rows: Sequence[T]) -> None:
         """Replace the rows; the cursor stays on its row, identified by its key."""
         # Most rows are the same objects as before, so this comparison is cheap.
@@ -158,24 +182,42 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
             self._arrange()
 
     def show_columns(self, columns: Sequence[Column[T]]) -> None:
-        """Replace the columns."""
-        self._columns, self._seen, self.sort = tuple(columns), {}, None
+        """Replace the columns; the order stays if its column does."""
+        self._columns, self._seen = tuple(columns), {}
+        if self.sort not in {column.id for column in columns if column.sort}:
+            self.sort = None
+            self._arrange()
         self._redraw()
 
     def set_filter(self, text: str) -> None:
         """Show the rows that match a text or regular expression; a leading ``!`` inverts it."""
         if text != self.filter:
             self.filter = text
-            self._arrange()
+            self._arrange(self._left)
 
     def set_problems_only(self, on: bool) -> None:
         """Show only the rows with problems, or all rows."""
-        self.problems_only = on
-        self._arrange()
+        if on != self.problems_only:
+            self.problems_only = on
+            self._arrange(self._left)
+
+    @property
+    def sortable(self) -> tuple[str, ...]:
+        """Ids of the columns that can be sorted by, shown or not."""
+        return tuple(column.id for column in self._columns if column.sort)
 
     def sort_next(self) -> None:
-        """Sort by the next column; after the last one, return to the default order."""
-        ids = [None, *(column.id for column, _, _ in self._layout if column.sort)]
+        """Sort by the column of the chosen cell, else by the next column, the last of all by none.
+
+        The first of them is the one that is asked for most, the others follow as they are shown.
+        """
+        if self.column in self.sortable and self.column is not None:
+            self.sort_by(self.column)
+            return
+        shown = [column.id for column, _, _ in self._layout if column.sort]
+        if self._sorts_first in set(self.sortable) - {*shown, *self.left_out}:
+            shown.append(self._sorts_first)  # it is shown while it sorts
+        ids = [None, *sorted(shown, key=lambda column: column != self._sorts_first)]
         at = ids.index(self.sort) if self.sort in ids else 0
         self._sort(ids[(at + 1) % len(ids)], reverse=False)
 
@@ -187,9 +229,40 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         """Sort by a column; reverse the order if it is the sort column already."""
         self._sort(column, reverse=self.sort == column and not self.reverse)
 
+    def _recall(self) -> None:
+        """Take the order and the columns of this user's last session."""
+        recall = getattr(self.app, "recall_table", None)
+        known = recall(self.id) if recall is not None and self.id else TableSettings()
+        self.sort = known.sort if known.sort in self.sortable else None
+        self.reverse = known.reverse and self.sort == known.sort
+        self.left_out = frozenset(known.left_out) & set(self.optional)
+
+    def recall(self) -> None:
+        """Take the order and the columns that are remembered now."""
+        self._recall()
+        self._redraw()
+        self._arrange()
+
+    def _remember(self) -> None:
+        remember = getattr(self.app, "remember_table", None)
+        if remember is not None and self.id:
+            remember(self.id, TableSettings(self.sort, self.reverse, tuple(sorted(self.left_out))))
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Ids of the columns that can be left out: all with a heading but the first of them."""
+        return tuple(column.id for column in self._columns if column.heading)[1:]
+
+    def hide(self, columns: Collection[str]) -> None:
+        """Leave these columns out, and show all others."""
+        self.left_out = frozenset(columns) & set(self.optional)
+        self._remember()
+        self._redraw()
+
     def _sort(self, column: str | None, *, reverse: bool) -> None:
         self.sort, self.reverse = column, reverse
-        self.refresh(Region(0, 0, self.size.width, 1))
+        self._remember()
+        self._redraw()
         self._arrange()
 
     def select(self, key: Hashable) -> bool:
@@ -206,13 +279,44 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         return headings, [[self._cell(c, row).text for c in columns] for row in self.rows]
 
     def row_text(self, row: T) -> str:
-        """Return a row's cells, separated by tabs."""
+        """Return a row's whole cells, separated by tabs."""
         columns = (column for column in self._columns if not column.picture)
-        return "\t".join(self._cell(column, row).text for column in columns)
+        with whole_texts():
+            return "\t".join(self._cell(column, row).text for column in columns)
 
-    def _arrange(self) -> None:
-        current = self.current
-        key = None if current is None else self._key(current)
+    @property
+    def chosen_cell(self) -> tuple[str, str] | None:
+        """The heading and the whole text of the chosen cell; None while the whole row is chosen."""
+        row, column = self.current, self._column()
+        if row is None or column is None:
+            return None
+        with whole_texts():
+            text = self._cell(column, row).text
+        return column.heading, safe_message(text)
+
+    def _column(self) -> Column[T] | None:
+        return next((column for column in self._columns if column.id == self.column), None)
+
+    def choose_cell(self, column: str | None) -> None:
+        """Choose the cell of a column, shown or not, under the cursor; None chooses the row."""
+        if column != self.column:
+            self.column = column
+            self.refresh(Region(0, self.cursor + 1 - self.scroll_offset.y, self.size.width, 1))
+            self.post_message(self.Changed(self))
+
+    def action_cell(self, by: int) -> None:
+        """Choose the next cell of the row; behind the last one, the row again."""
+        ids = [None, *(c.id for c in self._columns if c.heading and not c.picture)]
+        at = ids.index(self.column) if self.column in ids else 0
+        self.choose_cell(ids[(at + by) % len(ids)])
+
+    def _arrange(self, wanted: Hashable | None = None) -> None:
+        """Filter and sort; the cursor goes to the wanted row, or stays on its own.
+
+        Whoever looks at the cursor still sees it afterwards: its row may have moved far.
+        """
+        key, top = self.current_key, self.scroll_offset.y
+        in_sight = top <= self.cursor < top + max(1, self.size.height - 1)
         problem = self._problem if self.problems_only else None
         rows = filter_rows(self._all, self.filter, self._search, problem)
         rows = sort_rows(rows, self._by(), reverse=self.reverse)
@@ -220,10 +324,19 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         if had_rows != bool(rows):
             self.refresh_bindings()
         at = self.cursor
-        if key is not None and not (at < len(rows) and self._key(rows[at]) == key):
-            at = next((n for n, row in enumerate(rows) if self._key(row) == key), at)
+        for sought in (wanted, key):
+            if sought is None:
+                continue
+            if at < len(rows) and self._key(rows[at]) == sought:
+                break
+            number = next((n for n, row in enumerate(rows) if self._key(row) == sought), None)
+            if number is not None:
+                at = number
+                break
         self.cursor = max(0, min(at, len(rows) - 1))
         self._changed()
+        if in_sight:
+            self._keep_in_sight()
         self.post_message(self.Changed(self))
 
     def _by(self) -> Callable[[T], Any] | None:
@@ -300,7 +413,14 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     def _lay_out(self) -> None:
         """Choose the columns that fit, and their places."""
         room = max(1, self.scrollable_content_region.width)
-        self._layout = lay_out(self._columns, self._seen, room, GAP)
+        # The column by which the rows are sorted is never left out for want of room: an order that
+        # nothing on the screen explains reads as none.
+        shown = [
+            replace(column, rank=0) if column.id == self.sort else column
+            for column in self._columns
+            if column.id not in self.left_out
+        ]
+        self._layout = lay_out(shown, self._seen, room, GAP)
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out the columns for the new width."""
@@ -323,24 +443,42 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
             return self._heading(width)
         number = self.scroll_offset.y + y - 1
         if number >= len(self.rows):
-            text = (_FILTERED if self._all else self.empty) if y == 1 and not self.rows else ""
+            text = "" if self.rows or y > 1 else self._nothing()
             return self.strip_of((Cell(text, Tone.MUTED),), width)
         row = self._row(number)
         index = {column.id: n for n, column in enumerate(self._columns)}
         style_of = self._cursor_style if number == self.cursor else self.tone
         fill, segments = style_of(Tone.PLAIN), []
+        chosen = self.column if number == self.cursor else None
         for column, x, size in self._layout:
             cell = row.cells[index[column.id]]
+            if column.id == chosen:
+                text = fit(self.glyphs.text(drawable(cell.text)), size, right=column.right)
+                gap = GAP if x + size + GAP <= width else max(0, width - x - size)
+                segments.append(Segment(text, self._cell_style()))
+                segments.append(Segment(" " * gap, fill))
+                continue
             gap = GAP if x + size + GAP <= width else max(0, width - x - size)
             if cell.parts and cell_len(cell.text) <= size:
-                segments += [Segment(part.text, style_of(part.tone)) for part in cell.parts]
-                gap += size - cell_len(cell.text)
+                texts = [self.glyphs.text(part.text) for part in cell.parts]
+                for text, part in zip(texts, cell.parts, strict=True):
+                    segments.append(Segment(text, style_of(part.tone)))
+                gap += max(0, size - sum(map(cell_len, texts)))
             else:
                 text = self.glyphs.text(drawable(cell.text))
                 text = fit(text, size, right=column.right, ellipsis=self.glyphs.text("…"))
                 segments.append(Segment(text, style_of(cell.tone)))
             segments.append(Segment(" " * gap, fill))
         return Strip(segments).adjust_cell_length(width, fill).simplify()
+
+    def _nothing(self) -> str:
+        """Return what a table without rows says: how to see those that it has."""
+        if not self._all:
+            return self.empty
+        if not self.filter:
+            return f"No row of {self.total:,} is a problem; z shows all."
+        what = "problem" if self.problems_only else "row"
+        return f"No {what} of {self.total:,} matches /{safe_text(self.filter, 40)}; Esc shows all."
 
     def _heading(self, width: int) -> Strip:
         style = self.get_component_rich_style("grid--heading")
@@ -362,6 +500,9 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         cursor = self.get_component_rich_style("grid--cursor", partial=True)
         # Under the cursor a tone keeps its boldness; its color would not be visible there.
         return self.rich_style + Style(bold=own.bold) + cursor
+
+    def _cell_style(self) -> Style:
+        return self.rich_style + self.get_component_rich_style("grid--cell", partial=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Gray out what needs a row while there is none."""
@@ -404,12 +545,18 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
     def _move_to(self, number: int) -> None:
         number = max(0, min(number, len(self.rows) - 1))
         if number != self.cursor:
-            for each in (self.cursor, number):
-                self.refresh(Region(0, each + 1 - self.scroll_offset.y, self.size.width, 1))
+            for row in (self.cursor, number):
+                self.refresh(Region(0, row + 1 - self.scroll_offset.y, self.size.width, 1))
             self.cursor = number
             self.post_message(self.Changed(self))
+        self._left = self.current_key
+        self._keep_in_sight()
+
+    def _keep_in_sight(self) -> None:
+        if not self.size:
+            return
+        number, top = self.cursor, self.scroll_offset.y
         height = max(1, self.size.height - 1)
-        top = self.scroll_offset.y
         if number < top:
             self.scroll_to(y=number, animate=False, immediate=True)
         elif number >= top + height:

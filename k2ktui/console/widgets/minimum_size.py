@@ -53,8 +53,8 @@ class SizedApp(TypedKeysApp):
 
     def fit(self) -> None:
         """Apply the terminal's size in case SIGWINCH was lost or came too early."""
-        found = terminal.size() if not self.is_headless else None
-        size = Size(*found) if found else None
+        cells = terminal.size() if not self.is_headless else None
+        size = Size(*cells) if cells else None
         if size is not None and size != self.size:
             self.post_message(events.Resize(size, size))
         elif self.screen.outer_size != self.size:

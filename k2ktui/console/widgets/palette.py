@@ -15,7 +15,7 @@ class Palette(CommandPalette, Dialog[None]):
 
     def must_wait(self, key: str) -> bool:
         """Let Enter wait until what was typed has been searched: the list is of an earlier text."""
-        searches = any(each.node is self and not each.is_finished for each in self.workers)
+        searches = any(worker.node is self and not worker.is_finished for worker in self.workers)
         return super().must_wait(key) or (key == "enter" and searches and not self.is_over)
 
     @on(OptionList.OptionSelected)

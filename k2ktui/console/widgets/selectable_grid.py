@@ -25,7 +25,7 @@ class SelectableGrid(Grid[T]):
         Binding("a", "mark_all", "All", id="choice.all"),
     ]
 
-    NEEDS_ROW: ClassVar[frozenset[str]] = frozenset({"open", "mark", "mark_all"})
+    NEEDS_ROW: ClassVar[frozenset[str]] = Grid.NEEDS_ROW | {"mark", "mark_all"}
 
     def __init__(
         self, columns: Sequence[Column[T]], *, key: Callable[[T], Hashable], **others: Any
@@ -40,9 +40,9 @@ class SelectableGrid(Grid[T]):
     @property
     def chosen(self) -> list[T]:
         """The marked rows, filtered or not; the row under the cursor if none is marked."""
-        found = [row for row in self._all if self._key(row) in self.marked]
-        if found or self.current is None:
-            return found
+        rows = [row for row in self._all if self._key(row) in self.marked]
+        if rows or self.current is None:
+            return rows
         return [self.current]
 
     @property
@@ -50,6 +50,14 @@ class SelectableGrid(Grid[T]):
         """The number of marked rows that the filter hides."""
         unseen = self.marked - {self._key(row) for row in self.rows}
         return sum(self._key(row) in unseen for row in self._all) if unseen else 0
+
+    @property
+    def marked_text(self) -> str:
+        """How many rows are marked, and how many of them are hidden; empty if none is marked."""
+        count, hidden = len(self.chosen) if self.marked else 0, self.hidden
+        if not count:
+            return ""
+        return f"{count:,} marked" + (f", {hidden:,} of them not shown" if hidden else "")
 
     def mark(self, keys: Sequence[Hashable]) -> None:
         """Mark exactly the rows with these keys."""

@@ -11,14 +11,14 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
-from k2ktui.engine.journal import RunKind
+from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.severity import Severity
+from k2ktui.engine.severity import SeverityLabel as Mark
 from k2ktui.errors import K2kError, fix_text
 from k2ktui.jobs.checks import start_checks
 from k2ktui.present import formatting
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, failed_check
-from k2ktui.watch.severity import Severity
-from k2ktui.watch.severity import SeverityLabel as Mark
 
 _MARKS = {
     CheckOutcome.PASS: Mark(Severity.OK, "pass"),
@@ -94,10 +94,10 @@ class StartDialog(Confirm):
             return
         if check is None:
             self._over = True
-            if any(each.outcome is CheckOutcome.FAIL for each in self._checks):
+            if any(check.outcome is CheckOutcome.FAIL for check in self._checks):
                 self.forget_typed()  # what has failed must be read first
             # The most important results must be visible without scrolling.
-            self._checks.sort(key=lambda each: _ORDER.index(each.outcome))
+            self._checks.sort(key=lambda check: _ORDER.index(check.outcome))
         else:
             self._checks.append(check)
         self._show()
@@ -106,7 +106,7 @@ class StartDialog(Confirm):
         self.call_after_refresh(text.scroll_home if self._over else text.scroll_end, animate=False)
 
     def _show(self) -> None:
-        lines: list[Line] = [(Cell(each),) for text in self._more for each in self._wrap(text, 0)]
+        lines: list[Line] = [(Cell(line),) for text in self._more for line in self._wrap(text, 0)]
         lines += [line for check in self._checks for line in self._lines_of(check)]
         self.query_one("#confirm-lines", TextLines).show(lines)
         self.query_one("#confirm-state", TextLines).show(self._state())
@@ -125,16 +125,16 @@ class StartDialog(Confirm):
     def _state(self) -> list[Line]:
         if not self._over:
             return [(Cell("checking …", Tone.INFO),)]
-        found = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
-        if any(map(_blocks, found)):
+        failed = [check for check in self._checks if check.outcome is CheckOutcome.FAIL]
+        if any(map(_blocks, failed)):
             what = "k2ktui sync" if self._kind is RunKind.SYNC else "The pipeline"
             text = f"{what} cannot be started. Fix: correct what failed; Esc closes."
             return [(Cell(text, Tone.BAD),)]
-        if not found:
+        if not failed:
             return []
-        names = ", ".join(check.name for check in found)
+        names = ", ".join(check.name for check in failed)
         text = f"Failed checks that do not prevent a start: {names}."
-        return [(Cell(each, Tone.WARN),) for each in self._wrap(text, 0)]
+        return [(Cell(line, Tone.WARN),) for line in self._wrap(text, 0)]
 
     def _lines_of(self, check: Check) -> list[Line]:
         mark = glyphs_of(self).mark(_MARKS[check.outcome])
@@ -145,8 +145,8 @@ class StartDialog(Confirm):
             return lines  # a pass takes one line, cut if necessary
         more = [*rest, *(formatting.message(line) for line in fix_text(check.hint).splitlines())]
         for text in more:
-            for each in self._wrap(text, _INDENT):
-                lines.append((Cell(" " * _INDENT + each, Tone.MUTED),))
+            for part in self._wrap(text, _INDENT):
+                lines.append((Cell(" " * _INDENT + part, Tone.MUTED),))
         return lines
 
     def _wrap(self, text: str, indent: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -24,6 +25,20 @@ def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") ->
             return set_cell_size(text, width)
         return set_cell_size(text, width - cell_len(ellipsis)) + ellipsis
     return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return a text on lines of at most ``width`` cells; untrusted names in it are sanitized."""
+    return [
+        part
+        for line in text.splitlines()
+        for part in textwrap.wrap(safe_message(line), width) or [""]
+    ]
+
+
+def wrap_lines(text: str, width: int, tone: Tone = Tone.PLAIN) -> list[Line]:
+    """Return a text as lines of one tone; see :func:`wrap`."""
+    return [(Cell(part, tone),) for part in wrap(text, width)]
 
 
 def drawable(text: str) -> str:

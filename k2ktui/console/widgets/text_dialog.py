@@ -33,8 +33,14 @@ class TextDialog(Dialog[None]):
 
     def __init__(self, title: str, texts: Sequence[str]) -> None:
         super().__init__()
+        self._set(title, texts)
+
+    def _set(self, title: str, texts: Sequence[str]) -> None:
         self._title = title
-        safe = ["\n".join(safe_message(line) for line in text.splitlines()) for text in texts]
+        # Space that only fills a line up is none of a name's: names are escaped already.
+        safe = [
+            "\n".join(safe_message(line.rstrip()) for line in text.splitlines()) for text in texts
+        ]
         self._text = "\n\n".join(safe)
 
     def compose(self) -> ComposeResult:
@@ -46,10 +52,21 @@ class TextDialog(Dialog[None]):
 
     def on_mount(self) -> None:
         """Show the heading and focus the text."""
-        self.query_one("#text-title", TextLines).show([(Cell(self._title, Tone.HEADING),), ()])
+        self._show_title()
         keys = (Cell("esc closes, y copies", Tone.MUTED),)
         self.query_one("#text-keys", TextLines).show([(), keys])
         self.query_one(VerticalScroll).focus()
+
+    def show(self, title: str, texts: Sequence[str]) -> None:
+        """Show other texts in their place: what they are about has changed."""
+        before = self._title, self._text
+        self._set(title, texts)
+        if self.is_mounted and before != (self._title, self._text):
+            self._show_title()
+            self.query_one("#text-body", Static).update(self._text)
+
+    def _show_title(self) -> None:
+        self.query_one("#text-title", TextLines).show([(Cell(self._title, Tone.HEADING),), ()])
 
     def action_copy_texts(self) -> None:
         """Send the texts to the terminal's clipboard."""

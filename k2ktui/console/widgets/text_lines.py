@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
+from k2ktui.console._textual import lay_out_again
 from k2ktui.console.widgets.styled_text import StyledText, plain
 from k2ktui.present.formatting import Line
 
@@ -32,7 +33,7 @@ class TextLines(StyledText):
         """Replace the shown lines."""
         before, self._lines = self._lines, tuple(lines)
         if len(before) != len(self._lines):
-            self.refresh(layout=True)
+            lay_out_again(self)
             return
         for y, (old, new) in enumerate(zip(before, self._lines, strict=True)):
             if old != new:

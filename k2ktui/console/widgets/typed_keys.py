@@ -27,7 +27,7 @@ _LOST_S = 2.0
 _LOOK_S = 0.05
 # Of a name that was typed for a dialog that was refused: from the refusal, and between two letters.
 _IGNORED_S, _BETWEEN_S = 2.0, 0.7
-_IGNORED = "Nothing was changed. What you type is ignored for two seconds."
+_IGNORED = "Nothing was changed. The name that you type is ignored."
 
 
 class KeyPassed(Message):
@@ -54,6 +54,9 @@ class TypedKeysApp(QuietApp):
         self._number = 0
         self._asks = self._looks = self._said = False
         self._ignored_until = 0.0
+        # The first letter after a refusal: a command if no other follows, else part of a name.
+        self._held: events.Key | None = None
+        self._may_hold = False
 
     async def on_event(self, event: events.Event) -> None:
         """Queue a key that was typed; handle everything else."""
@@ -81,7 +84,7 @@ class TypedKeysApp(QuietApp):
     @property
     def has_typed_keys(self) -> bool:
         """Whether keys that were typed have not had their effect yet."""
-        return bool(self._typed) or self._is_passing
+        return bool(self._typed) or self._is_passing or self._held is not None
 
     @property
     def _must_wait(self) -> bool:
@@ -89,7 +92,7 @@ class TypedKeysApp(QuietApp):
         screen = self.screen if self.screen_stack else None
         if isinstance(screen, Dialog):
             return screen.must_wait(self._typed[0].key if self._typed else "")
-        asks = any(each.group == ASK and not each.is_finished for each in self.workers)
+        asks = any(worker.group == ASK and not worker.is_finished for worker in self.workers)
         if self._asks and not asks:
             # Whatever was refused or canceled: a name that was typed for it is no command.
             self._drop_typed()
@@ -100,23 +103,41 @@ class TypedKeysApp(QuietApp):
         kept = [key for key in self._typed if not _is_text(key)]
         if len(kept) < len(self._typed):
             self.ignore_typing()
+            self._may_hold = False  # the name has begun
         self._typed = deque(kept)
 
     def ignore_typing(self) -> None:
-        """Ignore letters for two seconds: they are typed for a dialog that does not come."""
+        """Ignore names for two seconds: they are typed for a dialog that does not come.
+
+        A single letter is a command, as the message about the refusal may advise.
+        """
         self._ignored_until, self._said = time.monotonic() + _IGNORED_S, False
+        self._may_hold = True
 
     def _is_ignored(self, key: events.Key) -> bool:
         now = time.monotonic()
         if not _is_text(key):
             self._ignored_until = 0.0  # whoever moves the cursor has seen what happened
+            self._held = None
         if now >= self._ignored_until or isinstance(self.screen, Dialog):
             return False
         self._ignored_until = max(self._ignored_until, now + _BETWEEN_S)
+        if self._may_hold:
+            self._may_hold, self._held = False, key
+            self.set_timer(_BETWEEN_S, lambda: self._release(key))
+            return True
+        self._held = None
         if not self._said:
             self._said = True
             self.notify(_IGNORED, markup=False)
         return True
+
+    async def _release(self, key: events.Key) -> None:
+        """Let the letter after a refusal take effect if no other letter has followed it."""
+        if self._held is key:
+            self._held, self._ignored_until = None, 0.0
+            self._typed.appendleft(key)
+            await self._pass_on()
 
     async def _pass_on(self) -> None:
         while self._typed and not self._is_passing:

@@ -1,53 +1,50 @@
-"""D29, D30, D31 and D33: clients can do on the target what they do on the source."""
+"""Clients can do on the target what they do on the source."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from functools import partial
+from time import time
 
 from k2ktui.drill.checks.context import SIDES, CheckContext, Side
+from k2ktui.drill.checks.findings import Entity, find_lower_quotas
+from k2ktui.drill.checks.registration import ALL, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import newest_records, read_names
-from k2ktui.engine.drill_acls import Acl, compare_acls
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.engine.drill_findings import Entity, find_lower_quotas
-from k2ktui.engine.schema_ids import (
+from k2ktui.engine.acl import Acl
+from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
+from k2ktui.engine.parity.acls import AclMapping, compare_acls, find_uncovered, map_acls
+from k2ktui.engine.schemas.ids import (
     SchemaId,
     SchemaIdForm,
     SchemaPart,
     describe_schema_id,
     find_schema_ids,
 )
-from k2ktui.kafka.acls import NoAuthorizer, read_acls
-from k2ktui.kafka.log_dirs import LogDir, read_log_dirs
-from k2ktui.kafka.quotas import client_quotas
+from k2ktui.kafka.admin.acls import NoAuthorizer, read_acls
+from k2ktui.kafka.admin.log_dirs import LogDir, read_log_dirs
+from k2ktui.kafka.admin.quotas import client_quotas
+from k2ktui.parity.wanted import creates_rights
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import has_schema
-from k2ktui.registry.settings import (
-    RegistrySettings,
-    read_registry_settings,
-    read_registry_url,
-)
+from k2ktui.registry.settings import RegistrySettings, read_registry_settings, read_registry_url
 from k2ktui.replication.preflight.checks import first_names
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, duration, safe_text
 
 _SAMPLED = 100
 _MOST_IDS = 50
 _GB = 1 << 30
 
 
+@check("D29", "ACLs", {DrillPhase.PREFLIGHT: ALL})
 def check_acls(context: CheckContext) -> CheckFinding:
-    """D29: access rules on topics, groups and transactional ids."""
-    found: dict[Side, frozenset[Acl] | None] = {}
-    for side in SIDES:
-        cluster = context.cluster(side)
-        try:
-            found[side] = context.read(
-                f"the access rules of the {side} cluster", partial(read_acls, cluster)
-            )
-        except NoAuthorizer:
-            found[side] = None
-    source, target = found["source"], found["target"]
+    """Pass if the target has every ACL of the source on these topics, groups and transactional
+    ids, or a drill creates it. Without the source: as the record says that parity keeps.
+    """
+    target = _read_rules(context, "target")
+    if context.down("source") is not None:
+        return _check_kept_acls(context, target)
+    source = _read_rules(context, "source")
     if target is None:
         here = "neither cluster" if source is None else "the target"
         return passes(f"{here} has an authorizer: nothing is denied on the target")
@@ -58,43 +55,90 @@ def check_acls(context: CheckContext) -> CheckFinding:
             "Check with k2ktui check, and with the clients' principals on the target.",
         )
     names = read_names(context)
-    moved = context.config.consumer_groups.matches
-    compared = compare_acls(source, target, names, moved)
+    on_target = context.read("the target's topics", context.cluster("target").topic_names)
+    mapping = AclMapping(names, on_target, context.config.consumer_groups.matches)
+    mapped = map_acls(source, mapping)
+    difference = compare_acls(mapped, target, mapping)
     text = (
-        f"{counted(compared.compared, 'access rule')} of these topics, groups and transactional "
-        f"ids on the source: {len(compared.missing):,} missing on the target, "
-        f"{len(compared.denied):,} denials only there"
+        f"{counted(mapped.compared, 'access rule')} of these topics, groups and transactional "
+        "ids on the source"
     )
-    if compared.missing or compared.denied:
-        shown = [f"missing {each}" for each in compared.missing]
-        shown += [str(each) for each in compared.denied]
-        more = f" and {len(shown) - 3:,} more" if len(shown) > 3 else ""
-        return fails(
-            f"{text}; {'; '.join(shown[:3])}{more}",
-            "Create the missing access rules on the target (kafka-acls.sh --add), and remove "
-            "denials that are not intended.",
+    missing = [wanted.acl for wanted in difference.missing]
+    return _judge_acls(context, text, missing, difference.denied)
+
+
+def _read_rules(context: CheckContext, side: Side) -> frozenset[Acl] | None:
+    """Return the access rules of a cluster; None if it has no authorizer."""
+    cluster = context.cluster(side)
+    try:
+        return context.read(f"the access rules of the {side} cluster", partial(read_acls, cluster))
+    except NoAuthorizer:
+        return None
+
+
+def _check_kept_acls(context: CheckContext, target: frozenset[Acl] | None) -> CheckFinding:
+    if target is None:
+        return passes("the target has no authorizer: nothing is denied there")
+    record = context.state().wanted_acls
+    if record is None:
+        return could_not_check(
+            "the source does not answer, and the target has no record of its access rules",
+            "k2ktui sync keeps it, unless parity.acls.mode is off.",
         )
-    return passes(text)
+    age = duration(max(0.0, time() - record.at_ms / 1000))
+    cluster = safe_text(record.cluster)
+    text = f"{counted(len(record.all), 'access rule')} that cluster {cluster} asked for {age} ago"
+    return _judge_acls(context, text, sorted(find_uncovered(record.all, target)))
 
 
+def _judge_acls(
+    context: CheckContext, text: str, missing: Sequence[Acl], denied: Sequence[Acl] = ()
+) -> CheckFinding:
+    """Decide by what the target lacks, but for what a drill creates, and by its denials."""
+    left = sorted(find_uncovered(missing, _read_promised(context)))
+    text += f": {len(left):,} missing on the target, {len(denied):,} denials only there"
+    if len(left) < len(missing):
+        text += f"; {len(missing) - len(left):,} more are created when a drill opens it"
+    if not left and not denied:
+        return passes(text)
+    shown = [*(f"missing {rule}" for rule in left), *map(str, denied)]
+    more = f" and {len(shown) - 3:,} more" if len(shown) > 3 else ""
+    return fails(
+        f"{text}; {'; '.join(shown[:3])}{more}",
+        "Create the missing access rules on the target (k2ktui parity plan, or kafka-acls.sh "
+        "--add), and remove denials that are not intended.",
+    )
+
+
+def _read_promised(context: CheckContext) -> tuple[Acl, ...]:
+    """Return the ACLs that a drill creates when it opens the target."""
+    pipeline = context.flow.pipeline
+    if pipeline is None or not creates_rights(pipeline):
+        return ()
+    record = context.state().wanted_acls
+    return () if record is None else record.all
+
+
+@check("D30", "client quotas", {DrillPhase.PREFLIGHT: WITH_SOURCE})
 def check_quotas(context: CheckContext) -> CheckFinding:
-    """D30: client quotas."""
-    found = {}
+    """Pass if no client has a lower quota on the target than on the source."""
+    quotas = {}
     for side in SIDES:
         cluster = context.cluster(side)
-        found[side] = context.read(
+        quotas[side] = context.read(
             f"the quotas of the {side} cluster", partial(client_quotas, cluster)
         )
-    lower = find_lower_quotas(found["source"], found["target"])
+    lower = find_lower_quotas(quotas["source"], quotas["target"])
     text = (
-        f"quotas of {counted(len(found['source']), 'client')} on the source, of "
-        f"{len(found['target']):,} on the target; {len(lower):,} lower on the target"
+        f"quotas of {counted(len(quotas['source']), 'client')} on the source, of "
+        f"{len(quotas['target']):,} on the target; {len(lower):,} lower on the target"
     )
     if lower:
-        entity, key, here, there = lower[0]
-        before = "unlimited" if here is None else f"{here:,.0f}"
+        entity, key, on_source, on_target = lower[0]
+        before = "unlimited" if on_source is None else f"{on_source:,.0f}"
         return fails(
-            f"{text}: {_entity_text(entity)} {safe_text(key)} {there:,.0f}, {before} on the source",
+            f"{text}: {_entity_text(entity)} {safe_text(key)} {on_target:,.0f}, "
+            f"{before} on the source",
             "Raise the quotas on the target before clients move: kafka-configs.sh --alter "
             "--add-config.",
         )
@@ -106,23 +150,24 @@ def _entity_text(entity: Entity) -> str:
     return safe_text(", ".join(parts))
 
 
+@check("D31", "schema ids", {DrillPhase.PREFLIGHT: ALL})
 def check_schemas(context: CheckContext) -> CheckFinding:
-    """D31: schema ids of sampled records."""
+    """Pass if the registry for the target has every schema id in sampled records."""
     records = newest_records(context, _SAMPLED)
-    found = Counter(
+    places = Counter(
         schema_id
         for _, _, record in records
         for part, payload in ((SchemaPart.KEY, record.key), (SchemaPart.VALUE, record.value))
         for schema_id in find_schema_ids(part, payload, record.headers)
     )
     text = f"{counted(len(records), 'sampled record')}"
-    if not found:
+    if not places:
         if not records:
             return could_not_check("no record is on the target yet")
         return passes(f"{text}, none has a schema id")
-    ids = sorted(found, key=lambda each: (each.form, each.value))
+    ids = sorted(places, key=lambda schema_id: (schema_id.form, schema_id.value))
     text += (
-        f", {counted(found.total(), 'place')} in keys, values and headers with what may be a "
+        f", {counted(places.total(), 'place')} in keys, values and headers with what may be a "
         f"schema id, {counted(len(ids), 'id')}"
     )
     asked = ids[:_MOST_IDS]
@@ -135,7 +180,7 @@ def check_schemas(context: CheckContext) -> CheckFinding:
 
     def read() -> list[str]:
         with RegistryClient(settings) as client:
-            return [_id_text(each) for each in asked if not has_schema(client, each)]
+            return [_id_text(schema_id) for schema_id in asked if not has_schema(client, schema_id)]
 
     missing = context.read("the schema registry", read)
     if missing:
@@ -163,39 +208,42 @@ def _id_text(schema_id: SchemaId) -> str:
     return text if schema_id.form is SchemaIdForm.PREFIX else f"{text} ({schema_id.form})"
 
 
+@check("D33", "disk space on the target", {DrillPhase.PREFLIGHT: ALL})
 def check_disk_space(context: CheckContext) -> CheckFinding:
-    """D33: free space of the target's log directories."""
+    """Pass if every log directory of the target has a share of its space free."""
     cluster, limit = context.cluster("target"), context.limits.free_space
 
     def read() -> list[LogDir]:
         return read_log_dirs(cluster, context.limits.reading_s / 2)
 
     dirs = context.read("the target's log directories", read)
-    broken = [each for each in dirs if each.error]
-    known = [(each, each.usable / each.total) for each in dirs if each.total and each.usable]
-    full = [each for each in dirs if each.usable == 0]
-    brokers = counted(len({each.broker for each in dirs}), "broker")
+    broken = [log_dir for log_dir in dirs if log_dir.error]
+    known = [
+        (log_dir, log_dir.usable / log_dir.total)
+        for log_dir in dirs
+        if log_dir.total and log_dir.usable
+    ]
+    full = [log_dir for log_dir in dirs if log_dir.usable == 0]
+    brokers = counted(len({log_dir.broker for log_dir in dirs}), "broker")
     text = f"log directories of {brokers}: {len(dirs):,}"
     if broken:
         where = f"{broken[0].error} on broker {broken[0].broker}"
-        return fails(f"{text}; {len(broken):,} failed: {where}", "Repair or replace the disk.")
+        return fails(f"{text}; {len(broken):,} failed: {where}", _repair(broken[0]))
     if full or any(share < limit for _, share in known):
-        worst = full[0] if full else min(known, key=lambda each: each[1])[0]
+        worst = full[0] if full else min(known, key=lambda entry: entry[1])[0]
         share = 0.0 if full else min(share for _, share in known)
         return fails(
             f"{text}; broker {worst.broker}: {share:.1%} free ({(worst.usable or 0) / _GB:,.1f} "
             f"GiB), at least {limit:.1%} wanted",
-            "Free or add disk space on the target before clients write there.",
+            f"Free or add disk space on broker {worst.broker} of the target before clients write "
+            "there.",
         )
     if len(known) < len(dirs) or not dirs:
         return could_not_check(f"{text}; brokers before Kafka 3.3 do not report their free space")
-    least, share = min(known, key=lambda each: each[1])
+    least, share = min(known, key=lambda entry: entry[1])
     return passes(f"{text}; least free: {share:.1%} ({(least.usable or 0) / _GB:,.1f} GiB)")
 
 
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D29": check_acls,
-    "D30": check_quotas,
-    "D31": check_schemas,
-    "D33": check_disk_space,
-}
+def _repair(log_dir: LogDir) -> str:
+    path = safe_text(log_dir.path, 120)
+    return f"Repair or replace the disk of {path} on broker {log_dir.broker} of the target."

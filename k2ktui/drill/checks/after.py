@@ -1,8 +1,9 @@
-"""D44 to D48: groups continue on the target with the right records; the way back is ready."""
+"""Groups continue on the target with the right records; the way back is ready."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from time import sleep
 
 import numpy as np
@@ -10,21 +11,29 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.findings import GroupLag, find_not_catching_up, find_unlisted
+from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, check
+from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.forward import ForwardPipeline
 from k2ktui.drill.tail import read_bounds, read_tail
-from k2ktui.engine.drill_checks import CheckFinding, DrillPhase, could_not_check, fails, passes
-from k2ktui.engine.drill_facts import GroupReads
-from k2ktui.engine.drill_findings import GroupLag, find_not_catching_up, find_unlisted
-from k2ktui.engine.drill_tail import TailPartition, count_records
-from k2ktui.engine.ranges import NOT_FOUND
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.drill.checks import (
+    CheckFinding,
+    DrillKind,
+    DrillPhase,
+    could_not_check,
+    fails,
+    passes,
+)
+from k2ktui.engine.drill.tail import TailPartition, count_records
+from k2ktui.engine.mapping.ranges import NOT_FOUND
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, RecordRange, content_digest
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.replication.preflight.topics import known_positions
-from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
-from k2ktui.sync.record_comparison import Compaction
+from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
+from k2ktui.sync.verify.record_comparison import Compaction
 from k2ktui.text import counted, duration, safe_text
 
 # Offsets read on the source for each record that a group read: logs have gaps.
@@ -33,13 +42,20 @@ _LEAST_OFFSETS = 100
 _PAUSE_S = 1.0
 
 
+@check(
+    "D44",
+    "records that groups read",
+    {DrillPhase.SHADOW: {DrillKind.REHEARSE}, DrillPhase.WATCH_CLIENTS: MOVES},
+)
 def check_reads(context: CheckContext) -> CheckFinding:
-    """D44: the records that groups read are their next ones on the source."""
+    """Pass if the first records that each group read on the target are its next records on the
+    source.
+    """
     reads = context.facts.reads
     if not reads:
         return could_not_check("no group has read a record on the target yet")
-    total = sum(len(each.digests) for each in reads)
-    groups = counted(len({each.group for each in reads}), "group")
+    total = sum(len(read.digests) for read in reads)
+    groups = counted(len({read.group for read in reads}), "group")
     text = f"{counted(total, 'record')} read by {groups} in {counted(len(reads), 'partition')}"
     error = context.down("source")
     if error is not None:
@@ -50,36 +66,57 @@ def check_reads(context: CheckContext) -> CheckFinding:
             f"{text} from the mapped offset on; contents not compared: {error.message}"
         )
     # Where a transform leaves records out, the next records on the source are not what is read.
-    mapped = [each for each in reads if leaves_records_out(context.config, each.source.topic)]
-    wrong, short, unclear = _compare_with_mapping(context, mapped), 0, 0
-    reads = tuple(each for each in reads if each not in mapped)
-    compacted = Compaction(context.cluster("source")), Compaction(context.cluster("target"))
-    for each, expected in zip(reads, _next_on_source(context, reads), strict=True):
-        count = min(len(expected), len(each.digests))
-        short += len(each.digests) - count
-        pairs = zip(each.digests[:count], expected[:count], strict=True)
-        first = next((n for n, (got, want) in enumerate(pairs, 1) if got != want), None)
-        place = safe_text(f"{each.group} {each.target[0]}-{each.target[1]}")
-        if first is not None and (
-            compacted[0].may(each.source.topic) or compacted[1].may(each.target[0])
-        ):
-            unclear += 1
-        elif first is not None:
-            wrong.append(f"{place}: record {first} differs")
-        elif expected and not each.digests:
-            wrong.append(f"{place}: its next record on the source was not copied")
+    mapped = [read for read in reads if leaves_records_out(context.config, read.source.topic)]
+    reads = tuple(read for read in reads if read not in mapped)
+    compared = _compare_with_source(context, reads)
+    wrong = [*_compare_with_mapping(context, mapped), *compared.wrong]
     if wrong:
         return fails(f"{text}; {len(wrong):,} partitions differ: {first_names(wrong)}", _WRONG)
-    if unclear:
-        return could_not_check(f"{text}; {unclear:,} compacted partitions differ")
-    if short:
-        return could_not_check(f"{text}; {short:,} of them not found on the source to compare")
+    if compared.compacted:
+        return could_not_check(f"{text}; {compared.compacted:,} compacted partitions differ")
+    if compared.missing:
+        missing = f"{compared.missing:,} of them not found on the source to compare"
+        return could_not_check(f"{text}; {missing}")
     if not mapped:
         return passes(f"{text}, all equal to the next records on the source")
     where = f"{counted(len(mapped), 'partition')} with a transform read from the mapped offset on"
     if not reads:
         return passes(f"{text}; {where}, contents not compared")
     return passes(f"{text}; {where}, the others equal to the next records on the source")
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What groups read beside their next records on the source.
+
+    Attributes:
+        wrong: what differs, a text for each partition.
+        compacted: how many partitions differ that compaction may have changed.
+        missing: how many records were read that were not found on the source.
+    """
+
+    wrong: tuple[str, ...]
+    compacted: int
+    missing: int
+
+
+def _compare_with_source(context: CheckContext, reads: Sequence[GroupReads]) -> _Compared:
+    compaction = Compaction(context.cluster("source")), Compaction(context.cluster("target"))
+    wrong, compacted, missing = [], 0, 0
+    for read, expected in zip(reads, _next_on_source(context, reads), strict=True):
+        count = min(len(expected), len(read.digests))
+        missing += len(read.digests) - count
+        pairs = zip(read.digests[:count], expected[:count], strict=True)
+        first = next((n for n, (got, want) in enumerate(pairs, 1) if got != want), None)
+        place = safe_text(f"{read.group} {read.target[0]}-{read.target[1]}")
+        if first is not None:
+            if compaction[0].may(read.source.topic) or compaction[1].may(read.target[0]):
+                compacted += 1
+            else:
+                wrong.append(f"{place}: record {first} differs")
+        elif expected and not read.digests:
+            wrong.append(f"{place}: its next record on the source was not copied")
+    return _Compared(tuple(wrong), compacted, missing)
 
 
 _WRONG = "Stop these groups, and compare: k2ktui verify -f FILE; k2ktui undo restores offsets."
@@ -89,43 +126,44 @@ def _next_on_source(context: CheckContext, reads: Sequence[GroupReads]) -> list[
     source = context.cluster("source")
     where = [
         (
-            (each.source.topic, each.source.partition, each.source_offset),
-            max(_LEAST_OFFSETS, _OFFSETS_PER_RECORD * len(each.digests)),
+            (read.source.topic, read.source.partition, read.source_offset),
+            max(_LEAST_OFFSETS, _OFFSETS_PER_RECORD * len(read.digests)),
         )
-        for each in reads
+        for read in reads
     ]
 
     def read() -> list[RecordRange]:
         with ContentReader(source) as reader:
             return reader.stretches(where, context.limits.reading_s / 2)
 
-    found = context.read("the next records of groups on the source", read)
+    stretches = context.read("the next records of groups on the source", read)
     return [
         [
-            content_digest(record, ignored_parts(context.config, each.source.topic))
-            for _, record in sorted(read.records.items())
+            content_digest(record, ignored_parts(context.config, read.source.topic))
+            for _, record in sorted(stretch.records.items())
         ]
-        for each, read in zip(reads, found, strict=True)
+        for read, stretch in zip(reads, stretches, strict=True)
     ]
 
 
 def _compare_with_mapping(context: CheckContext, reads: Sequence[GroupReads]) -> list[str]:
     """Return the groups whose first record is not where their first unread one landed."""
     replicas, wrong = context.snapshot().replicas, []
-    for each in reads:
-        replica = replicas.get(each.source)
-        ranges = replica.target_ranges.get(each.target) if replica else None
-        if ranges is None or not each.offsets:
+    for read in reads:
+        replica = replicas.get(read.source)
+        ranges = replica.target_ranges.get(read.target) if replica else None
+        if ranges is None or not read.offsets:
             continue
-        (landed,) = ranges.translate(np.array([each.source_offset], dtype=np.int64)).tolist()
-        if landed not in (NOT_FOUND, each.offsets[0]):
-            place = safe_text(f"{each.group} {each.target[0]}-{each.target[1]}")
-            wrong.append(f"{place}: began at {each.offsets[0]}, not {landed}")
+        (landed,) = ranges.translate(np.array([read.source_offset], dtype=np.int64)).tolist()
+        if landed not in (NOT_FOUND, read.offsets[0]):
+            place = safe_text(f"{read.group} {read.target[0]}-{read.target[1]}")
+            wrong.append(f"{place}: began at {read.offsets[0]}, not {landed}")
     return wrong
 
 
+@check("D45", "lag on the target", {DrillPhase.WATCH_CLIENTS: MOVES})
 def check_target_lag(context: CheckContext) -> CheckFinding:
-    """D45: lag of the groups on the target."""
+    """Pass if the lag on the target of every group that was active falls or is zero."""
     applied, active = context.facts.applied, context.facts.active
     groups = {group for group, _, _ in applied} if applied else context.snapshot().source.keys()
     names = sorted(groups if active is None else groups & active)
@@ -154,7 +192,7 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
     before, after, waited = context.read("the groups' lag on the target twice", read)
     waiting = find_not_catching_up(before, after)
     missing = [name for name in names if name not in after]
-    lags = sum(each.lag for each in after.values()), sum(each.lag for each in before.values())
+    lags = sum(lag.lag for lag in after.values()), sum(lag.lag for lag in before.values())
     text = (
         f"{counted(len(names), 'group')}: lag on the target {lags[0]:,}, {lags[1]:,} "
         f"{waited:g} s before; {len(waiting):,} not catching up"
@@ -165,7 +203,8 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
         shown = [f"{name}: {lag:,}" for name, lag in waiting.items()]
         return fails(
             f"{text}: {first_names(shown)}",
-            "Start their consumers with bootstrap.servers of the target, and see their logs.",
+            f"Start the consumers of {first_names(waiting)} with bootstrap.servers of the target, "
+            "and see their logs.",
         )
     if missing:
         return could_not_check(f"{text}; no offset on the target: {first_names(missing)}")
@@ -178,56 +217,66 @@ def _read_lags(
     views = reader.views(names)
     where = {at for view in views.values() for at in view.offsets}
     ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-    found = {}
+    lags = {}
     for name, view in views.items():
-        offsets = {at: each.offset for at, each in view.offsets.items() if each.offset >= 0}
+        offsets = {
+            at: committed.offset for at, committed in view.offsets.items() if committed.offset >= 0
+        }
         if offsets:
             lag = sum(max(0, ends.get(at, offset) - offset) for at, offset in offsets.items())
-            found[name] = GroupLag(lag, sum(offsets.values()))
-    return found
+            lags[name] = GroupLag(lag, sum(offsets.values()))
+    return lags
 
 
+@check("D46", "measured RTO and RPO", {DrillPhase.REPORT: ALL})
 def check_measures(context: CheckContext) -> CheckFinding:
-    """D46: measured times and losses."""
-    found, limits = context.facts.measures, context.limits
-    if found is None:
+    """Pass if the measured times and losses are within bounds."""
+    measures, limits = context.facts.measures, context.limits
+    if measures is None:
         return could_not_check("the drill has measured nothing yet")
-    rto = "unknown" if found.rto_s is None else duration(found.rto_s, tenths=True)
-    records = "unknown" if found.rpo_records is None else counted(found.rpo_records, "record")
+    rto = "unknown" if measures.rto_s is None else duration(measures.rto_s, tenths=True)
+    records = "unknown" if measures.rpo_records is None else counted(measures.rpo_records, "record")
     text = f"RTO {rto}, RPO {records}"
-    if found.rpo_bytes is not None:
-        text += f", {found.rpo_bytes:,} bytes"
-    if found.rpo_s is not None:
-        text += f", {duration(found.rpo_s, tenths=True)}"
-    if found.phases:
-        longest, seconds = max(found.phases.items(), key=lambda each: each[1])
+    if measures.rpo_bytes is not None:
+        text += f", {measures.rpo_bytes:,} bytes"
+    if measures.rpo_s is not None:
+        text += f", {duration(measures.rpo_s, tenths=True)}"
+    if measures.phases:
+        longest, seconds = max(measures.phases.items(), key=lambda entry: entry[1])
         text += f"; longest phase {safe_text(longest)}, {duration(seconds, tenths=True)}"
     over = []
-    if limits.rto_s is not None and found.rto_s is not None and found.rto_s > limits.rto_s:
+    if limits.rto_s is not None and measures.rto_s is not None and measures.rto_s > limits.rto_s:
         over.append(f"RTO above {limits.rto_s:g} s")
-    if limits.rpo_records is not None and (found.rpo_records or 0) > limits.rpo_records:
+    if limits.rpo_records is not None and (measures.rpo_records or 0) > limits.rpo_records:
         over.append(f"RPO above {counted(limits.rpo_records, 'record')}")
     if over:
         return fails(
             f"{text}; {', '.join(over)}",
             "The phases show where the time went; lag before the drill decides the loss.",
         )
-    if found.rto_s is None or found.rpo_records is None:
+    if measures.rto_s is None or measures.rpo_records is None:
         return could_not_check(text)
     return passes(text)
 
 
+@check(
+    "D47",
+    "reverse pipeline",
+    {DrillPhase.REVERSE: SWITCHOVERS, DrillPhase.REPORT: {DrillKind.DISASTER}},
+)
 def check_reverse(context: CheckContext) -> CheckFinding:
-    """D47: the reverse pipeline copies every target partition from the move on."""
+    """Pass if the reverse pipeline copies every target topic, from the first record after the
+    move on.
+    """
     reverse = context.facts.reverse
     if reverse is None:
         return could_not_check(
             "no reverse pipeline is named", "Name its file: k2ktui drill check --reverse FILE."
         )
-    there = Cluster(reverse.target, "source")
+    copied_from = Cluster(reverse.target, "source")
 
     def read() -> Mapping[SourcePartition, Position]:
-        return known_positions(reverse, there)
+        return known_positions(reverse, copied_from)
 
     positions = context.read("the reverse pipeline's positions", read)
     replicas = context.snapshot().replicas.values()
@@ -258,8 +307,16 @@ def check_reverse(context: CheckContext) -> CheckFinding:
     return passes(f"{text}, from the first record after the move on")
 
 
+@check(
+    "D48",
+    "records not copied",
+    {
+        DrillPhase.TAIL: {DrillKind.FAILBACK},
+        DrillPhase.REPORT: {DrillKind.PLANNED, DrillKind.DISASTER},
+    },
+)
 def check_tail(context: CheckContext) -> CheckFinding:
-    """D48: records of the source, of a failback's old source in its phase, that were not copied."""
+    """Pass if every record of the source that was not copied is listed."""
     if context.facts.phase is DrillPhase.TAIL and context.facts.forward is not None:
         return _check_old_source(context, context.facts.forward)
     error = context.down("source")
@@ -270,7 +327,7 @@ def check_tail(context: CheckContext) -> CheckFinding:
         )
     missing: dict[tuple[str, int], tuple[int, int]] = {}
     unknown = []
-    for row in (each.status for each in context.view().partitions):
+    for row in (partition.status for partition in context.view().partitions):
         first = row.position if row.position is not None else row.source_start
         if first is None or row.source_end is None:
             unknown.append(f"{row.topic}-{row.partition}")
@@ -309,7 +366,10 @@ def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckF
 
     left = context.read("the records of the old source that were not copied", read)
     listed = _read_spans(context)
-    spans = {(each.topic, each.partition): (each.first, each.end) for each in left}
+    spans = {
+        (partition.topic, partition.partition): (partition.first, partition.end)
+        for partition in left
+    }
     unlisted = find_unlisted(spans, listed)
     text = (
         f"{counted(count_records(left), 'record')} of {counted(len(left), 'partition')} of the old "
@@ -318,15 +378,8 @@ def _check_old_source(context: CheckContext, forward: ForwardPipeline) -> CheckF
     if unlisted:
         return fails(
             f"{text}; written since: {_name_counts(unlisted)}",
-            "A producer still writes to the old source: stop it, abort the drill and begin again.",
+            "Stop the producers that still write to "
+            f"{first_names(sorted({topic for topic, _ in unlisted}))} on the old source, abort the "
+            "drill and begin again.",
         )
     return passes(text)
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D44": check_reads,
-    "D45": check_target_lag,
-    "D46": check_measures,
-    "D47": check_reverse,
-    "D48": check_tail,
-}

@@ -18,23 +18,23 @@ from typing import Any, Self, TypeVar, cast
 
 from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.facts import DrillMeasures, GroupReads
 from k2ktui.drill.forward import ForwardPipeline
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_facts import DrillMeasures, GroupReads
-from k2ktui.engine.groups import GroupRow, Snapshot, make_group_rows
-from k2ktui.engine.plan import Plan
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.moves.groups import GroupRow, Snapshot, make_group_rows
+from k2ktui.engine.moves.plan import Plan
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
 from k2ktui.faults import fault
+from k2ktui.kafka.admin.probe import NotDisclosed, Probe
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.probe import NotDisclosed, Probe
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.unreachable import await_open
-from k2ktui.kafka.wire import CoordinatorError, NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.cluster import CoordinatorError, NotSent, OutcomeUnknown
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.snapshot import take_snapshot
+from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.store import PipelineState, StateStore
-from k2ktui.sync.verification import Verification
+from k2ktui.sync.verify.verification import Verification
 from k2ktui.text import safe_message
 from k2ktui.watch.model import View
 from k2ktui.watch.once import Reading, read_once
@@ -170,10 +170,10 @@ class CheckContext:
             reading = self._known.setdefault(name, Future())
         if is_first:
             reading.set_result(_within(self.limits.reading_s, name, read))
-        found = reading.result()
-        if isinstance(found, K2kError):
-            raise found
-        return cast(T, found)
+        result = reading.result()
+        if isinstance(result, K2kError):
+            raise result
+        return cast(T, result)
 
     def cluster(self, side: Side) -> Cluster:
         """Return a cluster that answers.
@@ -283,9 +283,9 @@ class CheckContext:
             while True:
                 left = until - monotonic()
                 sleep(max(0.0, min(_PAUSE_S, left)))
-                found = self._read_view()
-                if left <= _PAUSE_S or is_enough(found):
-                    return found
+                view = self._read_view()
+                if left <= _PAUSE_S or is_enough(view):
+                    return view
 
         return self.read(f"the partitions of both clusters again ({number})", wait)
 

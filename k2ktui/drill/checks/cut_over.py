@@ -1,9 +1,9 @@
-"""D39 to D43: nothing is written to the source, everything is copied, nothing copies later."""
+"""Nothing is written to the source, everything is copied, nothing copies later."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from time import sleep
 
 from confluent_kafka import IsolationLevel
@@ -11,15 +11,24 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.findings import Route, find_loops
+from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import read_names
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.engine.drill_findings import Route, find_loops
-from k2ktui.engine.groups import GroupView
+from k2ktui.engine.drill.checks import (
+    CheckFinding,
+    DrillKind,
+    DrillPhase,
+    could_not_check,
+    fails,
+    passes,
+)
+from k2ktui.engine.moves.groups import GroupView
+from k2ktui.kafka.admin.probe import Probe
+from k2ktui.kafka.admin.topics import abort_command
+from k2ktui.kafka.admin.transaction_state import TransactionState, describe_transaction
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
-from k2ktui.kafka.probe import Probe
-from k2ktui.kafka.properties import wire
-from k2ktui.kafka.transaction_state import TransactionState, describe_transaction
-from k2ktui.kafka.wire import Wire
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.text import counted, safe_text
@@ -28,14 +37,15 @@ _CONNECT_S = 10.0
 _DESCRIBE_S = 5.0
 
 
+@check("D39", "producers fenced", {DrillPhase.FENCE_PRODUCERS: SWITCHOVERS}, blocks=SWITCHOVERS)
 def check_producers(context: CheckContext) -> CheckFinding:
-    """D39: the source's end offsets do not move, and no transaction is open."""
+    """Pass if the source's end offsets do not move for a time, and no transaction is open."""
     source, seconds = context.cluster("source"), context.limits.frozen_s
     names = sorted(read_names(context))
 
     def read() -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, int]]:
-        found = source.describe(names)
-        topics = [each for each in found.values() if isinstance(each, TopicDescription)]
+        described = source.describe(names)
+        topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
         where = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
         before = source.offsets(where, OffsetSpec.latest())
         sleep(seconds)
@@ -55,20 +65,26 @@ def check_producers(context: CheckContext) -> CheckFinding:
         shown = [f"{topic}-{number} by {moved[topic, number]:,}" for topic, number in sorted(moved)]
         return fails(
             f"{text}: {first_names(shown)}",
-            "A producer still writes to the source: find it by the topic, and stop it.",
+            f"Stop the producers that still write to {first_names(sorted({t for t, _ in moved}))} "
+            "on the source.",
         )
     if held:
+        topic, number = at = min(held)
         return fails(
             f"{text}: {first_names(f'{topic}-{number}' for topic, number in held)}",
-            "Wait for the transaction's time-out, or abort it: kafka-transactions.sh abort.",
+            "Wait for the time-outs of these transactions, or abort them, first: "
+            + abort_command(context.config.source, topic, number, stable[at]),
         )
     if not known or len(known) < len(before.keys() | after.keys()):
         return could_not_check(f"{text}; some end offsets are unknown")
     return passes(text)
 
 
+@check("D40", "drained", {DrillPhase.DRAIN: SWITCHOVERS}, blocks=SWITCHOVERS)
 def check_drained(context: CheckContext) -> CheckFinding:
-    """D40: replicated position, last stable offset and high watermark are equal."""
+    """Pass if replicated position, last stable offset and high watermark are equal on every
+    partition.
+    """
     rows = [row.status for row in context.view().partitions]
     if not rows:
         return could_not_check("no partition is selected")
@@ -92,14 +108,29 @@ def check_drained(context: CheckContext) -> CheckFinding:
     )
     if left or held:
         named = first_names(f"{name}: {count:,}" for name, count in [*left, *held])
-        return fails(f"{text}; {named}", "Wait until the pipeline has copied the rest.")
+        return fails(f"{text}; {named}", _finish(context, left, held))
     if unknown:
         return could_not_check(f"{text}; unknown: {first_names(unknown)}")
     return passes(text)
 
 
+def _finish(
+    context: CheckContext, left: Sequence[tuple[str, int]], held: Sequence[tuple[str, int]]
+) -> str:
+    """Say what has to happen to the records that are not copied."""
+    pipeline = safe_text(context.config.name, 60)
+    behind, opened = (first_names(name for name, _ in counts) for counts in (left, held))
+    parts = []
+    if left:
+        parts.append(f"Wait until pipeline {pipeline} has copied {behind}.")
+    if held:
+        parts.append(f"End the transactions that are open on {opened}.")
+    return " ".join(parts)
+
+
+@check("D41", "offsets applied", {DrillPhase.VERIFY: MOVES}, blocks=MOVES)
 def check_applied(context: CheckContext) -> CheckFinding:
-    """D41: the target returns the offsets that were committed."""
+    """Pass if the target returns every offset that the drill committed."""
     applied = context.facts.applied
     if applied is None:
         return could_not_check("the drill has committed no offsets yet")
@@ -112,41 +143,46 @@ def check_applied(context: CheckContext) -> CheckFinding:
         finally:
             reader.close()
 
-    found = context.read("the applied offsets", read)
-    unread = {name: view.error for name, view in found.items() if view.error}
-    other = []
+    views = context.read("the applied offsets", read)
+    unread = {name: view.error for name, view in views.items() if view.error}
+    other, changed = [], []
     for (group, topic, partition), offset in sorted(applied.items()):
-        view = found.get(group)
+        view = views.get(group)
         if group in unread:
             continue
-        there = view.offsets.get((topic, partition)) if view else None
-        if there is None or there.offset != offset:
-            now = "none" if there is None else f"{there.offset:,}"
+        commit = view.offsets.get((topic, partition)) if view else None
+        if commit is None or commit.offset != offset:
+            now = "none" if commit is None else f"{commit.offset:,}"
             place = safe_text(f"{group} {topic}-{partition}")
             other.append(f"{place}: {now}, not {offset:,}")
+            changed.append(group)
     text = (
         f"{len(applied) - len(other):,} of {counted(len(applied), 'offset')} read back as committed"
     )
     if other:
         return fails(
             f"{text}; {first_names(other)}",
-            "Something else commits for these groups on the target: stop it, and apply again.",
+            f"Stop what else commits for {first_names(dict.fromkeys(changed))} on the target, and "
+            "apply again.",
         )
     if unread:
         return could_not_check(f"{text}; {next(iter(unread.values()))}")
     return passes(text)
 
 
+@check("D42", "replicator fenced", {DrillPhase.FENCE_REPLICATOR: MOVES}, blocks=MOVES)
 def check_replicator(context: CheckContext) -> CheckFinding:
-    """D42: no run is alive, and the transactional ids have the epochs that the drill left."""
+    """Pass if no run is alive, and every transactional id has the epoch that the drill left."""
     if context.flow.pipeline is None:
         return _check_other_copier(context)
     now_ms = int(time.time() * 1000)
     alive = context.state().alive(now_ms)
     runs = f"{counted(len(alive), 'run')} alive"
     if alive:
-        hosts = first_names(f"{each.user}@{each.host} pid {each.pid}" for each in alive)
-        return fails(f"{runs}: {hosts}", "Stop the pipeline: k2ktui jobs stop NAME on that host.")
+        hosts = first_names(f"{run.user}@{run.host} pid {run.pid}" for run in alive)
+        where = first_names(dict.fromkeys(run.host for run in alive))
+        stop = f"Stop the pipeline {safe_text(context.config.name)} on {where}: k2ktui jobs stop."
+        return fails(f"{runs}: {hosts}", stop)
     fenced = context.facts.fenced
     if fenced is None:
         return could_not_check(f"{runs}; the drill has not raised the producer epochs yet")
@@ -166,9 +202,11 @@ def check_replicator(context: CheckContext) -> CheckFinding:
         f"{counted(len(fenced), 'transactional id')} as the drill left them"
     )
     if other:
+        pipeline = safe_text(context.config.name, 60)
         return fails(
             f"{text}; {first_names(other)}",
-            "A driver has taken the pipeline over since: stop it, and fence again.",
+            f"Stop the driver that has taken pipeline {pipeline} over since (k2ktui jobs on its "
+            "host), and fence again.",
         )
     if unknown:
         return could_not_check(
@@ -201,11 +239,20 @@ def _read_states(context: CheckContext, ids: list[str]) -> dict[str, Transaction
 
 
 async def _describe_all(connection: Wire, ids: list[str]) -> dict[str, TransactionState | None]:
-    return {each: await describe_transaction(connection, each, _DESCRIBE_S) for each in ids}
+    return {id_: await describe_transaction(connection, id_, _DESCRIBE_S) for id_ in ids}
 
 
+@check(
+    "D43",
+    "loop guard",
+    {
+        DrillPhase.PREFLIGHT: WITH_SOURCE,
+        DrillPhase.REVERSE: SWITCHOVERS,
+        DrillPhase.REPORT: {DrillKind.DISASTER},
+    },
+)
 def check_loops(context: CheckContext) -> CheckFinding:
-    """D43: the reverse pipeline copies nothing back."""
+    """Pass if the reverse pipeline copies no record back that came from its target."""
     reverse = context.facts.reverse
     if reverse is None:
         return could_not_check(
@@ -234,11 +281,11 @@ def _find_other_ends(context: CheckContext, reverse: PipelineConfig) -> str:
     ends = {"source": "target", "target": "source"}
     for side, own in ends.items():
         cluster = Cluster(getattr(reverse, side), f"reverse pipeline's {side}")
-        found = context.read(f"the reverse pipeline's {side}", cluster.cluster_id)
-        if context.down(own) is None and found != context.cluster_id(own):
+        cluster_id = context.read(f"the reverse pipeline's {side}", cluster.cluster_id)
+        if context.down(own) is None and cluster_id != context.cluster_id(own):
             return (
                 f"the {side} of the reverse pipeline {safe_text(reverse.name)} is not the {own} "
-                f"of this one, but cluster {safe_text(found)}"
+                f"of this one, but cluster {safe_text(cluster_id)}"
             )
     return ""
 
@@ -248,12 +295,3 @@ def _route(config: PipelineConfig) -> Route:
     if config.features.bidirectional_replication:
         guard = f"{config.bidirectional.mode}, header {config.bidirectional.header}"
     return Route(config.topics.matches, config.topic_mapping.targets_for, guard)
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D39": check_producers,
-    "D40": check_drained,
-    "D41": check_applied,
-    "D42": check_replicator,
-    "D43": check_loops,
-}

@@ -1,32 +1,27 @@
-"""D35 to D38: the newest copied records are the same on both clusters, once and in order."""
+"""The newest copied records are the same on both clusters, once and in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.engine.drill_checks import CheckFinding
-from k2ktui.engine.drill_data import (
+from k2ktui.drill.checks.copy_samples import (
     CopySample,
     decide_aborted,
     decide_checksums,
     decide_counts,
     decide_order,
 )
-from k2ktui.engine.opposite_copy import OppositeCopy
-from k2ktui.engine.range_columns import (
-    I64,
-    Flags,
-    RangeColumns,
-)
-from k2ktui.engine.ranges import (
-    MappingRanges,
-)
-from k2ktui.engine.replica import Replica, TargetPartition
-from k2ktui.engine.state import SourcePartition
+from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, check
+from k2ktui.engine.drill.checks import CheckFinding, DrillKind, DrillPhase
+from k2ktui.engine.mapping.opposite_copy import OppositeCopy
+from k2ktui.engine.mapping.range_columns import I64, Flags, RangeColumns
+from k2ktui.engine.mapping.ranges import MappingRanges
+from k2ktui.engine.mapping.replica import Replica, TargetPartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import (
     AbsenceReason,
@@ -36,8 +31,8 @@ from k2ktui.log.content import (
     RecordRange,
     content_digest,
 )
-from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
-from k2ktui.sync.record_comparison import Compaction
+from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
+from k2ktui.sync.verify.record_comparison import Compaction
 
 # Offsets read for each record that is compared, at most: gaps in the log cost reading time too.
 _OFFSETS_PER_RECORD = 5
@@ -86,7 +81,7 @@ def newest_stretch(source: SourcePartition, replica: Replica, records: int) -> S
 
 
 def _pairs_from(columns: RangeColumns, low: int) -> dict[int, int]:
-    found: dict[int, int] = {}
+    targets: dict[int, int] = {}
     # There may be millions of ranges; only the last ones end after ``low``.
     first = int(np.searchsorted(columns.source + columns.count, low, side="right"))
     rows = zip(
@@ -97,16 +92,16 @@ def _pairs_from(columns: RangeColumns, low: int) -> dict[int, int]:
     )
     for source, target, count in rows:
         for step in range(max(0, low - source), count):
-            found[source + step] = target + step
-    return found
+            targets[source + step] = target + step
+    return targets
 
 
 def read_samples(context: CheckContext) -> Sequence[CopySample]:
     """Read the newest copied records of some partitions, on both clusters if they answer."""
     snapshot, limits = context.snapshot(), context.limits
     replicas = snapshot.replicas
-    found = [newest_stretch(at, replicas[at], limits.records) for at in sorted(replicas)]
-    stretches = [each for each in found if each is not None]
+    newest = [newest_stretch(at, replicas[at], limits.records) for at in sorted(replicas)]
+    stretches = [stretch for stretch in newest if stretch is not None]
     step = max(1, -(-len(stretches) // limits.partitions))
     chosen = stretches[::step]
     down = context.down("source")
@@ -114,9 +109,9 @@ def read_samples(context: CheckContext) -> Sequence[CopySample]:
 
     def read() -> list[CopySample]:
         seconds = limits.reading_s / 3
-        there = _read_target(target, chosen, seconds)
-        here = _read_source(source, chosen, seconds) if source else [None] * len(chosen)
-        compacted = [Compaction(each) for each in (target, source) if each is not None]
+        on_target = _read_target(target, chosen, seconds)
+        on_source = _read_source(source, chosen, seconds) if source else [None] * len(chosen)
+        compacted = [Compaction(cluster) for cluster in (target, source) if cluster is not None]
         return [
             _sample(
                 stretch,
@@ -128,7 +123,7 @@ def read_samples(context: CheckContext) -> Sequence[CopySample]:
                 down.message if down else "",
                 only_mapped=leaves_records_out(context.config, stretch.source.topic),
             )
-            for stretch, left, right in zip(chosen, here, there, strict=True)
+            for stretch, left, right in zip(chosen, on_source, on_target, strict=True)
         ]
 
     return context.read("the newest copied records", read)
@@ -158,8 +153,8 @@ def _read_source(
 
 def _sample(
     stretch: Stretch,
-    here: RecordRange | None,
-    there: RecordRange,
+    source_range: RecordRange | None,
+    target_range: RecordRange,
     copies: tuple[Mapping[SourcePartition, Replica], Mapping[TargetPartition, OppositeCopy]],
     ignore: Collection[RecordPart],
     compacted: Sequence[Compaction],
@@ -168,27 +163,30 @@ def _sample(
     only_mapped: bool,
 ) -> CopySample:
     replicas, opposite = copies
-    start = here.bounds.start if here is not None else 0
+    start = source_range.bounds.start if source_range is not None else 0
     # Records that the source's retention has deleted meanwhile are not compared.
     pairs = {offset: at for offset, at in stretch.pairs.items() if offset >= start}
     names = (stretch.target[0], stretch.source.topic)
-    records = here.records if here is not None else {}
+    records = source_range.records if source_range is not None else {}
     if only_mapped:
         records = {offset: record for offset, record in records.items() if offset in pairs}
     returned: frozenset[int] = frozenset()
-    if here is not None and opposite and not down:
-        returned, down = _find_returned(stretch, here, opposite.values())
+    if source_range is not None and opposite and not down:
+        returned, down = _find_returned(stretch, source_range, opposite.values())
     records = _without(records, returned)
     return CopySample(
         source=stretch.source,
         target=stretch.target,
         pairs=pairs,
-        here=_digests(records, ignore),
-        aborted=frozenset(here.aborted) if here is not None else frozenset(),
-        there=_digests(there.records, ignore),
-        foreign=_foreign(stretch, there, replicas),
-        compacted=any(each.may(name) for each, name in zip(compacted, names, strict=False)),
-        unread=(down or ("" if here is None else _unread(here)), _unread(there)),
+        source_digests=_digests(records, ignore),
+        aborted=frozenset(source_range.aborted) if source_range is not None else frozenset(),
+        target_digests=_digests(target_range.records, ignore),
+        foreign=_foreign(stretch, target_range, replicas),
+        compacted=any(changes.may(name) for changes, name in zip(compacted, names, strict=False)),
+        unread=(
+            down or ("" if source_range is None else _unread(source_range)),
+            _unread(target_range),
+        ),
     )
 
 
@@ -232,17 +230,17 @@ def _digests(records: Mapping[int, KafkaRecord], ignore: Collection[RecordPart])
     return {offset: content_digest(record, ignore) for offset, record in records.items()}
 
 
-def _unread(found: RecordRange) -> str:
-    if found.bounds.start < 0:
-        return found.unread or str(AbsenceReason.UNREAD)
-    return found.unread
+def _unread(records: RecordRange) -> str:
+    if records.bounds.start < 0:
+        return records.unread or str(AbsenceReason.UNREAD)
+    return records.unread
 
 
 def _foreign(
-    stretch: Stretch, there: RecordRange, replicas: Mapping[SourcePartition, Replica]
+    stretch: Stretch, target_range: RecordRange, replicas: Mapping[SourcePartition, Replica]
 ) -> tuple[int, ...]:
     """Return the offsets of records of the stretch that no source partition's mapping names."""
-    offsets = np.array(sorted(there.records), dtype=np.int64)
+    offsets = np.array(sorted(target_range.records), dtype=np.int64)
     known = np.zeros(len(offsets), dtype=np.bool_)
     for at, replica in replicas.items():
         ranges = replica.target_ranges.get(stretch.target)
@@ -254,30 +252,47 @@ def _foreign(
     return tuple(offsets[~known].tolist())
 
 
+@check(
+    "D35",
+    "record counts",
+    {DrillPhase.CONTENT: {DrillKind.REHEARSE}, DrillPhase.VERIFY: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_counts(context: CheckContext) -> CheckFinding:
-    """D35: number of records between aligned offsets."""
+    """Pass if the newest copied offsets hold as many records on the target as on the source."""
     return decide_counts(read_samples(context))
 
 
+@check(
+    "D36",
+    "checksums",
+    {DrillPhase.CONTENT: {DrillKind.REHEARSE}, DrillPhase.VERIFY: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_checksums(context: CheckContext) -> CheckFinding:
-    """D36: checksum of the newest copied records."""
+    """Pass if the checksum of the newest copied records is the same on both clusters."""
     return decide_checksums(read_samples(context))
 
 
+@check(
+    "D37",
+    "duplicates and order",
+    {DrillPhase.CONTENT: {DrillKind.REHEARSE}, DrillPhase.VERIFY: MOVES},
+)
 def check_order(context: CheckContext) -> CheckFinding:
-    """D37: duplicates, order, and records of others between the copies."""
+    """Pass if the target has the copied records once, in source order, and no others between
+    them.
+    """
     others = context.config.features.bidirectional_replication
     return decide_order(read_samples(context), others_write=others)
 
 
+@check(
+    "D38",
+    "aborted records",
+    {DrillPhase.CONTENT: {DrillKind.REHEARSE}, DrillPhase.VERIFY: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_aborted(context: CheckContext) -> CheckFinding:
-    """D38: records of aborted transactions."""
+    """Pass if no record of an aborted transaction on the source is mapped to the target."""
     return decide_aborted(read_samples(context))
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D35": check_counts,
-    "D36": check_checksums,
-    "D37": check_order,
-    "D38": check_aborted,
-}

@@ -1,36 +1,44 @@
-"""D18 to D25: groups can be moved, exactly, and nothing else uses them on the target."""
+"""Groups can be moved, exactly, and nothing else uses them on the target."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from time import sleep
 
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.engine.drill_checks import (
+from k2ktui.drill.checks.findings import OutOfRange, find_out_of_range, find_without_offset
+from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
+from k2ktui.engine.drill.checks import (
     CheckFinding,
+    DrillKind,
     DrillPhase,
     could_not_check,
     fails,
     passes,
 )
-from k2ktui.engine.drill_findings import OutOfRange, find_out_of_range, find_without_offset
-from k2ktui.engine.groups import Finding, GroupRow, GroupView
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.groups import Finding, GroupRow, GroupView
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.sync.operations import verify_content
-from k2ktui.sync.verification import Verification
+from k2ktui.sync.verify.verification import Verification
 from k2ktui.text import counted, duration, safe_message, safe_text
 
 _NOT_MOVED = ("share", "streams")
 
 
+@check(
+    "D18",
+    "groups on the source",
+    {DrillPhase.PREFLIGHT: ALL, DrillPhase.STOP_CONSUMERS: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_source_groups(context: CheckContext) -> CheckFinding:
-    """D18: states of the groups on the source."""
+    """Pass if every group can be read; once consumers are to be stopped, none has members."""
     snapshot = context.snapshot()
     if not snapshot.source:
         return could_not_check("no group has committed an offset on a replicated topic")
@@ -50,19 +58,25 @@ def check_source_groups(context: CheckContext) -> CheckFinding:
         name, why = next(iter(unread.items()))
         return fails(
             f"{text}; {counted(len(unread), 'group')} cannot be read: {safe_text(name)}: {why}",
-            "Grant the admin principal Describe on the groups of the source.",
+            f"Grant the admin principal of the source Describe on group {safe_text(name)}.",
         )
     active = [name for name, view in snapshot.source.items() if not view.empty]
     if active and context.has_reached(DrillPhase.STOP_CONSUMERS):
         return fails(
             f"{text}; {counted(len(active), 'group')} with members: {first_names(active)}",
-            "Stop their consumers on the source, or leave them out: --groups.",
+            f"Stop the consumers of {first_names(active)} on the source, or leave these groups "
+            "out: --groups.",
         )
     return passes(f"{text}; Kafka does not show when a group committed")
 
 
+@check(
+    "D19",
+    "committed offsets in range",
+    {DrillPhase.PREFLIGHT: WITH_SOURCE, DrillPhase.APPLY: SWITCHOVERS},
+)
 def check_commits_in_range(context: CheckContext) -> CheckFinding:
-    """D19: committed offsets are within the source's logs."""
+    """Pass if every committed offset is within its log on the source, and in no gap."""
     rows = context.rows()
     snapshot = context.snapshot()
     if snapshot.source_down:
@@ -71,7 +85,7 @@ def check_commits_in_range(context: CheckContext) -> CheckFinding:
         row.key: (row.status.source_start, row.status.source_end, row.status.held_back, row.gaps)
         for row in context.view().partitions
     }
-    found = Counter[OutOfRange]()
+    reasons = Counter[OutOfRange]()
     named: list[str] = []
     # The commits may be newer than the view's ends of the logs: groups continue meanwhile.
     ends = _source_ends(context, {(row.topic, row.partition) for row in rows} & logs.keys())
@@ -82,10 +96,10 @@ def check_commits_in_range(context: CheckContext) -> CheckFinding:
         high = ends.get((row.topic, row.partition), None if end is None else end + (held or 0))
         reason = find_out_of_range(row.source_offset, start, high, gaps)
         if reason is not None:
-            found[reason] += 1
+            reasons[reason] += 1
             named.append(f"{row.group} {row.topic}-{row.partition} at {row.source_offset}")
-    if found:
-        kinds = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
+    if reasons:
+        kinds = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
         return fails(
             f"of {counted(len(rows), 'committed offset')} {kinds}: {first_names(named)}",
             "auto.offset.reset decides where such a group continues, on either cluster: set the "
@@ -103,17 +117,24 @@ def _source_ends(
     )
 
 
+@check(
+    "D20",
+    "groups inactive on the target",
+    {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES},
+    blocks=MOVES,
+)
 def check_target_groups(context: CheckContext) -> CheckFinding:
-    """D20: nothing consumes as these groups on the target."""
+    """Pass if no group has members on the target or commits there without any."""
     snapshot = context.snapshot()
     names = sorted(snapshot.source)
     active = [name for name, view in snapshot.target.items() if not view.empty and not view.error]
     unread = [name for name, view in snapshot.target.items() if view.error or view.unsettled]
     total = counted(len(names), "group")
-    stop = "Stop these consumers on the target; an offset is committed only for an empty group."
+    empty = "an offset is committed only for an empty group."
     if active:
         return fails(
-            f"{len(active):,} of {total} active on the target: {first_names(active)}", stop
+            f"{len(active):,} of {total} active on the target: {first_names(active)}",
+            f"Stop the consumers of {first_names(active)} on the target; {empty}",
         )
     context.cluster("target")
     before = {name: snapshot.target[name] for name in names if name in snapshot.target}
@@ -132,15 +153,17 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
         return fails(
             f"{len(moved):,} of {total} without members committed on the target within "
             f"{context.limits.sample_s:g} s: {first_names(moved)}",
-            f"A consumer with assign() uses the group. {stop}",
+            f"Stop the consumers with assign() that use {first_names(moved)} on the target; "
+            f"{empty}",
         )
     if unread:
         return could_not_check(f"{len(unread):,} of {total} unreadable: {first_names(unread)}")
     return passes(f"0 of {total} active on the target")
 
 
+@check("D21", "commits on the target", {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES})
 def check_target_commits(context: CheckContext) -> CheckFinding:
-    """D21: commits on the target that are ahead of the translation."""
+    """Pass if no group's commit on the target is ahead of its translated offset."""
     rows = context.rows()
     known = [row for row in rows if row.target_offset is not None]
     settled = [row for row in known if row.finding is not Finding.MOVING]
@@ -152,11 +175,12 @@ def check_target_commits(context: CheckContext) -> CheckFinding:
     )
     if ahead:
         worst = max(ahead, key=lambda row: row.divergence or 0)
+        names = first_names(dict.fromkeys(row.group for row in ahead))
         return fails(
             f"{text}; {_place(worst)}: {worst.target_offset:,} now, {worst.translated_offset:,} "
             "translated",
-            "Someone consumed or committed on the target. Keep it, or go back to the translated "
-            "offset: k2ktui plan --rewind follow.",
+            f"A consumer of {names} has committed on the target. Keep that, or go back to the "
+            "translated offset: k2ktui plan --rewind follow.",
         )
     unclear = [row for row in settled if row.divergence is None]
     if unclear:
@@ -164,8 +188,19 @@ def check_target_commits(context: CheckContext) -> CheckFinding:
     return passes(text)
 
 
+@check(
+    "D22",
+    "re-reads, skips and next records",
+    {
+        DrillPhase.CONTENT: {DrillKind.REHEARSE},
+        DrillPhase.APPLY: MOVES,
+        DrillPhase.VERIFY: SWITCHOVERS,
+    },
+)
 def check_next_records(context: CheckContext) -> CheckFinding:
-    """D22: predicted re-reads and skips, and the next record of each position on both sides."""
+    """Pass if no group would read again or skip a record, and the next record is the same on
+    both sides.
+    """
     rows = context.rows()
     if not rows:
         return could_not_check("no group has committed an offset on a replicated topic")
@@ -175,8 +210,8 @@ def check_next_records(context: CheckContext) -> CheckFinding:
     text = f"at most {rereads:,} read again and {skips:,} skipped in {counted(len(rows), 'offset')}"
     text += f", unknown for {unknown:,}" if unknown else ""
     if context.down("source") is not None:
-        found = f"{text}; next records not compared: {context.snapshot().source_down}"
-        return fails(found, _EXPLAIN) if rereads or skips else could_not_check(found)
+        text = f"{text}; next records not compared: {context.snapshot().source_down}"
+        return fails(text, _EXPLAIN) if rereads or skips else could_not_check(text)
 
     def read() -> Verification:
         return verify_content(
@@ -195,11 +230,11 @@ def check_next_records(context: CheckContext) -> CheckFinding:
         f"{totals.rereads:,} read again, {totals.could_not_check:,} could not be compared"
     )
     if rereads or skips or totals.different or totals.rereads:
-        worst = [each for each in verification.checks if str(each.outcome) == "different"]
+        worst = [check for check in verification.checks if str(check.outcome) == "different"]
         detail = f"; {worst[0].what}: {safe_message(worst[0].why)}" if worst else ""
         return fails(text + detail, _EXPLAIN)
     if totals.could_not_check or unknown:
-        why = next((safe_message(each) for each in verification.unchecked_positions), "")
+        why = next((safe_message(reason) for reason in verification.unchecked_positions), "")
         return could_not_check(f"{text}; {why}" if why else text)
     return passes(text)
 
@@ -207,8 +242,11 @@ def check_next_records(context: CheckContext) -> CheckFinding:
 _EXPLAIN = "See each position: k2ktui groups -f FILE, and k2ktui verify --translated -f FILE."
 
 
+@check("D23", "types of groups", {DrillPhase.PREFLIGHT: WITH_SOURCE})
 def check_group_types(context: CheckContext) -> CheckFinding:
-    """D23: types of groups; positions outside Kafka cannot be seen."""
+    """Pass if no share or streams group reads replicated topics: their positions cannot be
+    moved.
+    """
     context.cluster("source")
 
     def read() -> dict[str, str]:
@@ -219,7 +257,7 @@ def check_group_types(context: CheckContext) -> CheckFinding:
             reader.close()
         chosen = context.config.consumer_groups
         return {
-            name: each.kind or "unknown" for name, each in listed.items() if chosen.matches(name)
+            name: group.kind or "unknown" for name, group in listed.items() if chosen.matches(name)
         }
 
     kinds = context.read("the types of the source's groups", read)
@@ -238,8 +276,11 @@ def check_group_types(context: CheckContext) -> CheckFinding:
     return passes(f"{text or '0 groups'}; {outside}: translate those with k2ktui translate")
 
 
+@check("D24", "partitions without an offset", {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES})
 def check_without_offset(context: CheckContext) -> CheckFinding:
-    """D24: partitions on which auto.offset.reset would decide."""
+    """Pass if every partition that a group would read on the target has an offset there after
+    the move.
+    """
     snapshot, rows = context.snapshot(), context.rows()
     reads = {(row.group, row.topic) for row in rows}
     placed = {
@@ -267,14 +308,3 @@ def check_without_offset(context: CheckContext) -> CheckFinding:
 
 def _place(row: GroupRow) -> str:
     return safe_text(f"{row.group} {row.topic}-{row.partition}")
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D18": check_source_groups,
-    "D19": check_commits_in_range,
-    "D20": check_target_groups,
-    "D21": check_target_commits,
-    "D22": check_next_records,
-    "D23": check_group_types,
-    "D24": check_without_offset,
-}

@@ -1,29 +1,30 @@
-"""D14 to D17: the mapping covers the groups, reaches the copy's end, and agrees with the target."""
+"""The mapping covers the groups, reaches the copy's end, and agrees with the target."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.engine.translate import Basis
+from k2ktui.drill.checks.registration import ALL, MOVES, check
+from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
+from k2ktui.engine.mapping.translate import Basis
 from k2ktui.errors import ConnectionFailed
 from k2ktui.log.content import AbsenceReason, ContentReader
 from k2ktui.replication.preflight.checks import first_names
-from k2ktui.sync.record_comparison import Compaction
-from k2ktui.sync.schema_id_comparison import open_record_comparison
-from k2ktui.sync.verification import Verification
-from k2ktui.sync.verify import sample_ranges, verify
+from k2ktui.sync.verify.groups import sample_ranges, verify
+from k2ktui.sync.verify.record_comparison import Compaction
+from k2ktui.sync.verify.schema_id_comparison import open_record_comparison
+from k2ktui.sync.verify.verification import Verification
 from k2ktui.text import counted, duration, safe_message, safe_text
 
 _SEED = 0
 _PIECES = 20
 
 
+@check("D14", "mapping coverage", {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES})
 def check_coverage(context: CheckContext) -> CheckFinding:
-    """D14: share of committed offsets by the basis of their translation."""
+    """Pass if every committed offset translates, with the basis exact, end or ahead."""
     rows = context.rows()
     if not rows:
         return could_not_check("no group has committed an offset on a replicated topic")
@@ -43,8 +44,9 @@ def check_coverage(context: CheckContext) -> CheckFinding:
     )
 
 
+@check("D15", "mapping end", {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES}, blocks=MOVES)
 def check_mapping_end(context: CheckContext) -> CheckFinding:
-    """D15: the mapping of each partition reaches its replicated position."""
+    """Pass if the mapping of every partition reaches its replicated position."""
     replicas = {at: r for at, r in context.snapshot().replicas.items() if r.position is not None}
     if not replicas:
         return could_not_check("nothing is copied yet")
@@ -63,14 +65,17 @@ def check_mapping_end(context: CheckContext) -> CheckFinding:
         return fails(
             f"the mapping of {len(short):,} of {total} ends before the replicated position: "
             f"{first_names(short)}{inside}",
-            "If the pipeline runs, check again; otherwise mapping records are lost: see "
-            "k2ktui status -f FILE.",
+            f"If the pipeline runs, check again. If it does not, mapping records of "
+            f"{first_names(short)} are lost: see k2ktui status -f FILE.",
         )
     return passes(f"the mapping of {total} reaches the replicated position{inside}")
 
 
+@check("D16", "mapping and target agree", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_mapping_content(context: CheckContext) -> CheckFinding:
-    """D16: sampled mapped records exist on the target, and are the source's."""
+    """Pass if sampled mapped records are on the target, with the same content if the source
+    answers.
+    """
     replicas = context.snapshot().replicas
     if context.down("source") is not None:
         return _check_target_only(context)
@@ -89,15 +94,16 @@ def check_mapping_content(context: CheckContext) -> CheckFinding:
                 timeout=context.limits.reading_s / 2,
             )
 
-    found = context.read("sampled mapped records", read)
-    totals = found.records
+    verification = context.read("sampled mapped records", read)
+    totals = verification.records
     asked = totals.same + totals.different + totals.could_not_check
     text = (
-        f"{counted(asked, 'sampled record')} of {found.mapped:,} mapped: {totals.same:,} equal, "
-        f"{totals.different:,} different, {totals.could_not_check:,} could not be compared"
+        f"{counted(asked, 'sampled record')} of {verification.mapped:,} mapped: "
+        f"{totals.same:,} equal, {totals.different:,} different, "
+        f"{totals.could_not_check:,} could not be compared"
     )
     if totals.different:
-        first = next(check for check in found.checks if check.records.different)
+        first = next(check for check in verification.checks if check.records.different)
         at = first.pair
         where = f"{at.source} to {at.target[0]}-{at.target[1]}"
         return fails(
@@ -105,7 +111,7 @@ def check_mapping_content(context: CheckContext) -> CheckFinding:
             "Do not move groups with this mapping; compare everything: k2ktui verify -f FILE.",
         )
     if totals.could_not_check or not asked:
-        why = "; ".join(safe_message(each) for each in list(found.unchecked_records)[:2])
+        why = "; ".join(safe_message(reason) for reason in list(verification.unchecked_records)[:2])
         return could_not_check(f"{text}{'; ' if why else ''}{why}")
     return passes(text)
 
@@ -117,17 +123,17 @@ def _check_target_only(context: CheckContext) -> CheckFinding:
 
     def read() -> tuple[int, list[str]]:
         compacted, lost = Compaction(cluster), []
-        where = [((*each.pair.target, each.pair.target_offset), each.count) for each in pieces]
+        where = [((*piece.pair.target, piece.pair.target_offset), piece.count) for piece in pieces]
         with ContentReader(cluster) as reader:
             ranges = reader.stretches(where, context.limits.reading_s / 2)
-        for piece, found in zip(pieces, ranges, strict=True):
+        for piece, stretch in zip(pieces, ranges, strict=True):
             for step in range(piece.count):
                 at = piece.pair.target_offset + step
-                why = found.absence(at)
+                why = stretch.absence(at)
                 gone = why is AbsenceReason.NONE and not compacted.may(piece.pair.target[0])
-                if at not in found.records and (gone or why is AbsenceReason.BEYOND):
+                if at not in stretch.records and (gone or why is AbsenceReason.BEYOND):
                     lost.append(f"{piece.pair.target[0]}-{piece.pair.target[1]} at {at}: {why}")
-        return sum(len(found.records) for found in ranges), lost
+        return sum(len(stretch.records) for stretch in ranges), lost
 
     present, lost = context.read("sampled mapped records of the target", read)
     asked = sum(piece.count for piece in pieces)
@@ -141,8 +147,9 @@ def _check_target_only(context: CheckContext) -> CheckFinding:
     return could_not_check(f"{text}; not compared with the source: {error.message}")
 
 
+@check("D17", "age of the newest commit", {DrillPhase.PREFLIGHT: ALL})
 def check_commit_age(context: CheckContext) -> CheckFinding:
-    """D17: age of the newest commit of partitions with records to copy."""
+    """Pass if every partition with records to copy was committed within a bound."""
     snapshot = context.snapshot()
     stamps = [r.position.at_ms / 1000 for r in snapshot.replicas.values() if r.position]
     newest = max((at for at in stamps if at), default=0.0)
@@ -165,14 +172,6 @@ def check_commit_age(context: CheckContext) -> CheckFinding:
         return fails(
             f"{text}; {counted(len(late), 'partition')} with records to copy not committed for "
             f"more than {limit:g} s: {first_names(late)}",
-            "See why it does not copy: k2ktui status -f FILE.",
+            f"See why {first_names(late)} is not copied: k2ktui status -f FILE.",
         )
     return passes(f"{text}; no partition with records to copy is older than {limit:g} s")
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D14": check_coverage,
-    "D15": check_mapping_end,
-    "D16": check_mapping_content,
-    "D17": check_commit_age,
-}

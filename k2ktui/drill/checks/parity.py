@@ -1,29 +1,31 @@
-"""D25 to D28, D32 and D34: topics of the target are like those of the source."""
+"""Topics of the target are like those of the source."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from k2ktui.drill.checks.context import CheckContext
+from k2ktui.drill.checks.findings import find_drift, find_short_retention
+from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.drill.checks.topic_pairs import newest_records, read_names, read_pairs
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
-from k2ktui.engine.drill_findings import find_drift, find_short_retention
-from k2ktui.engine.partitioner import partitions_for_keys
+from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
+from k2ktui.engine.transforms.partitioner import partitions_for_keys
+from k2ktui.kafka.admin.topics import alter_command, grow_command
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.kafka.topics import alter_command, grow_command
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.text import counted, duration, safe_text
 
 _KEYS = 100
-# New target topics do not get these from the source; see replication/target_settings.py.
+# New target topics do not get these from the source; see replication/topics/target_settings.py.
 _NO_SOURCE = "the source's topics are unknown"
 
 
+@check("D25", "partition of each key", {DrillPhase.PREFLIGHT: ALL})
 def check_key_partitions(context: CheckContext) -> CheckFinding:
-    """D25: records keep their partition, and new producers choose the same one."""
+    """Pass if records keep their partition, and new producers choose the same one for a key."""
     replicas = context.snapshot().replicas
     positions = {at: r.position for at, r in replicas.items() if r.position}
     sink = context.config.replication.sink
@@ -59,17 +61,17 @@ def check_key_partitions(context: CheckContext) -> CheckFinding:
     if other:
         sampled, elsewhere = _keys_elsewhere(context, {t: n for t, (_, n) in other.items()})
         shown = "; ".join(f"{safe_text(t)}: {a:,} and {b:,}" for t, (a, b) in other.items())
-        found = (
+        detail = (
             f"{counted(len(other), 'topic')} with other partition counts ({shown}); of "
             f"{counted(sampled, 'sampled key')} {elsewhere:,} would get another partition"
         )
         if elsewhere or not sampled:
             return fails(
-                found,
+                detail,
                 "Add partitions to the smaller topic before producers move, or expect the order "
                 "of keys to break once.",
             )
-        text = found
+        text = detail
     if context.down("source") is not None:
         return could_not_check(f"{text}; {_NO_SOURCE}")
     return passes(text)
@@ -91,8 +93,9 @@ def _keys_elsewhere(context: CheckContext, counts: Mapping[str, int]) -> tuple[i
     return len(keyed), elsewhere
 
 
+@check("D26", "partition counts", {DrillPhase.PREFLIGHT: WITH_SOURCE}, blocks=SWITCHOVERS)
 def check_partition_counts(context: CheckContext) -> CheckFinding:
-    """D26: number of partitions of each topic."""
+    """Pass if every topic has as many partitions on the target as on the source."""
     pairs = read_pairs(context)
     context.cluster("source")
     absent = [pair for pair in pairs if pair.target is None]
@@ -116,9 +119,11 @@ def check_partition_counts(context: CheckContext) -> CheckFinding:
             + first_names(pair.target_name for pair in absent)
         )
     if different:
-        shown = [f"{name}: {here} and {there}" for name, here, there in different]
+        shown = [f"{name}: {on_source} and {on_target}" for name, on_source, on_target in different]
         parts.append(f"{counted(len(different), 'topic')} with another count: {first_names(shown)}")
-        short = [(name, here) for name, here, there in different if there < here]
+        short = [
+            (name, on_source) for name, on_source, on_target in different if on_target < on_source
+        ]
         if short:
             hint = f"Run: {grow_command(context.config.target, *short[0])}"
         else:
@@ -126,8 +131,9 @@ def check_partition_counts(context: CheckContext) -> CheckFinding:
     return fails("; ".join(parts), hint)
 
 
+@check("D27", "topic settings", {DrillPhase.PREFLIGHT: WITH_SOURCE})
 def check_settings(context: CheckContext) -> CheckFinding:
-    """D27: settings that decide what is kept and accepted."""
+    """Pass if settings that change what is kept or accepted are equal on both clusters."""
     pairs = [pair for pair in read_pairs(context) if pair.source and pair.target]
     context.cluster("source")
     config = context.config
@@ -144,7 +150,7 @@ def check_settings(context: CheckContext) -> CheckFinding:
     text = f"{counted(len(pairs), 'topic')}: {counted(len(drift), 'setting')} not equal"
     if drift:
         first = drift[0]
-        shown = "; ".join(str(each) for each in drift[:3])
+        shown = "; ".join(str(setting) for setting in drift[:3])
         more = f" and {len(drift) - 3:,} more" if len(drift) > 3 else ""
         command = alter_command(config.target, first.topic, first.setting, first.source)
         return fails(
@@ -158,8 +164,11 @@ def check_settings(context: CheckContext) -> CheckFinding:
     return passes(text)
 
 
+@check("D28", "retention on the target", {DrillPhase.PREFLIGHT: ALL})
 def check_retention(context: CheckContext) -> CheckFinding:
-    """D28: how long the target keeps records, and what it has already deleted."""
+    """Pass if the target keeps records for the replay window and has deleted none that a group
+    needs.
+    """
     pairs = [pair for pair in read_pairs(context) if pair.target]
     needed = context.limits.replay_s
     short = {}
@@ -175,7 +184,7 @@ def check_retention(context: CheckContext) -> CheckFinding:
         f"{len(pairs) - len(short):,}; {counted(lost, 'unread record')} already deleted there"
     )
     if short:
-        name, kept = min(short.items(), key=lambda each: each[1])
+        name, kept = min(short.items(), key=lambda entry: entry[1])
         return fails(
             f"{text}; shortest {safe_text(name)}: {duration(kept)}",
             "Run: "
@@ -185,21 +194,23 @@ def check_retention(context: CheckContext) -> CheckFinding:
         named = first_names(f"{row.group} {row.topic}-{row.partition}" for row in deleted)
         return fails(
             f"{text}: {named}",
-            "These groups read the rest on the source first, or skip those records.",
+            f"Let {first_names(dict.fromkeys(row.group for row in deleted))} read the rest on the "
+            "source first, or accept that those records are skipped.",
         )
     unread = [pair.unread for pair in pairs if not pair.settings[1]]
     return could_not_check(f"{text}; {unread[0]}") if unread else passes(text)
 
 
+@check("D32", "replicas on the target", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_replicas(context: CheckContext) -> CheckFinding:
-    """D32: leaders and replicas in sync on the target."""
+    """Pass if every partition on the target has a leader and all replicas in sync."""
     cluster = context.cluster("target")
     copies = {name for names in read_names(context).values() for name in names}
     names = copies | context.config.control_topics
 
     def read() -> list[TopicDescription]:
-        found = cluster.describe(sorted(names)).values()
-        return [each for each in found if isinstance(each, TopicDescription)]
+        described = cluster.describe(sorted(names)).values()
+        return [topic for topic in described if isinstance(topic, TopicDescription)]
 
     topics = context.read("the target's topics and their replicas", read)
     total = sum(topic.partitions for topic in topics)
@@ -213,12 +224,18 @@ def check_replicas(context: CheckContext) -> CheckFinding:
     )
     if leaderless or under:
         named = first_names(t.name for t in topics if t.leaderless or t.under_replicated)
-        return fails(f"{text}; {named}", "Repair the target's brokers before clients move there.")
+        return fails(
+            f"{text}; {named}",
+            f"Repair the brokers of the target that hold {named} before clients move there.",
+        )
     return passes(text) if topics else could_not_check("no topic is on the target yet")
 
 
+@check("D34", "topic names", {DrillPhase.PREFLIGHT: ALL}, blocks=SWITCHOVERS)
 def check_names(context: CheckContext) -> CheckFinding:
-    """D34: each topic has one target, and no other topic has the name that clients expect."""
+    """Pass if every source topic has one target topic, and no other topic has the name clients
+    expect.
+    """
     pairs = read_pairs(context)
     if not pairs:
         return could_not_check("no topic is selected")
@@ -256,13 +273,3 @@ def check_names(context: CheckContext) -> CheckFinding:
             "Consumers read all of them there: check that they expect it.",
         )
     return passes(text)
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D25": check_key_partitions,
-    "D26": check_partition_counts,
-    "D27": check_settings,
-    "D28": check_retention,
-    "D32": check_replicas,
-    "D34": check_names,
-}

@@ -1,17 +1,18 @@
-"""D01 to D05: the clusters answer, are the right ones, and let every client role in."""
+"""The clusters answer, are the right ones, and let every client role in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from k2ktui.config.clusters import Role
 from k2ktui.drill.checks.context import SIDES, CheckContext, Side
 from k2ktui.drill.checks.preflight import join_preflight
-from k2ktui.engine.drill_checks import CheckFinding, could_not_check, fails, passes
+from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, check
+from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
-from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, Probe
-from k2ktui.replication.commit_state import read_commit_state
-from k2ktui.replication.pipeline_fencing import commit_topic
+from k2ktui.kafka.admin.probe import READING, TRANSACTIONS, WRITING, Probe
+from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.text import counted, safe_text
@@ -22,8 +23,9 @@ ROLES: Mapping[Side, tuple[Role, ...]] = {
 }
 
 
+@check("D01", "cluster identity", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_identity(context: CheckContext) -> CheckFinding:
-    """D01: both clusters answer with the expected ids."""
+    """Pass if both clusters answer with the cluster ids that the pipeline or the drill recorded."""
     down = {side: error for side in SIDES if (error := context.down(side))}
     if down:
         text = "; ".join(error.message for error in down.values())
@@ -31,20 +33,20 @@ def check_identity(context: CheckContext) -> CheckFinding:
         if "target" in down or context.expects_source:
             return fails(text, hint)
         return could_not_check(f"{text}: its id cannot be compared")
-    found = {side: context.cluster_id(side) for side in SIDES}
+    ids = {side: context.cluster_id(side) for side in SIDES}
     expected = dict(zip(SIDES, _recorded_ids(context), strict=True))
-    other = [side for side in SIDES if expected[side] and found[side] != expected[side]]
+    other = [side for side in SIDES if expected[side] and ids[side] != expected[side]]
     if other:
         return fails(
             "; ".join(
-                f"the {side} is cluster {safe_text(found[side])}, not {safe_text(expected[side])}"
+                f"the {side} is cluster {safe_text(ids[side])}, not {safe_text(expected[side])}"
                 for side in other
             ),
             "Check bootstrap.servers: they lead to another cluster than when the pipeline began.",
         )
     known = "as recorded" if all(expected.values()) else "no ids were recorded to compare with"
-    ids = ", ".join(f"{side} {safe_text(found[side])}" for side in SIDES)
-    return passes(f"both clusters answer: {ids}; {known}")
+    shown = ", ".join(f"{side} {safe_text(ids[side])}" for side in SIDES)
+    return passes(f"both clusters answer: {shown}; {known}")
 
 
 def _recorded_ids(context: CheckContext) -> tuple[str, str]:
@@ -54,18 +56,19 @@ def _recorded_ids(context: CheckContext) -> tuple[str, str]:
     target, name = context.cluster("target"), context.config.coordination.commit.topic
 
     def read() -> tuple[str, str]:
-        found = target.find(name)
-        if found is None:
+        described = target.find(name)
+        if described is None:
             return "", ""
-        topic = commit_topic(context.config, found.partitions)
+        topic = commit_topic(context.config, described.partitions)
         pair = read_commit_state(target, topic, context.limits.reading_s / 2).run.pair
         return (pair.source, pair.target) if pair.is_known else ("", "")
 
     return context.read("the cluster ids of the last run", read)
 
 
+@check("D02", "broker versions", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES, serial=True)
 def check_versions(context: CheckContext) -> CheckFinding:
-    """D02: the brokers have the requests that copying needs."""
+    """Pass if the source's brokers can be read and the target's written to, with transactions."""
     writing = {**WRITING, **TRANSACTIONS} if context.config.features.exactly_once else WRITING
     floors: Mapping[Side, tuple[Role, Mapping[type, int]]] = {
         "source": ("consumer", READING),
@@ -88,8 +91,15 @@ def check_versions(context: CheckContext) -> CheckFinding:
     return could_not_check(text) if unread else passes(text)
 
 
+@check(
+    "D03",
+    "credentials and rights",
+    {DrillPhase.PREFLIGHT: ALL},
+    blocks=SWITCHOVERS,
+    serial=True,
+)
 def check_credentials(context: CheckContext) -> CheckFinding:
-    """D03: every client role can log in, and may do what copying needs."""
+    """Pass if every client role can log in and has the rights that it needs."""
     sides, refused, unread = {}, list[K2kError](), list[K2kError]()
     for side, roles in ROLES.items():
         probes: dict[Role, Probe] = {}
@@ -111,12 +121,13 @@ def check_credentials(context: CheckContext) -> CheckFinding:
         return could_not_check(f"{logins}; {reasons}", unread[0].hint)
     if context.flow.pipeline is None:
         return passes(f"{logins}; another program copies, so its rights were not checked")
-    found = list(check_rights(context.config, sides["source"], sides["target"]))
-    return join_preflight(found, f"{logins}; ")
+    rights = list(check_rights(context.config, sides["source"], sides["target"]))
+    return join_preflight(rights, f"{logins}; ")
 
 
+@check("D04", "clock skew", {DrillPhase.PREFLIGHT: ALL}, serial=True)
 def check_clocks(context: CheckContext) -> CheckFinding:
-    """D04: the clocks of both clusters agree with this machine's."""
+    """Pass if the clocks of both clusters and of this machine differ by at most a bound."""
     ahead, unread, limit = dict[Side, float](), list[str](), context.limits.clock_s
     for side in SIDES:
         try:
@@ -136,8 +147,9 @@ def check_clocks(context: CheckContext) -> CheckFinding:
     return could_not_check(text) if unread else passes(f"{text} of this machine's clock")
 
 
+@check("D05", "two clusters", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_two_clusters(context: CheckContext) -> CheckFinding:
-    """D05: source and target are different clusters."""
+    """Pass if source and target are different clusters."""
     source, target = (context.cluster_id(side) for side in SIDES)
     if source == target:
         return fails(
@@ -145,12 +157,3 @@ def check_two_clusters(context: CheckContext) -> CheckFinding:
             "Correct bootstrap.servers of source.kafka or target.kafka.",
         )
     return passes(f"source {safe_text(source)}, target {safe_text(target)}")
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D01": check_identity,
-    "D02": check_versions,
-    "D03": check_credentials,
-    "D04": check_clocks,
-    "D05": check_two_clusters,
-}

@@ -1,21 +1,17 @@
-"""D06 to D13: the pipeline copies, is close to the source's end, and can read what it lacks."""
+"""The pipeline copies, is close to the source's end, and can read what it lacks."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.preflight import join_preflight
-from k2ktui.engine.drill_checks import (
-    CheckFinding,
-    DrillPhase,
-    could_not_check,
-    fails,
-    passes,
-)
-from k2ktui.engine.groups import Snapshot
+from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
+from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
+from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.status import PartitionState, PartitionStatus
+from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.replication.preflight.headroom import check_headroom
@@ -35,8 +31,9 @@ _START = "Start the pipeline: k2ktui start -f FILE, or k2ktui jobs start -f FILE
 _SAMPLES = 3
 
 
+@check("D06", "lag", {DrillPhase.PREFLIGHT: ALL, DrillPhase.LAG: SWITCHOVERS}, blocks=SWITCHOVERS)
 def check_lag(context: CheckContext) -> CheckFinding:
-    """D06: records and seconds not copied, on each partition."""
+    """Pass if records and seconds not copied are within bounds on every partition."""
     rows = _statuses(context)
     if not rows:
         return could_not_check("no partition is selected")
@@ -59,13 +56,15 @@ def check_lag(context: CheckContext) -> CheckFinding:
     if late:
         return fails(
             f"{figures}{missing}; too far behind: {_names(late)}",
-            "Wait until the pipeline has caught up: k2ktui watch -f FILE shows the lag.",
+            f"Wait until the pipeline has copied {_names(late)}; k2ktui watch -f FILE shows the "
+            "lag.",
         )
     return could_not_check(figures + missing) if unknown else passes(figures)
 
 
+@check("D07", "heartbeat", {DrillPhase.PREFLIGHT: WITH_SOURCE}, blocks=SWITCHOVERS)
 def check_heartbeat(context: CheckContext) -> CheckFinding:
-    """D07: age of the last heartbeat of the process that copies."""
+    """Pass if the process that copies has sent a heartbeat recently."""
     limit = context.limits.heartbeat_s
     if context.flow.is_mirror:
         at, who = context.view().heartbeat_at, "MirrorMaker 2"
@@ -86,8 +85,16 @@ def check_heartbeat(context: CheckContext) -> CheckFinding:
     return passes(text)
 
 
+@check(
+    "D08",
+    "copying makes progress",
+    {DrillPhase.PREFLIGHT: WITH_SOURCE, DrillPhase.LAG: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_progress(context: CheckContext) -> CheckFinding:
-    """D08: a run is alive, and copies what there is to copy."""
+    """Pass if the pipeline runs, and a second reading shows that it copies or has nothing to
+    copy.
+    """
     if context.flow.pipeline is not None:
         now_ms = int(time.time() * 1000)
         alive = context.state().alive(now_ms)
@@ -101,12 +108,22 @@ def check_progress(context: CheckContext) -> CheckFinding:
     behind = [row for row in after if row.lag_records]
     text = f"{run}{counted(moved, 'record')} copied between two readings; {_behind(behind, after)}"
     if behind and not moved:
-        return fails(text, "See the log of the run: k2ktui jobs log NAME, or screen Jobs.")
+        return fails(
+            text,
+            f"See why {_names(behind)} is not copied in the log of the run: k2ktui jobs log, or "
+            "screen Jobs.",
+        )
     return passes(text)
 
 
+@check(
+    "D09",
+    "stalled partitions",
+    {DrillPhase.PREFLIGHT: WITH_SOURCE, DrillPhase.LAG: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_stalled(context: CheckContext) -> CheckFinding:
-    """D09: no partition stands still while it has records to copy."""
+    """Pass if no partition stands still while it has records to copy."""
     before, after = _samples(context)
     stopped = [row for row in after if row.state in _STOPPED]
     still = find_still(before, after)
@@ -133,8 +150,16 @@ def find_still(
     ]
 
 
+@check(
+    "D10",
+    "open transactions on the source",
+    {DrillPhase.PREFLIGHT: WITH_SOURCE, DrillPhase.FENCE_PRODUCERS: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
 def check_open_transactions(context: CheckContext) -> CheckFinding:
-    """D10: transactions on the source that hold back records."""
+    """Pass if no transaction holds back records for longer than a bound; after the fence, none
+    at all.
+    """
     rows = _statuses(context)
     held = [row for row in rows if row.held_back]
     fenced = context.has_reached(DrillPhase.FENCE_PRODUCERS)
@@ -146,17 +171,19 @@ def check_open_transactions(context: CheckContext) -> CheckFinding:
         detail = oldest.held.text() if oldest.held else ""
         return fails(
             f"{text}; {_names([oldest])}: {detail}",
-            "Stop or restart its producer; abort an abandoned transaction with "
-            f"kafka-transactions.sh --bootstrap-server SOURCE abort --topic {oldest.topic} "
-            f"--partition {oldest.partition} --start-offset {oldest.source_end}.",
+            f"Stop or restart the producer of {_names([oldest])}; abort an abandoned transaction: "
+            + abort_command(
+                context.config.source, oldest.topic, oldest.partition, oldest.source_end
+            ),
         )
     if any(row.held_back is None for row in rows):
         return could_not_check(f"{text}; the high watermark of some partitions is unknown")
     return passes(text)
 
 
+@check("D11", "truncation and gaps", {DrillPhase.PREFLIGHT: WITH_SOURCE}, blocks=SWITCHOVERS)
 def check_truncation(context: CheckContext) -> CheckFinding:
-    """D11: the source has every record from the replicated position on."""
+    """Pass if the source still has every record from the replicated position on."""
     rows = [row for row in context.view().partitions if row.status.position is not None]
     lost, cut = [], []
     for row in (row.status for row in rows):
@@ -177,8 +204,8 @@ def check_truncation(context: CheckContext) -> CheckFinding:
             parts.append(f"log ends {count} before the position: {_names(r for r, _ in cut)}")
         return fails(
             "; ".join(parts) + recorded,
-            "Decide how to continue: onSourceDataLoss: continue copies the rest and records the "
-            "gap; k2ktui offsets set moves positions.",
+            f"Decide how to continue with {_names(r for r, _ in [*lost, *cut])}: onSourceDataLoss: "
+            "continue copies the rest and records the gap; k2ktui offsets set moves positions.",
         )
     unknown = [
         row.status for row in rows if None in (row.status.source_start, row.status.source_end)
@@ -187,8 +214,11 @@ def check_truncation(context: CheckContext) -> CheckFinding:
     return could_not_check(f"{text}; unknown: {_names(unknown)}") if unknown else passes(text)
 
 
+@check("D12", "topic ids", {DrillPhase.PREFLIGHT: ALL}, blocks=MOVES)
 def check_topic_ids(context: CheckContext) -> CheckFinding:
-    """D12: no topic was deleted and created again."""
+    """Pass if no topic was deleted and created again on either cluster since it was first
+    copied; could-not-check where topics have no id (before Kafka 2.8).
+    """
     snapshot = context.snapshot()
     unusable = {at: r.unusable_reason for at, r in snapshot.replicas.items() if r.unusable_reason}
     total = counted(len({at.topic for at in snapshot.replicas}), "topic")
@@ -219,27 +249,28 @@ def check_topic_ids(context: CheckContext) -> CheckFinding:
 
 def _topics_without_id(snapshot: Snapshot) -> set[str]:
     """Return the topics, of both clusters, that the position or the cluster knows without an id."""
-    found: set[str] = set()
+    topics: set[str] = set()
     for at, replica in snapshot.replicas.items():
         position = replica.position
         if position is None:
             continue
         if not position.topic_id:
-            found.add(at.topic)
+            topics.add(at.topic)
         for name, id_ in position.target_topics.items():
             if not (id_ and snapshot.target_ids.get(name)):
-                found.add(name)
-    return found
+                topics.add(name)
+    return topics
 
 
+@check("D13", "retention headroom", {DrillPhase.PREFLIGHT: WITH_SOURCE}, blocks=SWITCHOVERS)
 def check_retention_headroom(context: CheckContext) -> CheckFinding:
-    """D13: time until the source deletes the oldest record that is not copied."""
+    """Pass if the source does not soon delete a record that is not copied yet."""
     positions = {at: r.position for at, r in context.snapshot().replicas.items() if r.position}
     source = context.cluster("source")
 
     def read() -> CheckFinding:
         described = source.describe(sorted({at.topic for at in positions}))
-        topics = [each for each in described.values() if isinstance(each, TopicDescription)]
+        topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
         on_loss = context.config.on_source_data_loss == "continue"
         return join_preflight([check_headroom(source, topics, positions, continue_on_loss=on_loss)])
 
@@ -279,10 +310,10 @@ def _pairs(
 
 
 def _by_state(rows: Iterable[PartitionStatus]) -> dict[PartitionState, list[PartitionStatus]]:
-    found: dict[PartitionState, list[PartitionStatus]] = {}
+    by_state: dict[PartitionState, list[PartitionStatus]] = {}
     for row in rows:
-        found.setdefault(row.state, []).append(row)
-    return found
+        by_state.setdefault(row.state, []).append(row)
+    return by_state
 
 
 def _behind(behind: list[PartitionStatus], rows: list[PartitionStatus]) -> str:
@@ -291,15 +322,3 @@ def _behind(behind: list[PartitionStatus], rows: list[PartitionStatus]) -> str:
 
 def _names(rows: Iterable[PartitionStatus]) -> str:
     return first_names(f"{row.topic}-{row.partition}" for row in rows)
-
-
-CHECKS: Mapping[str, Callable[[CheckContext], CheckFinding]] = {
-    "D06": check_lag,
-    "D07": check_heartbeat,
-    "D08": check_progress,
-    "D09": check_stalled,
-    "D10": check_open_transactions,
-    "D11": check_truncation,
-    "D12": check_topic_ids,
-    "D13": check_retention_headroom,
-}

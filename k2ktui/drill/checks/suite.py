@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from time import monotonic
 
-from k2ktui.drill.checks import (
-    access,
-    after,
-    cut_over,
-    data,
-    groups,
-    mapping,
-    parity,
-    reachability,
-    replication,
-)
+from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.drill.checks.context import CheckContext
-from k2ktui.engine.drill_catalog import CATALOG
-from k2ktui.engine.drill_checks import CheckFinding, CheckResult, could_not_check
+from k2ktui.drill.checks.registration import DrillCheck
+from k2ktui.engine.drill.checks import (
+    CheckFinding,
+    CheckResult,
+    DrillCheckOutcome,
+    could_not_check,
+)
 from k2ktui.errors import K2kError
 from k2ktui.faults import fault
 from k2ktui.text import safe_message
 
-Check = Callable[[CheckContext], CheckFinding]
-
-CHECKS: Mapping[str, Check] = {
-    **reachability.CHECKS,
-    **replication.CHECKS,
-    **mapping.CHECKS,
-    **groups.CHECKS,
-    **parity.CHECKS,
-    **access.CHECKS,
-    **data.CHECKS,
-    **cut_over.CHECKS,
-    **after.CHECKS,
-}
+log = logging.getLogger(__name__)
 
 
 def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResult]:
@@ -47,29 +31,32 @@ def run_checks(context: CheckContext, ids: Iterable[str]) -> Iterator[CheckResul
 
     Args:
         context: what is checked.
-        ids: ``D01`` to ``D48``, see :func:`k2ktui.engine.drill_catalog.ids_asked`.
+        ids: see :func:`k2ktui.drill.checks.catalog.ids_asked`.
     """
-    found: dict[str, Future[CheckResult]] = {each: Future() for each in ids}
+    results: dict[str, Future[CheckResult]] = {check_id: Future() for check_id in ids}
+    checks = [CATALOG[check_id] for check_id in results]
 
-    def run(lane: Sequence[str]) -> None:
-        for check_id in lane:
-            found[check_id].set_result(_run(context, check_id))
+    def run(lane: Sequence[DrillCheck]) -> None:
+        for check in lane:
+            results[check.id].set_result(_run(context, check))
 
-    # The connections of client roles serve one check at a time.
-    connected = [each for each in found if each in reachability.CHECKS]
-    for lane in [connected, *([each] for each in found if each not in connected)]:
+    serial = [check for check in checks if check.serial]
+    for lane in [serial, *([check] for check in checks if not check.serial)]:
         # A daemon: a check that hangs must not keep the process from ending.
         threading.Thread(target=run, args=(lane,), name="drill-check", daemon=True).start()
-    for result in found.values():
+    for result in results.values():
         yield result.result()
 
 
-def _run(context: CheckContext, check_id: str) -> CheckResult:
+def _run(context: CheckContext, check: DrillCheck) -> CheckResult:
     began = monotonic()
-    finding = _find(context, check_id)
+    finding = _ask(context, check)
+    is_passed = finding.outcome is DrillCheckOutcome.PASS
+    level = logging.DEBUG if is_passed else logging.INFO
+    log.log(level, "check %s %s: %s", check.id, finding.outcome, finding.evidence)
     return CheckResult(
-        check_id,
-        CATALOG[check_id].title,
+        check.id,
+        check.title,
         finding.outcome,
         safe_message(" ".join(finding.evidence.splitlines())),
         "\n".join(map(safe_message, finding.hint.splitlines())),
@@ -77,11 +64,11 @@ def _run(context: CheckContext, check_id: str) -> CheckResult:
     )
 
 
-def _find(context: CheckContext, check_id: str) -> CheckFinding:
+def _ask(context: CheckContext, check: DrillCheck) -> CheckFinding:
     try:
-        return CHECKS[check_id](context)
+        return check.ask(context)
     except K2kError as error:
         return could_not_check(error.message, error.hint)
     except Exception as error:  # a fault in one check must not stop a drill
-        found = fault(error)
-        return could_not_check(found.message, found.hint)
+        unexpected = fault(error)
+        return could_not_check(unexpected.message, unexpected.hint)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.admin.topics import topic_settings
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.topics import topic_settings
 from k2ktui.log.content import ContentReader, KafkaRecord
-from k2ktui.replication.naming import target_names
 from k2ktui.replication.preflight.rights import selected_topics
-from k2ktui.sync.mapping_source import NothingCopied
+from k2ktui.replication.topics.naming import target_names
+from k2ktui.sync.mapping.source import NothingCopied
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ def read_names(context: CheckContext) -> dict[str, tuple[str, ...]]:
         replicas = context.snapshot().replicas
     except NothingCopied:
         replicas = {}
-    found = {at.topic: tuple(r.position.target_topics) for at, r in replicas.items() if r.position}
+    names = {at.topic: tuple(r.position.target_topics) for at, r in replicas.items() if r.position}
     if context.down("source") is None and context.flow.pipeline is not None:
         selected = context.read(
             "the source's topics",
             lambda: selected_topics(context.config, context.cluster("source")),
         )
-        for topic in selected - found.keys():
+        for topic in selected - names.keys():
             try:
-                found[topic] = target_names(context.config, topic)
+                names[topic] = target_names(context.config, topic)
             except Refused:
                 continue  # never copied
-    return found
+    return names
 
 
 def read_pairs(context: CheckContext) -> list[TopicPair]:
@@ -61,21 +61,21 @@ def read_pairs(context: CheckContext) -> list[TopicPair]:
     source = None if context.down("source") else context.cluster("source")
 
     def read() -> list[TopicPair]:
-        here = _describe(source, names)
-        there = _describe(target, (name for each in names.values() for name in each))
-        left = topic_settings(source, here) if source else {}
-        right = topic_settings(target, there)
+        source_topics = _describe(source, names)
+        target_topics = _describe(target, (name for targets in names.values() for name in targets))
+        left = topic_settings(source, source_topics) if source else {}
+        right = topic_settings(target, target_topics)
         pairs = []
-        for topic, to in sorted((topic, to) for topic, each in names.items() for to in each):
+        for topic, to in sorted((topic, to) for topic, targets in names.items() for to in targets):
             settings = left.get(topic, {}), right.get(to, {})
             pairs.append(
                 TopicPair(
                     topic,
                     to,
-                    here.get(topic),
-                    there.get(to),
+                    source_topics.get(topic),
+                    target_topics.get(to),
                     (_plain(settings[0]), _plain(settings[1])),
-                    next((each.message for each in settings if isinstance(each, K2kError)), ""),
+                    next((entry.message for entry in settings if isinstance(entry, K2kError)), ""),
                 )
             )
         return pairs
@@ -86,8 +86,8 @@ def read_pairs(context: CheckContext) -> list[TopicPair]:
 def _describe(cluster: Cluster | None, names: Iterable[str]) -> dict[str, TopicDescription]:
     if cluster is None:
         return {}
-    found = cluster.describe(sorted(set(names)))
-    return {name: each for name, each in found.items() if isinstance(each, TopicDescription)}
+    described = cluster.describe(sorted(set(names)))
+    return {name: topic for name, topic in described.items() if isinstance(topic, TopicDescription)}
 
 
 def _plain(settings: object) -> dict[str, str]:
@@ -113,8 +113,8 @@ def newest_records(context: CheckContext, records: int) -> list[tuple[str, int, 
             ranges = reader.stretches(where, limits.reading_s / 2)
         return [
             (topic, partition, record)
-            for ((topic, partition, _), _), found in zip(where, ranges, strict=True)
-            for record in found.records.values()
+            for ((topic, partition, _), _), stretch in zip(where, ranges, strict=True)
+            for record in stretch.records.values()
         ]
 
     return context.read("the newest records of the target", read)

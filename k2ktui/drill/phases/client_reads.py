@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.phases.moves import planned_sources
 from k2ktui.drill.session import Session
-from k2ktui.engine.drill_facts import GroupReads
-from k2ktui.engine.plan import Plan, PlanRow
-from k2ktui.engine.replica import TargetPartition
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.mapping.replica import TargetPartition
+from k2ktui.engine.moves.plan import Plan, PlanRow
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.log.content import ContentReader, KafkaRecord, content_digest
-from k2ktui.sync.changed_records import ignored_parts
 from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.verify.changed_records import ignored_parts
 
 _READ_S = 30.0
 # Offsets to read for each record: some hold none.
@@ -29,7 +29,7 @@ def find_reads(session: Session, plan: Plan) -> tuple[GroupReads, ...]:
         ConnectionFailed, TimedOut: the target does not answer.
     """
     names = sorted({row.group for row in plan.rows})[: session.drill.options.shadow_groups]
-    rows = [each for each in planned_sources(plan.rows) if each[0].group in names]
+    rows = [planned for planned in planned_sources(plan.rows) if planned[0].group in names]
     reader = TargetClusterReader(session.config)
     try:
         views = reader.views(names)
@@ -49,10 +49,12 @@ def find_reads(session: Session, plan: Plan) -> tuple[GroupReads, ...]:
         moved.append((row, source, offset))
         asked.append(((*at, row.proposed), max(0, min(count, wanted * _SPAN))))
     with ContentReader(session.target) as content:
-        found = content.stretches(asked, _READ_S)
+        stretches = content.stretches(asked, _READ_S)
     return tuple(
-        make_reads(session, *each, [record for _, record in sorted(part.records.items())[:wanted]])
-        for each, part in zip(moved, found, strict=True)
+        make_reads(
+            session, *moved_row, [record for _, record in sorted(part.records.items())[:wanted]]
+        )
+        for moved_row, part in zip(moved, stretches, strict=True)
     )
 
 

@@ -10,10 +10,9 @@ from time import time
 
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.session import PhaseResult, Session, failed
-from k2ktui.engine import drill_changes
-from k2ktui.engine.applying import OffsetWrite, WriteOutcome
-from k2ktui.engine.audit import AuditRow, estimate_by_checkpoints
-from k2ktui.engine.drill import (
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
     Change,
     ChangeKind,
     ChangeStatus,
@@ -21,16 +20,19 @@ from k2ktui.engine.drill import (
     Drill,
     GroupResult,
 )
-from k2ktui.engine.drill_checks import DrillKind, DrillPhase
-from k2ktui.engine.drill_steps import describe_undo, find_change
-from k2ktui.engine.groups import EMPTY_STATES, Snapshot, make_group_rows
-from k2ktui.engine.journal import has_displaced
-from k2ktui.engine.plan import Action, Plan, PlanRow, Rewind
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome
+from k2ktui.engine.moves.audit import AuditRow, estimate_by_checkpoints
+from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
+from k2ktui.engine.moves.journal import has_displaced
+from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
 from k2ktui.progress import ProgressTexts, listening
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import GroupAuditor
+from k2ktui.sync.moves.plans import plan_options
+from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.operations import (
     JournalEntry,
     apply_plan,
@@ -41,8 +43,6 @@ from k2ktui.sync.operations import (
     undo_entry,
     verify_content,
 )
-from k2ktui.sync.plans import plan_options
-from k2ktui.sync.snapshot import take_snapshot
 from k2ktui.text import counted, first_lines, list_names, safe_message, safe_text
 
 _NAMED = 20
@@ -78,39 +78,39 @@ def keep_group_results(session: Session, plan: Plan) -> None:
 
 
 def _group_results(drill: Drill, plan: Plan, *, knows_active: bool) -> tuple[GroupResult, ...]:
-    known = {each.group: each for each in drill.groups}
+    known = {result.group: result for result in drill.groups}
     rows: dict[str, list[PlanRow]] = defaultdict(list)
     for row in plan.rows:
         rows[row.group].append(row)
-    for group, found in rows.items():
-        unmapped = [row for row in found if row.proposed is None or _is_refused(row)]
-        active = any(row.state_source not in EMPTY_STATES for row in found)
+    for group, rows_of_group in rows.items():
+        unmapped = [row for row in rows_of_group if row.proposed is None or _is_refused(row)]
+        active = any(row.state_source not in EMPTY_STATES for row in rows_of_group)
         before = known.get(group, GroupResult(group, was_active=active if knows_active else None))
         known[group] = replace(
             before,
-            partitions=len(found),
+            partitions=len(rows_of_group),
             unmapped=len(unmapped),
-            reread=sum(row.reread or 0 for row in found),
-            skipped=sum(row.skipped or 0 for row in found),
+            reread=sum(row.reread or 0 for row in rows_of_group),
+            skipped=sum(row.skipped or 0 for row in rows_of_group),
             note=unmapped[0].reason if unmapped else "",
         )
     return tuple(known[name] for name in sorted(known))
 
 
 def _is_refused(row: PlanRow) -> bool:
-    """Return whether a row is not applied although the group's offset there is another one."""
-    return row.action is Action.SKIP and row.current != row.proposed
+    """Return whether a row is blocked although its committed offset is not the planned one."""
+    return row.action is Action.BLOCKED and row.current != row.proposed
 
 
 def refused_rows(plan: Plan) -> list[str]:
     """Return what a plan does not apply, with the reasons."""
     rows = [row for row in plan.rows if _is_refused(row) or row.proposed is None]
-    found = [
+    refused = [
         f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {safe_message(row.reason)}"
         for row in rows[:_NAMED]
     ]
     more = len(rows) - _NAMED
-    return [*found, *([f"and {more:,} more rows that are not applied"] if more > 0 else [])]
+    return [*refused, *([f"and {more:,} more rows that are not applied"] if more > 0 else [])]
 
 
 def applied_offsets(plan: Plan) -> dict[tuple[str, str, int], int]:
@@ -118,7 +118,7 @@ def applied_offsets(plan: Plan) -> dict[tuple[str, str, int], int]:
     return {
         (row.group, row.topic, row.partition): row.proposed
         for row in plan.rows
-        if row.proposed is not None and row.action is not Action.SKIP
+        if row.proposed is not None and row.action is not Action.BLOCKED
     }
 
 
@@ -130,9 +130,9 @@ def _sum_effect(plan: Plan) -> str:
 
 def _name_affected(plan: Plan) -> str:
     """Return the groups that read records again or skip some, in parentheses."""
-    found = {row.group for row in plan.rows if row.proposed is not None}
-    found &= {row.group for row in plan.rows if row.reread or row.skipped}
-    return f" ({list_names(sorted(found), _NAMED_GROUPS)})" if found else ""
+    affected = {row.group for row in plan.rows if row.proposed is not None}
+    affected &= {row.group for row in plan.rows if row.reread or row.skipped}
+    return f" ({list_names(sorted(affected), _NAMED_GROUPS)})" if affected else ""
 
 
 def run_plan(session: Session) -> PhaseResult:
@@ -165,12 +165,19 @@ def _keep_checkpoints(session: Session, auditor: GroupAuditor, snapshot: Snapsho
         audited[row.group].append(row)
 
     def compare(result: GroupResult) -> GroupResult:
-        found = estimate_by_checkpoints(audited[result.group], partitions[result.group])
-        effect = CheckpointEffect(found.records, found.skipped, found.unknown, found.without)
+        effect_of_checkpoints = estimate_by_checkpoints(
+            audited[result.group], partitions[result.group]
+        )
+        effect = CheckpointEffect(
+            effect_of_checkpoints.records,
+            effect_of_checkpoints.skipped,
+            effect_of_checkpoints.unknown,
+            effect_of_checkpoints.without,
+        )
         return replace(result, checkpoints=effect)
 
     session.change_drill(
-        lambda drill: replace(drill, groups=tuple(compare(each) for each in drill.groups))
+        lambda drill: replace(drill, groups=tuple(compare(result) for result in drill.groups))
     )
 
 
@@ -292,13 +299,13 @@ def _digest_entry(entry: JournalEntry) -> str:
 
 def find_unapplied(plan: Plan) -> list[str]:
     """Return the rows whose committed offset on the target is not the planned one."""
-    found = [
+    unapplied = [
         f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {row.current} is "
         f"committed, {row.proposed} was planned"
         for row in plan.rows
         if row.changes
     ]
-    return first_lines(found, _NAMED)
+    return first_lines(unapplied, _NAMED)
 
 
 def run_verify(session: Session) -> PhaseResult:
@@ -340,9 +347,9 @@ def _read_entries(session: Session, change: Change) -> tuple[list[JournalEntry],
     """Return the journal entries of the drill's plans, and what is known of those that are gone."""
     plans = read_change(session.drill, change, drill_changes.read_plans)
     journal = read_journal(session.config)
-    headers = [each for each in journal if each.operation == "apply" and each.plan in plans]
-    missing = [plan for plan in plans if plan not in {each.plan for each in headers}]
-    groups = list_names([each.group for each in session.drill.groups], _NAMED) or "the groups"
+    headers = [header for header in journal if header.operation == "apply" and header.plan in plans]
+    missing = [plan for plan in plans if plan not in {header.plan for header in headers}]
+    groups = list_names([group.group for group in session.drill.groups], _NAMED) or "the groups"
     by_hand = f"compare the offsets of {groups} with the report, and correct them by hand"
     problems = []
     for plan in missing:
@@ -359,7 +366,7 @@ def _read_entries(session: Session, change: Change) -> tuple[list[JournalEntry],
             )
     digests = _digests(session, change)
     entries = []
-    for entry in (read_entry(session.config, each.id) for each in headers):
+    for entry in (read_entry(session.config, header.id) for header in headers):
         if digests and digests.get(entry.header.plan) != _digest_entry(entry):
             name, plan = safe_text(entry.header.id), safe_text(entry.header.plan)
             problems.append(

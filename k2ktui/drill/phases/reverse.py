@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from k2ktui.config.model import PipelineConfig
@@ -9,12 +10,14 @@ from k2ktui.config.reverse import ReversedFile, reverse_file
 from k2ktui.drill.files import reverse_path, split_files
 from k2ktui.drill.release import run_release
 from k2ktui.drill.session import PhaseResult, Session
-from k2ktui.engine.drill import PhaseStatus
-from k2ktui.engine.drill_checks import DrillKind
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.model import PhaseStatus
 from k2ktui.errors import K2kError
-from k2ktui.kafka.properties import load_checked
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.private_files import write_private
 from k2ktui.text import safe_message, safe_text
+
+log = logging.getLogger(__name__)
 
 
 def run_reverse(session: Session) -> PhaseResult:
@@ -34,8 +37,8 @@ def run_reverse(session: Session) -> PhaseResult:
     path = reverse_path(session.files)
     name = safe_text(path)
     try:
-        found = reverse_file(split_files(session.files))
-        wrote = write_reverse(path, found)
+        reversed_pipeline = reverse_file(split_files(session.files))
+        wrote = write_reverse(path, reversed_pipeline)
         load_checked((str(path),))
     except (K2kError, OSError) as error:
         why = safe_message(
@@ -43,7 +46,7 @@ def run_reverse(session: Session) -> PhaseResult:
         )
         finding = f"{why}. Write the file of the pipeline for the way back yourself."
         return PhaseResult("no file was written", (finding,), PhaseStatus.SKIPPED)
-    notes = "; ".join(found.notes)
+    notes = "; ".join(reversed_pipeline.notes)
     if not wrote:
         finding = f"{name} exists with other contents and was kept; compare k2ktui config reverse"
         return PhaseResult("no file was written", (finding,), PhaseStatus.SKIPPED)
@@ -59,17 +62,18 @@ def find_reverse(session: Session) -> PipelineConfig | None:
     path = reverse_path(session.files)
     try:
         return load_checked((str(path),)).config if path.exists() else None
-    except K2kError:
+    except K2kError as error:
+        log.info("%s: %s", path, error.message)
         return None
 
 
-def write_reverse(path: Path, found: ReversedFile) -> bool:
+def write_reverse(path: Path, reversed_pipeline: ReversedFile) -> bool:
     """Write a file unless it exists; return whether it has these contents now.
 
     Raises:
         OSError: it cannot be read or written.
     """
-    text = found.text.encode()
+    text = reversed_pipeline.text.encode()
     if path.exists():
         return path.read_bytes() == text
     write_private(path, text)

@@ -21,27 +21,27 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from k2ktui.drill.facts import GroupReads
 from k2ktui.drill.phases.client_reads import make_reads
 from k2ktui.drill.phases.moves import make_plan, planned_sources
 from k2ktui.drill.session import PhaseResult, Session, failed
-from k2ktui.engine.applying import OffsetWrite, WriteOutcome
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, GroupResult
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_facts import GroupReads
-from k2ktui.engine.drill_steps import describe_undo, find_change
-from k2ktui.engine.plan import PlanRow
-from k2ktui.engine.state import SourcePartition
-from k2ktui.engine.translate import Basis
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, GroupResult
+from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome
+from k2ktui.engine.moves.plan import PlanRow
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import PARTITION_END
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
 from k2ktui.log.content import ContentReader, UnreadableReason
 from k2ktui.log.record import Header, KafkaRecord, compare_content
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.sync.apply import Applier
-from k2ktui.sync.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.moves.apply import Applier
 from k2ktui.sync.store import StateStore
+from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.text import counted, first_lines, safe_message, safe_text
 
 _CONSUMERS = 8
@@ -82,7 +82,7 @@ def run_shadow(session: Session) -> PhaseResult:
             f"no group has an exact offset that could be tried{untried}",
             tuple(first_lines([f"{safe_text(name)}: not tried" for name in left_out], 5)),
         )
-    groups = sorted({each.row.group for each in rows})
+    groups = sorted({shadow.row.group for shadow in rows})
     change = _intend(session, len(groups))
     delete_shadow_groups(session)
     rows = _read_expected(session, rows)
@@ -94,7 +94,7 @@ def run_shadow(session: Session) -> PhaseResult:
     finally:
         delete_shadow_groups(session)
     session.settle(change, ChangeStatus.UNDONE)
-    compared = sum(each.compared for each in session.drill.groups)
+    compared = sum(group.compared for group in session.drill.groups)
     text = (
         f"{counted(len(groups), 'shadow group')} read {counted(compared, 'record')} as expected"
         if not problems
@@ -118,8 +118,10 @@ def _choose(session: Session) -> tuple[list[ShadowRow], list[str], int]:
         for row, source, offset in planned_sources(plan.rows)
         if row.proposed is not None and row.basis in (Basis.EXACT, Basis.END)
     ]
-    exact = [each for each in every if not leaves_records_out(session.config, each.source.topic)]
-    names = sorted({each.row.group for each in exact})
+    exact = [
+        shadow for shadow in every if not leaves_records_out(session.config, shadow.source.topic)
+    ]
+    names = sorted({shadow.row.group for shadow in exact})
     chosen = set(names[: session.drill.options.shadow_groups])
     left_out = sorted({row.group for row in plan.rows} - chosen)
     return [row for row in exact if row.row.group in chosen], left_out, len(every) - len(exact)
@@ -150,18 +152,20 @@ def _read_expected(session: Session, rows: Sequence[ShadowRow]) -> list[ShadowRo
     finally:
         mappings.close()
     asked: dict[tuple[str, int, int], int] = {}
-    for each in rows:
-        copied = positions[each.source].offset - each.offset if each.source in positions else 0
+    for shadow in rows:
+        copied = (
+            positions[shadow.source].offset - shadow.offset if shadow.source in positions else 0
+        )
         count = max(0, min(wanted * _SPAN, copied))
         if count:
-            asked[each.source.topic, each.source.partition, each.offset] = count
+            asked[shadow.source.topic, shadow.source.partition, shadow.offset] = count
     with ContentReader(session.source) as reader:
-        found = dict(zip(asked, reader.stretches(list(asked.items()), _READ_S), strict=True))
+        stretches = dict(zip(asked, reader.stretches(list(asked.items()), _READ_S), strict=True))
     result = []
-    for each in rows:
-        stretch = found.get((each.source.topic, each.source.partition, each.offset))
+    for shadow in rows:
+        stretch = stretches.get((shadow.source.topic, shadow.source.partition, shadow.offset))
         records = sorted(stretch.records.items()) if stretch else []
-        result.append(replace(each, expected=tuple(record for _, record in records[:wanted])))
+        result.append(replace(shadow, expected=tuple(record for _, record in records[:wanted])))
     return result
 
 
@@ -170,15 +174,15 @@ def _commit(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
     prefix = shadow_prefix(session)
     writes = [
         OffsetWrite(
-            prefix + each.row.group,
-            each.row.topic,
-            each.row.partition,
+            prefix + shadow.row.group,
+            shadow.row.topic,
+            shadow.row.partition,
             None,
             "",
-            each.row.proposed,
-            each.row.metadata,
+            shadow.row.proposed,
+            shadow.row.metadata,
         )
-        for each in sorted(rows, key=lambda each: each.row.group)
+        for shadow in sorted(rows, key=lambda row: row.row.group)
     ]
     reader = TargetClusterReader(session.config)
     store = StateStore(session.config, session.target)
@@ -189,30 +193,30 @@ def _commit(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
         store.close()
         reader.close()
     return [
-        f"{safe_text(each.write.group)} {safe_text(each.write.topic)}-{each.write.partition}: "
-        f"{each.result} {safe_message(each.why)}".rstrip()
-        for each in results
-        if each.result is not WriteOutcome.APPLIED
+        f"{safe_text(result.write.group)} {safe_text(result.write.topic)}-"
+        f"{result.write.partition}: {result.result} {safe_message(result.why)}".rstrip()
+        for result in results
+        if result.result is not WriteOutcome.APPLIED
     ]
 
 
 def _consume(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
     """Read with every shadow group, compare, and return the differences."""
     by_group: dict[str, list[ShadowRow]] = defaultdict(list)
-    for each in rows:
-        by_group[each.row.group].append(each)
+    for shadow in rows:
+        by_group[shadow.row.group].append(shadow)
     problems: list[str] = []
     seen: list[GroupReads] = []
     done = 0
     with ThreadPoolExecutor(_CONSUMERS) as pool:
         reads = pool.map(lambda name: _read_group(session, name, by_group[name]), by_group)
-        for group, found in zip(by_group, reads, strict=True):
-            compared, different = _compare(session, by_group[group], found)
+        for group, records_by_place in zip(by_group, reads, strict=True):
+            compared, different = _compare(session, by_group[group], records_by_place)
             problems += different
             seen += [
-                make_reads(session, each.row, each.source, each.offset, records)
-                for each in by_group[group]
-                if (records := found.get((each.row.topic, each.row.partition), []))
+                make_reads(session, shadow.row, shadow.source, shadow.offset, records)
+                for shadow in by_group[group]
+                if (records := records_by_place.get((shadow.row.topic, shadow.row.partition), []))
             ]
             _keep_result(session, group, compared, len(different))
             done += 1
@@ -226,7 +230,7 @@ def _read_group(
 ) -> Mapping[Where, list[KafkaRecord]]:
     """Resume at the shadow group's committed offsets, and read the expected number of records."""
     left = {(e.row.topic, e.row.partition): len(e.expected) for e in rows if e.expected}
-    found: dict[Where, list[KafkaRecord]] = {at: [] for at in left}
+    records: dict[Where, list[KafkaRecord]] = {at: [] for at in left}
     consumer = session.target.consumer(
         group__id=shadow_prefix(session) + group,
         isolation__level="read_committed",
@@ -247,12 +251,12 @@ def _read_group(
                     raise K2kError(f"shadow group of {safe_text(group)}: {error.str()}")
                 left.pop(at, None)
             elif at in left:
-                found[at].append(_read_message(session, at, message))
-                if len(found[at]) >= left[at]:
+                records[at].append(_read_message(session, at, message))
+                if len(records[at]) >= left[at]:
                     del left[at]
     finally:
         consumer.close()
-    return found
+    return records
 
 
 def _read_message(session: Session, at: Where, message: Message) -> KafkaRecord:
@@ -274,23 +278,25 @@ def _read_message(session: Session, at: Where, message: Message) -> KafkaRecord:
 def _read_headers(session: Session, at: Where, offset: int) -> tuple[Header, ...]:
     """Read the headers of one record as bytes: the consumer only gives names that are UTF-8."""
     with ContentReader(session.target) as reader:
-        (found,) = reader.next_records([(*at, offset)], _READ_S).values()
-    if isinstance(found, KafkaRecord) and found.offset == offset:
-        return found.headers
-    why = found.reason if isinstance(found, UnreadableReason) else "it is gone"
+        (answer,) = reader.next_records([(*at, offset)], _READ_S).values()
+    if isinstance(answer, KafkaRecord) and answer.offset == offset:
+        return answer.headers
+    why = answer.reason if isinstance(answer, UnreadableReason) else "it is gone"
     raise K2kError(f"the headers of {safe_text(at[0])}-{at[1]} at {offset} cannot be read: {why}")
 
 
 def _compare(
-    session: Session, rows: Sequence[ShadowRow], found: Mapping[Where, list[KafkaRecord]]
+    session: Session, rows: Sequence[ShadowRow], records_by_place: Mapping[Where, list[KafkaRecord]]
 ) -> tuple[int, list[str]]:
     """Return the number of records that are as expected, and the first difference of each row."""
     same, different = 0, []
-    for each in rows:
-        ignored = ignored_parts(session.config, each.source.topic)
-        read = found.get((each.row.topic, each.row.partition), [])
-        where = f"{safe_text(each.row.group)} {safe_text(each.row.topic)}-{each.row.partition}"
-        for number, expected in enumerate(each.expected):
+    for shadow in rows:
+        ignored = ignored_parts(session.config, shadow.source.topic)
+        read = records_by_place.get((shadow.row.topic, shadow.row.partition), [])
+        where = (
+            f"{safe_text(shadow.row.group)} {safe_text(shadow.row.topic)}-{shadow.row.partition}"
+        )
+        for number, expected in enumerate(shadow.expected):
             if number >= len(read):
                 different.append(
                     f"{where}: record {number + 1} was not read; on the source it is at "
@@ -315,7 +321,7 @@ def _keep_result(session: Session, group: str, compared: int, different: int) ->
         return replace(result, compared=compared, different=different)
 
     session.change_drill(
-        lambda drill: replace(drill, groups=tuple(change(each) for each in drill.groups))
+        lambda drill: replace(drill, groups=tuple(change(result) for result in drill.groups))
     )
 
 
@@ -345,4 +351,4 @@ def delete_shadow_groups(session: Session) -> None:
                 f"shadow group {safe_text(name)} was not deleted: {error.args[0].str()}",
                 hint="Grant the target principal Delete on groups with this prefix: "
                 + safe_text(prefix),
-            ) from None
+            ) from error

@@ -9,17 +9,17 @@ from time import monotonic, time
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
 from k2ktui.drill.session import PhaseResult, Session, failed
-from k2ktui.engine import drill_changes
-from k2ktui.engine.cluster_pair import ClusterPair
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Fence
-from k2ktui.engine.drill_changes import LOWERED_RATE
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_undo, find_change
-from k2ktui.engine.groups import GroupView
-from k2ktui.engine.state import Position, SourcePartition
-from k2ktui.errors import ConnectionFailed, TimedOut
-from k2ktui.kafka.acls import allow_writes, denied_topics, deny_writes
-from k2ktui.kafka.quotas import Quota, lowered, producer_quotas, restored, set_producer_quotas
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Fence
+from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.moves.groups import GroupView
+from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.kafka.admin.acls import allow_writes, denied_topics, deny_writes
+from k2ktui.kafka.admin.quotas import Quota, lowered, producer_quotas, restored, set_producer_quotas
 from k2ktui.sync.cluster_readers import SourceClusterReader
 from k2ktui.sync.commit_snapshots import read_known_commits
 from k2ktui.sync.store import StateStore
@@ -35,7 +35,7 @@ def run_lag(session: Session) -> PhaseResult:
 
     def look() -> tuple[bool, str]:
         ends = logs.read()
-        lag = sum(each.lag for each in ends)
+        lag = sum(end.lag for end in ends)
         _record_loss(session, ends)
         return lag <= bound, f"{counted(lag, 'record')} behind, the bound is {bound:,}"
 
@@ -65,6 +65,7 @@ def _fence_by_hand(session: Session, logs: SourceLogs) -> None:
 
 
 def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
+    """Deny Write on the pipeline's own topics; no other member of a site drill has one of them."""
     change = find_change(session.drill, ChangeKind.ACLS)
     if change is None:
         topics = logs.topics()
@@ -80,28 +81,51 @@ def _fence_by_acl(session: Session, logs: SourceLogs) -> None:
             describe_undo(session.drill, ChangeKind.ACLS),
         )
         session.intend(change)
-    deny_writes(session.source, _denied_topics(session, change))
+    denied = _denied_topics(session, change)
+    session.peers.record_denied(denied)
+    deny_writes(session.source, denied)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
 
 
 def _fence_by_quota(session: Session, logs: SourceLogs) -> None:
-    change = find_change(session.drill, ChangeKind.QUOTAS)
-    if change is None:
-        before = producer_quotas(session.source)
-        change = Change(
-            DrillPhase.FENCE_PRODUCERS,
-            ChangeKind.QUOTAS,
-            "set the producer quotas of the source to 1 byte per second",
-            _dump_quotas(before),
-            _dump_quotas(lowered(before, LOWERED_RATE)),
-            describe_undo(session.drill, ChangeKind.QUOTAS),
+    """Lower the quotas of the cluster: once for all members of a site drill.
+
+    All of them record the quotas before. One that read them later would find those of the fence,
+    and restore them.
+    """
+    with session.peers.fencing():
+        change = find_change(session.drill, ChangeKind.QUOTAS)
+        if change is None:
+            change = session.peers.find_fence(ChangeKind.QUOTAS) or _make_quota_fence(session)
+            change = replace(change, status=ChangeStatus.INTENDED)
+            session.intend(change)
+        session.peers.record_fence(change)
+        _, lower = _read_quotas(session, change)
+        session.peers.set_fence(lambda: set_producer_quotas(session.source, lower))
+        if change.status is not ChangeStatus.MADE:
+            session.settle(change, ChangeStatus.MADE)
+
+
+def _make_quota_fence(session: Session) -> Change:
+    before = producer_quotas(session.source)
+    everyone = next((quota.rate for quota in before if quota.entity == EVERYONE), None)
+    if session.drill.site is not None and everyone == LOWERED_RATE:
+        raise Refused(
+            "the producer quota of the source is 1 byte per second already: another drill has "
+            "fenced it, or it was never restored",
+            unchanged="The drill stays where it is.",
+            hint="Restore the quotas, or fence by hand: abort this drill and begin with --fence "
+            "hand.",
         )
-        session.intend(change)
-    _, lower = _read_quotas(session, change)
-    set_producer_quotas(session.source, lower)
-    if change.status is not ChangeStatus.MADE:
-        session.settle(change, ChangeStatus.MADE)
+    return Change(
+        DrillPhase.FENCE_PRODUCERS,
+        ChangeKind.QUOTAS,
+        "set the producer quotas of the source to 1 byte per second",
+        _dump_quotas(before),
+        _dump_quotas(lowered(before, LOWERED_RATE)),
+        describe_undo(session.drill, ChangeKind.QUOTAS),
+    )
 
 
 _FENCES: dict[Fence, Callable[[Session, SourceLogs], None]] = {
@@ -119,9 +143,9 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
     def look() -> tuple[bool, str]:
         nonlocal before, since
         ends = logs.read()
-        known = {each.at: each.high for each in before}
-        moved = [each.at for each in ends if known.get(each.at) != each.high]
-        open_ = [each.at for each in ends if each.stable < each.high]
+        known = {end.at: end.high for end in before}
+        moved = [end.at for end in ends if known.get(end.at) != end.high]
+        open_ = [end.at for end in ends if end.stable < end.high]
         if moved or open_:
             since = monotonic()
         first, before = not before, ends
@@ -130,12 +154,12 @@ def _prove_frozen(session: Session, logs: SourceLogs) -> PhaseResult:
             return False, f"open transactions on {name_partitions(open_)}"
         if moved and not first:
             return False, f"still written: {name_partitions(moved)}"
-        return still >= needed, f"frozen {duration(still)} of {duration(needed)}"
+        return still >= needed, f"no write for {duration(still)} of {duration(needed)}"
 
     session.wait(
         DrillPhase.FENCE_PRODUCERS,
         look,
-        hint="Stop the producers that still write.",
+        hint="Stop the producers that still write to the source, and end open transactions there.",
     )
     session.change_drill(
         lambda drill: replace(
@@ -154,10 +178,14 @@ def restore_acls(session: Session, change: Change) -> None:
     allow_writes(session.source, topics)
 
 
-def restore_quotas(session: Session, change: Change) -> None:
-    """Set the quotas that were in force before the drill."""
-    before, after = _read_quotas(session, change)
-    set_producer_quotas(session.source, restored(before, after))
+def restore_quotas(session: Session, change: Change) -> list[str]:
+    """Set the quotas that were in force before the drill; return why they stay."""
+    with session.peers.fencing():
+        if why := session.peers.explain_kept_fence():
+            return [f"the producer quotas of the source stay at 1 byte per second: {why}"]
+        before, after = _read_quotas(session, change)
+        set_producer_quotas(session.source, restored(before, after))
+    return []
 
 
 def _denied_topics(session: Session, change: Change) -> list[str]:
@@ -165,14 +193,15 @@ def _denied_topics(session: Session, change: Change) -> list[str]:
 
 
 def _dump_quotas(quotas: list[Quota]) -> str:
-    return drill_changes.dump_rates((each.entity, each.rate) for each in quotas)
+    return drill_changes.dump_rates((quota.entity, quota.rate) for quota in quotas)
 
 
 def _read_quotas(session: Session, change: Change) -> tuple[list[Quota], list[Quota]]:
     """Return the quotas before and after a change."""
     rates = read_change(session.drill, change, drill_changes.read_quota_rates)
     before, after = (
-        [Quota(*each) for each in found.items()] for found in (rates.before, rates.after)
+        [Quota(*rate) for rate in rates_by_client.items()]
+        for rates_by_client in (rates.before, rates.after)
     )
     return before, after
 
@@ -181,7 +210,7 @@ def find_written(session: Session, ends: list[SourceLogEnd]) -> str:
     """Return what was written to the source since the producers were fenced; "" for nothing."""
     if digest_ends(ends) == session.drill.figures.source_ends:
         return ""
-    late = [each.at for each in ends if not each.is_drained]
+    late = [end.at for end in ends if not end.is_drained]
     where = f": {name_partitions(late)}" if late else ""
     return f"records were written to the source after its producers were fenced{where}"
 
@@ -194,9 +223,9 @@ def run_drain(session: Session) -> PhaseResult:
     def look() -> tuple[bool, str]:
         nonlocal ends
         ends = logs.read()
-        left = [each for each in ends if not each.is_drained]
-        lag = sum(each.lag for each in left)
-        text = f"{counted(lag, 'record')} left on {name_partitions(each.at for each in left)}"
+        left = [end for end in ends if not end.is_drained]
+        lag = sum(end.lag for end in left)
+        text = f"{counted(lag, 'record')} left on {name_partitions(end.at for end in left)}"
         return not left, text
 
     try:
@@ -221,7 +250,7 @@ def _record_loss(
     age: float | None = None,
     size: int | None = None,
 ) -> None:
-    lag = sum(each.lag for each in ends)
+    lag = sum(end.lag for end in ends)
     session.change_drill(
         lambda drill: replace(
             drill, figures=replace(drill.figures, rpo_records=lag, rpo_bytes=size, rpo_s=age)
@@ -238,7 +267,7 @@ def measure_loss(session: Session) -> str:
     finally:
         logs.close()
     _record_loss(session, ends, age, size)
-    lag = sum(each.lag for each in ends)
+    lag = sum(end.lag for end in ends)
     known = f", {size:,} bytes" if lag and size is not None else ""
     oldest = f", the oldest {duration(age)} old" if lag and age is not None else ""
     return f"{counted(lag, 'record')} not copied{known}{oldest}"
@@ -269,7 +298,11 @@ def run_stop_consumers(session: Session) -> PhaseResult:
         )
 
     try:
-        session.wait(DrillPhase.STOP_CONSUMERS, look, hint="Stop these consumers on the source.")
+        session.wait(
+            DrillPhase.STOP_CONSUMERS,
+            look,
+            hint="Stop the consumers of these groups on the source.",
+        )
     finally:
         reader.close()
     groups = counted(len(before), "group")
@@ -289,13 +322,13 @@ def run_source_lost(session: Session) -> PhaseResult:
     """Establish that the source does not answer, and what was last known of it."""
     positions, clusters = _read_positions(session)
     try:
-        found = session.source.cluster_id()
+        cluster_id = session.source.cluster_id()
     except (ConnectionFailed, TimedOut) as error:
         why = error.message
     else:
         why = ""
-        if clusters.source and found and found != clusters.source:
-            why = f"another cluster, {safe_text(found)}, answers in place of the source"
+        if clusters.source and cluster_id and cluster_id != clusters.source:
+            why = f"another cluster, {safe_text(cluster_id)}, answers in place of the source"
     if not why:
         return failed(
             "the source answers",
@@ -347,8 +380,8 @@ def _count_known_loss(
     """Return the number of records that groups had read on the source and that were not copied."""
     furthest: dict[tuple[str, int], int] = {}
     for view in groups.values():
-        for where, each in view.offsets.items():
-            furthest[where] = max(each.offset, furthest.get(where, -1))
+        for where, commit in view.offsets.items():
+            furthest[where] = max(commit.offset, furthest.get(where, -1))
     return sum(
         max(0, furthest.get((at.topic, at.partition), -1) - position.offset)
         for at, position in positions.items()

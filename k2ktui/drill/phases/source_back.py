@@ -9,16 +9,16 @@ from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.release import find_last_failover
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
-from k2ktui.engine.cluster_pair import find_ids
-from k2ktui.engine.drill import ChangeKind, Drill
-from k2ktui.engine.drill_changes import EVERYONE
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_undo
+from k2ktui.engine.drill.changes import EVERYONE
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import ChangeKind, Drill
+from k2ktui.engine.drill.steps import describe_undo, drill_command
+from k2ktui.engine.records.cluster_pair import find_ids
 from k2ktui.errors import Refused
-from k2ktui.kafka.acls import denied_topics
+from k2ktui.kafka.admin.acls import denied_topics
+from k2ktui.kafka.admin.quotas import producer_quotas
 from k2ktui.kafka.clients import TopicDescription
-from k2ktui.kafka.quotas import producer_quotas
-from k2ktui.replication.pipeline_fencing import read_run_pair
+from k2ktui.replication.ownership.pipeline import read_run_pair
 from k2ktui.text import counted, first_lines, safe_text
 
 _NAMED = 20
@@ -50,7 +50,10 @@ def run_source_back(session: Session) -> PhaseResult:
     if fenced := list(_find_fences(session, failover)):
         return failed("producers are still kept from writing to the old source", *fenced)
     bounds = read_bounds(session.forward)
-    wrong = [*_find_replaced(session), *(text for each in bounds if (text := _find_loss(each)))]
+    wrong = [
+        *_find_replaced(session),
+        *(text for log_bounds in bounds if (text := _find_loss(log_bounds))),
+    ]
     if wrong:
         return failed(
             "the old source is not as it was left",
@@ -61,7 +64,7 @@ def run_source_back(session: Session) -> PhaseResult:
     if deleted.unknown:
         return failed(
             "retention has deleted records of the old source that may never have been copied",
-            *first_lines([_describe_deleted(each) for each in deleted.unknown], _NAMED),
+            *first_lines([_describe_deleted(log_bounds) for log_bounds in deleted.unknown], _NAMED),
             _choices(session, deleted.unknown),
         )
     passed = ""
@@ -69,7 +72,7 @@ def run_source_back(session: Session) -> PhaseResult:
         passed = "; " + pass_returned(session, DrillPhase.SOURCE_BACK, deleted.returned)
     else:
         settle_passed(session, DrillPhase.SOURCE_BACK)
-    topics = counted(len({each.at.topic for each in bounds}), "topic")
+    topics = counted(len({log_bounds.at.topic for log_bounds in bounds}), "topic")
     text = f"cluster {safe_text(ids[1])} answers, with {topics}; failed over by drill {failover.id}"
     return PhaseResult(text + passed)
 
@@ -79,8 +82,8 @@ def _find_fences(session: Session, failover: Drill) -> Iterator[str]:
     looks: dict[ChangeKind, Callable[[], bool]] = {
         ChangeKind.ACLS: lambda: _is_denied(session),
         ChangeKind.QUOTAS: lambda: any(
-            each.entity == EVERYONE and (each.rate or 0) == 1
-            for each in producer_quotas(session.target)
+            quota.entity == EVERYONE and (quota.rate or 0) == 1
+            for quota in producer_quotas(session.target)
         ),
     }
     for change in failover.changes:
@@ -102,10 +105,10 @@ def _is_denied(session: Session) -> bool:
 def _find_replaced(session: Session) -> Iterator[str]:
     """Yield the topics that are missing or were created again."""
     positions = session.forward.read_positions()
-    found = session.forward.source.describe(sorted({at.topic for at in positions}))
+    topics = session.forward.source.describe(sorted({at.topic for at in positions}))
     named = set()
     for at, position in sorted(positions.items()):
-        topic, name = found[at.topic], safe_text(at.topic)
+        topic, name = topics[at.topic], safe_text(at.topic)
         if at.topic in named:
             continue
         if not isinstance(topic, TopicDescription):
@@ -138,9 +141,12 @@ def _describe_deleted(bounds: TailBounds) -> str:
 def _choices(session: Session, deleted: Sequence[TailBounds]) -> str:
     """Return what the operator can do about records that may be lost."""
     forward = session.forward
-    moves = shlex.join(f"{each.at.topic}:{each.at.partition}:{each.start}" for each in deleted)
+    moves = shlex.join(
+        f"{log_bounds.at.topic}:{log_bounds.at.partition}:{log_bounds.start}"
+        for log_bounds in deleted
+    )
     return (
         "Choose: look for these records elsewhere first; or accept that they may be lost: "
         f"k2ktui offsets set -f {forward.file} {safe_text(moves)} moves {forward.name}'s positions "
-        f"past them. Then: k2ktui drill resume {session.drill.id} -f FILE"
+        f"past them. Then: {drill_command(session.drill, 'resume')}"
     )

@@ -10,21 +10,21 @@ from k2ktui.drill.release import release_forward, start_forward
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import read_bounds, read_tail
 from k2ktui.drill.tail_export import TailExport, export_directory
-from k2ktui.engine import drill_changes
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import describe_undo, find_change_of
-from k2ktui.engine.drill_tail import (
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
+from k2ktui.engine.drill.steps import describe_undo, drill_command, find_change_of
+from k2ktui.engine.drill.tail import (
     TailChoice,
     TailPartition,
     count_records,
     describe_tail,
     list_tail,
 )
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
-from k2ktui.sync.position_writer import PipelineRunning, PositionWriter
-from k2ktui.sync.positions import PositionPlan, PositionPlanner
+from k2ktui.sync.moves.position_writer import PipelineRunning, PositionWriter
+from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner
 from k2ktui.text import counted, safe_text
 
 _PHASE = DrillPhase.TAIL
@@ -33,22 +33,22 @@ _NONE = "every record of the old source is on the new primary"
 
 def run_tail(session: Session) -> PhaseResult:
     """List the tail, and do with it what the operator chose and confirmed."""
-    found = _find_tail(session)
-    if not session.drill.tail and found:
-        session.change_drill(lambda drill: replace(drill, tail=tuple(found)))
+    tail = _find_tail(session)
+    if not session.drill.tail and tail:
+        session.change_drill(lambda drill: replace(drill, tail=tuple(tail)))
     begun = find_change_of(session.drill, _PHASE, ChangeKind.TAIL)
-    if not found and begun is None:
+    if not tail and begun is None:
         return PhaseResult(_NONE)
     choice = session.drill.options.tail
     if begun is not None:
         choice = read_change(session.drill, begun, drill_changes.read_tail_choice)
-    listed = found or list(session.drill.tail)
+    listed = tail or list(session.drill.tail)
     if choice is TailChoice.STOP:
         ways = "replay (copy them now), export (to files) or discard"
         return failed(
-            f"{describe_tail(found)} on the old source only",
-            *list_tail(found),
-            f"Choose {ways}: k2ktui drill resume {session.drill.id} -f FILE --tail CHOICE",
+            f"{describe_tail(tail)} on the old source only",
+            *list_tail(tail),
+            f"Choose {ways}: {drill_command(session.drill, 'resume')} --tail CHOICE",
         )
     if begun is None:
         session.confirm(_PHASE, _describe_effect(session, choice, listed))
@@ -69,16 +69,20 @@ def run_tail(session: Session) -> PhaseResult:
 def _find_tail(session: Session) -> list[TailPartition]:
     """Read the tail up to the log ends, once no transaction is open before them."""
     bounds = read_bounds(session.forward)
-    highs = {each.at: each.high for each in bounds}
+    highs = {log_bounds.at: log_bounds.high for log_bounds in bounds}
 
     def look() -> tuple[bool, str]:
         nonlocal bounds
-        open_ = [each.at for each in bounds if each.stable < highs[each.at]]
+        open_ = [log_bounds.at for log_bounds in bounds if log_bounds.stable < highs[log_bounds.at]]
         if open_:
             bounds = read_bounds(session.forward)
         return not open_, f"open transactions on the old source: {name_partitions(open_)}"
 
-    session.wait(_PHASE, look, hint="Wait for their time-out, or abort them.")
+    session.wait(
+        _PHASE,
+        look,
+        hint="Wait for the time-outs of these transactions on the old source, or abort them.",
+    )
     return read_tail(
         session.forward,
         bounds,
@@ -115,7 +119,7 @@ def _begin(session: Session, choice: TailChoice, tail: list[TailPartition]) -> C
         ChangeKind.TAIL,
         whats[choice],
         drill_changes.dump_offsets(
-            {SourcePartition(each.topic, each.partition): each.first for each in tail}
+            {SourcePartition(part.topic, part.partition): part.first for part in tail}
         ),
         drill_changes.dump_tail_choice(choice),
         describe_undo(session.drill, ChangeKind.TAIL),
@@ -128,7 +132,7 @@ def _replay(session: Session, tail: list[TailPartition]) -> str:
     """Let the forward pipeline copy the tail, and wait until it has."""
     release_forward(session, _PHASE)
     status = start_forward(session, _PHASE)
-    ends = {SourcePartition(each.topic, each.partition): each.end for each in tail}
+    ends = {SourcePartition(part.topic, part.partition): part.end for part in tail}
 
     def look() -> tuple[bool, str]:
         positions = session.forward.read_positions()
@@ -150,33 +154,36 @@ def _export(session: Session, tail: list[TailPartition]) -> str:
     """Write the tail to files; all of them again if an earlier process did not complete them."""
     if find_change_of(session.drill, _PHASE, ChangeKind.POSITIONS) is not None:
         return ""  # positions are moved only after all files are complete
-    ends = {(each.topic, each.partition): each.end for each in tail}
+    ends = {(part.topic, part.partition): part.end for part in tail}
     bounds = [
-        replace(each, stable=min(each.stable, ends[each.at.topic, each.at.partition]))
-        for each in read_bounds(session.forward)
-        if (each.at.topic, each.at.partition) in ends
+        replace(
+            log_bounds,
+            stable=min(log_bounds.stable, ends[log_bounds.at.topic, log_bounds.at.partition]),
+        )
+        for log_bounds in read_bounds(session.forward)
+        if (log_bounds.at.topic, log_bounds.at.partition) in ends
     ]
     with TailExport(export_directory(session)) as export:
-        found = read_tail(
+        exported = read_tail(
             session.forward, bounds, lambda text: session.show(_PHASE, text), take=export.add
         )
-        export.complete(found)
-        session.change_drill(lambda drill: replace(drill, tail=_keep_keys(drill.tail, found)))
+        export.complete(exported)
+        session.change_drill(lambda drill: replace(drill, tail=_keep_keys(drill.tail, exported)))
         return f" exported to {safe_text(export.directory)}"
 
 
 def _keep_keys(
-    known: tuple[TailPartition, ...], found: list[TailPartition]
+    known: tuple[TailPartition, ...], exported: list[TailPartition]
 ) -> tuple[TailPartition, ...]:
     """Return what was exported, with the keys that were shown before."""
-    keys = {(each.topic, each.partition): each.keys for each in known}
-    return tuple(replace(e, keys=keys.get((e.topic, e.partition), ())) for e in found)
+    keys = {(part.topic, part.partition): part.keys for part in known}
+    return tuple(replace(e, keys=keys.get((e.topic, e.partition), ())) for e in exported)
 
 
 def _leave_out(session: Session, choice: TailChoice, where: str) -> str:
     """Move the forward pipeline's positions past the tail, so that it never copies it."""
     tail = session.drill.tail
-    wanted = {SourcePartition(each.topic, each.partition): each.end for each in tail}
+    wanted = {SourcePartition(part.topic, part.partition): part.end for part in tail}
     planner = PositionPlanner(session.forward.config)
     try:
         positions = session.forward.read_positions()
@@ -215,8 +222,8 @@ def _write_positions(session: Session, planner: PositionPlanner, plan: PositionP
         raise Refused(
             f"{error.message}: it copies what is to be left out",
             unchanged="No position was changed. The drill stays where it is.",
-            hint=f"Stop it, then: k2ktui drill resume {session.drill.id} -f FILE",
-        ) from None
+            hint=f"Stop it, then: {drill_command(session.drill, 'resume')}",
+        ) from error
 
 
 def restore_tail(session: Session, change: Change) -> list[str]:

@@ -13,30 +13,31 @@ from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
+from k2ktui.drill.phases.rights import create_rights, find_missing_rights
 from k2ktui.drill.phases.source import find_written
 from k2ktui.drill.session import PhaseResult, Session, failed
-from k2ktui.engine import drill_changes
-from k2ktui.engine.drill import Change, ChangeKind, ChangeStatus, Drill, GroupResult
-from k2ktui.engine.drill_checks import DrillPhase
-from k2ktui.engine.drill_steps import (
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill, GroupResult
+from k2ktui.engine.drill.steps import (
     describe_phase,
     describe_undo,
     find_change,
     list_remarks,
     put_change,
 )
-from k2ktui.engine.drill_tail import PartitionEnd
-from k2ktui.engine.groups import GroupView
-from k2ktui.engine.plan import PlanRow
+from k2ktui.engine.drill.tail import PartitionEnd
+from k2ktui.engine.moves.groups import GroupView
+from k2ktui.engine.moves.plan import PlanRow
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.clients import Partition, TopicDescription
-from k2ktui.kafka.properties import wire
-from k2ktui.replication.pipeline_fencing import make_fencer
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import CopierObservation
-from k2ktui.sync.mapping_source import NothingCopied
+from k2ktui.sync.mapping.source import NothingCopied
 from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, first_lines, safe_text
 
@@ -78,17 +79,17 @@ def run_fence_replicator(session: Session) -> PhaseResult:
     options = wire(pipeline.target, "producer")
     # The run record names the drill, too: the state topic may be lost.
     fence = session.drill.id
-    fencer = make_fencer(pipeline, session.target, options, topic.partitions, fence=fence)
+    ownership = make_ownership(pipeline, session.target, options, topic.partitions, fenced_by=fence)
     try:
-        fencer.take_over(0)
-        term = fencer.run.term
+        ownership.take_over(0)
+        term = ownership.run.term
         # A run that shares the pipeline bumps the epochs of its slots before it finds that it may
         # not copy: those that D42 compares are read when all have ended.
         _await_fenced_runs(session)
-        made = replace(change, after=drill_changes.dump_fenced(term, fencer.read_states()))
+        made = replace(change, after=drill_changes.dump_fenced(term, ownership.read_states()))
     finally:
         # Nothing was written with these epochs: they stay as they were read.
-        fencer.close(fence=False)
+        ownership.close(fence=False)
     if change.status is ChangeStatus.MADE:
         session.change_drill(lambda drill: put_change(drill, made))
     else:
@@ -103,10 +104,12 @@ def _await_fenced_runs(session: Session) -> None:
 
     def look() -> tuple[bool, str]:
         alive = store.read_settled().alive(int(time() * 1000))
-        return not alive or monotonic() > until, f"{counted(len(alive), 'run')} to end"
+        hosts = ", ".join(dict.fromkeys(safe_text(run.host, 60) for run in alive))
+        ended = not alive or monotonic() > until
+        return ended, f"{counted(len(alive), 'run')} to end on {hosts}"
 
     try:
-        session.wait(DrillPhase.FENCE_REPLICATOR, look, hint="Stop them.")
+        session.wait(DrillPhase.FENCE_REPLICATOR, look, hint="Stop these runs: k2ktui jobs stop.")
     finally:
         store.close()
 
@@ -132,7 +135,7 @@ def _await_stopped_copier(session: Session) -> PhaseResult:
             return False, f"{seen.name} still copies: {'; '.join(signs)}. {seen.how_to_stop}"
         return True, seen.evidence
 
-    hint = "Stop the program that copies."
+    hint = "Stop the program that copies from the source to the target."
     evidence = session.wait(DrillPhase.FENCE_REPLICATOR, look, hint=hint)
     if seen is None:
         finding = "Stop the program that copies yourself, before the target is opened."
@@ -208,8 +211,8 @@ def _find_own_job(session: Session) -> Job | None:
 def restore_job(session: Session, change: Change) -> list[str]:
     """Start the job again that the drill stopped; return why not.
 
-    This host's own record of the job says what is started, never the drill's: anyone who may write
-    to the state topic could have written that one.
+    The command comes from this host's own record of the job, never from the drill's record: anyone
+    with Write on the state topic could have written that.
     """
     host = read_change(session.drill, change, drill_changes.read_host)
     if host != this_host():
@@ -230,6 +233,7 @@ def restore_job(session: Session, change: Change) -> list[str]:
 
 def run_open_target(session: Session) -> PhaseResult:
     """Prove once more that nothing has moved, and declare the target open."""
+    failed_rights: tuple[str, ...] = ()
     if session.drill.figures.opened_ms is None:
         moved = _find_moved(session)
         logs = session.snapshot.logs if session.snapshot is not None else {}
@@ -237,7 +241,10 @@ def run_open_target(session: Session) -> PhaseResult:
         if moved:
             return failed("the target cannot be opened yet", *moved)
         effect = describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence)
-        session.confirm(DrillPhase.OPEN_TARGET, "\n".join([effect, *list_remarks(session.drill)]))
+        rights = find_missing_rights(session)
+        remarks = list_remarks(session.drill)
+        session.confirm(DrillPhase.OPEN_TARGET, "\n".join([effect, *rights.lines, *remarks]))
+        failed_rights = create_rights(session, rights.acls)
         now = int(time() * 1000)
         kept = ends if len(ends) <= _MOST_ENDS else ()
         session.change_drill(
@@ -246,29 +253,30 @@ def run_open_target(session: Session) -> PhaseResult:
             )
         )
         session.write("the target is open", phase=str(DrillPhase.OPEN_TARGET))
-    return PhaseResult("the target is open: start your producers and consumers there")
+    text = "the target is open: start your producers and consumers there"
+    return PhaseResult(text, failed_rights)
 
 
 def _find_moved(session: Session) -> list[str]:
     """Return what is no longer as the phases before left it."""
-    found = find_unapplied(make_plan(session))
+    findings = find_unapplied(make_plan(session))
     seen = session.flow.observe_copier(session.target)
     if seen is not None and seen.signs:
-        found.append(f"{seen.name} copies again: {'; '.join(seen.signs)}. {seen.how_to_stop}")
+        findings.append(f"{seen.name} copies again: {'; '.join(seen.signs)}. {seen.how_to_stop}")
     if session.drill.kind.is_switchover:
         logs = SourceLogs(session)
         try:
             written = find_written(session, logs.read())
         except (ConnectionFailed, TimedOut) as error:
             return [
-                *found,
+                *findings,
                 f"{error.message}: the source is lost. Resume the drill with --as disaster.",
             ]
         finally:
             logs.close()
         if written:
-            found.append(f"{written}. Abort the drill, or resume it with --from-fence.")
-    return found
+            findings.append(f"{written}. Abort the drill, or resume it with --from-fence.")
+    return findings
 
 
 def run_watch_clients(session: Session) -> PhaseResult:
@@ -287,9 +295,9 @@ def run_watch_clients(session: Session) -> PhaseResult:
             if row.proposed is not None
         }
     groups = session.drill.groups
-    expected = {each.group for each in groups if each.was_active} & applied.keys()
+    expected = {group.group for group in groups if group.was_active} & applied.keys()
     # Without the source it is not known which groups were active: those that come are watched.
-    unknown = {each.group for each in groups if each.was_active is None} & applied.keys()
+    unknown = {group.group for group in groups if group.was_active is None} & applied.keys()
     newest, changed_at = frozenset[str](), monotonic()
     reader = TargetClusterReader(session.config)
     watched: dict[str, GroupResult] = {}
@@ -350,11 +358,11 @@ def _watch(
             {(r.topic, r.partition) for rs in applied.values() for r in rs}
         ).items()
     }
-    known = {each.group: each for each in session.drill.groups}
+    known = {group_result.group: group_result for group_result in session.drill.groups}
     for group, rows in applied.items():
         before = known.get(group, GroupResult(group))
         known[group] = _judge(before, views.get(group), rows, ends)
-    first = min((each.first_ms for each in known.values() if each.first_ms), default=None)
+    first = min((result.first_ms for result in known.values() if result.first_ms), default=None)
     session.change_drill(
         lambda drill: replace(
             drill,
@@ -376,8 +384,8 @@ def _judge(
     behind, moved, waiting = [], False, False
     for row in rows:
         at = (row.topic, row.partition)
-        found = view.offsets.get(at) if view else None
-        offset = found.offset if found else -1
+        commit = view.offsets.get(at) if view else None
+        offset = commit.offset if commit else -1
         assert row.proposed is not None
         if offset < row.proposed:
             behind.append(f"{row.topic}-{row.partition}")

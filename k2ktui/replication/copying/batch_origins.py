@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from k2ktui.engine.cluster_pair import ClusterPair, find_ids
-from k2ktui.engine.producer_registration import ProducerRegistration
-from k2ktui.kafka.wire import Wire
+from k2ktui.engine.records.cluster_pair import ClusterPair, find_ids
+from k2ktui.engine.records.producer_registration import ProducerRegistration
+from k2ktui.kafka.wire.cluster import Wire
 from k2ktui.replication.copying.registration_reader import RegistrationReader
-from k2ktui.replication.slot_task import OppositePipeline
+from k2ktui.replication.copying.slot_task import OppositePipeline
 
 _READ_S = 10.0
 # Producer ids of other transactional writers that are remembered; all are asked for again beyond.
@@ -59,7 +59,7 @@ class BatchOrigins:
         asked = set(producer_ids)
         await self._reader.read(wire, _READ_S)
         pairs = [run.pair for run in self._reader.runs.values()]
-        self.learn(self._reader.found.values(), asked - self._reader.newer_ids, pairs)
+        self.learn(self._reader.registrations.values(), asked - self._reader.newer_ids, pairs)
         self._reader.check_known(asked)
 
     def learn(

@@ -1,52 +1,391 @@
-"""Routes what a lap has fetched, and stops or holds partitions whose batches cannot be routed."""
+"""Turns fetched batches into target batches: unchanged, rebuilt, or record by record."""
 
 from __future__ import annotations
 
-from k2ktui.log.batch import CorruptBatch
-from k2ktui.log.schema_id_batches import UnresolvedSchemas
-from k2ktui.replication.copying.batch_routing import route_next
-from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
-from k2ktui.replication.copying.partition_reader import PartitionReader
-from k2ktui.replication.copying.schema_lookups import KnownSchemas
-from k2ktui.replication.copying.schema_routing import SchemaIdStage
-from k2ktui.replication.slot_task import SlotTask, UnknownSchemas
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
-RoutedBatch = tuple[TargetPartition, OutgoingBatch, bool]
+import numpy as np
+
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.transforms.header_names import OriginHeader
+from k2ktui.engine.transforms.partitioner import partitions_for_keys
+from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, find_defect
+from k2ktui.log.rebuild import build_batches, built_bytes
+from k2ktui.log.record_headers import change_headers, native_rows
+from k2ktui.log.records import (
+    I64,
+    U8,
+    Decoded,
+    Records,
+    concatenate,
+    decode_run,
+    decode_with_keys,
+    decompress_payload,
+)
+from k2ktui.log.schema_id_batches import UnresolvedSchemas
+from k2ktui.replication.copying.dead_letters import DeadLetterOwner
+from k2ktui.replication.copying.outgoing_batch import BatchOwner, OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
+from k2ktui.replication.copying.schema_lookups import KnownSchemas
+from k2ktui.replication.copying.schema_routing import RoutableRecords, SchemaIdStage
+from k2ktui.replication.copying.slot_task import CopyPath, Route, UnknownSchemas
+
+# Merge waiting batches up to this size: a request carries one batch per target partition.
+SMALL_BATCH_BYTES = 16 << 10
+_MERGED_BYTES = 256 << 10
+_MERGE_FROM = 3
+_DECODED_TOGETHER_BYTES = 1 << 20
+_REBUILT_BYTES = 900 << 10  # below the default max.message.bytes of 1 MiB
+
+
+class _Run(NamedTuple):
+    """The next batches of a partition that are small and of one kind.
+
+    Their records, decompressed, are in all less than twice the size of a merged batch, as a
+    compressed batch that holds more is not small.
+    """
+
+    batches: list[Batch]
+    bodies: list[bytes]
+
+    @property
+    def is_merged(self) -> bool:
+        return len(self.batches) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What was taken from a partition.
+
+    Attributes:
+        records: as they are written.
+        partitions: where each of them goes.
+        letters: dead letters of others.
+        batches: number of batches that were taken.
+        size: of these batches.
+    """
+
+    records: Records
+    partitions: I64
+    letters: Records | None
+    batches: int
+    size: int
 
 
 class BatchRouter:
     """Routes the batches of one slot in one lap.
 
     Args:
-        task: the slot's task.
+        pipeline: name of the pipeline, for headers.
+        origin: header that marks where records came from; on the record path, those of the opposite
+            pipeline are left out.
         known: target ids of schemas; None if no ids are replaced.
+
+    ``unknown`` has the records with unknown schema ids that were passed through or are dead
+    letters.
     """
 
-    def __init__(self, task: SlotTask, known: KnownSchemas | None) -> None:
-        self._pipeline, self._origin = task.state_topics.pipeline, task.origin
-        self._schemas: SchemaIdStage | None = None
-        if known is not None:
-            self._schemas = SchemaIdStage(known, self._pipeline, self._origin)
+    def __init__(
+        self, pipeline: str, origin: OriginHeader | None = None, known: KnownSchemas | None = None
+    ) -> None:
+        self._pipeline, self._origin = pipeline, origin
+        self._ids = None if known is None else SchemaIdStage(known, pipeline, origin)
+        self.unknown: list[UnknownSchemas] = []
 
-    @property
-    def unknown(self) -> tuple[UnknownSchemas, ...]:
-        """The records with unknown schema ids that were passed through or are dead letters."""
-        return tuple(self._schemas.unknown) if self._schemas is not None else ()
-
-    def route(self, reader: PartitionReader) -> list[RoutedBatch] | None:
-        """Take a partition's next batches and route them, as ``route_next``, with dead letters.
+    def route(self, reader: PartitionReader) -> list[OutgoingBatch] | None:
+        """Take a partition's next batches and route them, as ``take_next``.
 
         Returns:
             None if nothing was taken: the next batch is damaged and the partition has stopped, or
             its schema ids must be looked up first.
         """
         try:
-            routed = list(route_next(reader, self._pipeline, self._origin, self._schemas))
+            return self.take_next(reader)
         except CorruptBatch as error:
             reader.corrupt(error, reader.handed)
             reader.drop_from(reader.handed)
         except UnresolvedSchemas as waits:
             reader.unresolved = waits.ids
-        else:
-            return routed if self._schemas is None else routed + self._schemas.take_letters()
         return None
+
+    def take_next(self, reader: PartitionReader) -> list[OutgoingBatch]:
+        """Take a partition's next batch (or several small ones) and route its records.
+
+        Returns:
+            Target batches; all of them must be written in one transaction.
+
+        Raises:
+            CorruptBatch: the first batch must be decoded but cannot be; nothing was taken.
+            UnresolvedSchemas: schema ids of the first batch must be looked up; nothing was taken.
+        """
+        rules, limit = reader.assignment.route, reader.size_limit
+        if rules.path is CopyPath.RECORD and not rules.keeps_batches:
+            return self._rebuild(reader, len(reader.ready), None)
+        most = _REBUILT_BYTES if limit is None else limit.uncompressed
+        # A batch that cannot be decoded is copied unchanged, or its defect is reported below.
+        with suppress(CorruptBatch):
+            decoded = _decode_too_large(reader)
+            if decoded is not None:
+                return self._rebuild(reader, 1, most, decoded)
+            run = _small_batches(reader)
+            if run.is_merged:
+                return self._rebuild(reader, len(run.batches), most, run)
+        batch = reader.ready[0]
+        if find_defect(batch, reader.handed) is None and not reader.holds_refused(batch):
+            unchanged = self._take_unchanged(reader)
+            if unchanged is not None:
+                return [unchanged]
+        return self._rebuild(reader, 1, most)
+
+    def _take_unchanged(self, reader: PartitionReader) -> OutgoingBatch | None:
+        """Take the next batch as a whole, with the target's schema ids in their place.
+
+        Returns:
+            None if records of it cannot be copied as they are; nothing was taken.
+        """
+        rules, batch = reader.assignment.route, reader.ready[0]
+        assert rules.partition is not None
+        view = batch.view
+        if rules.schemas is not None and self._ids is not None:
+            mapped = self._ids.map_batch(reader, rules.schemas)
+            if mapped is None:
+                return None
+            view, unknown = mapped
+            self._note(unknown)
+        reader.take()
+        target, rebuilt = (rules.topic, rules.partition), view is not batch.view
+        return OutgoingBatch(
+            target, view, batch.count, batch.base_offset, owner=reader, rebuilt=rebuilt
+        )
+
+    def _rebuild(
+        self,
+        reader: PartitionReader,
+        batches: int,
+        largest: int | None,
+        first: Decoded | _Run | None = None,
+    ) -> list[OutgoingBatch]:
+        """Decode, change and take batches, and encode their records again.
+
+        One batch alone, spread over partitions, makes small batches: several are taken at once.
+
+        Args:
+            reader: the partition.
+            batches: take so many at most; less if they are large.
+            largest: as for ``spread``.
+            first: what is known of the first of them.
+        """
+        rules, codec = reader.assignment.route, _codec_of(reader)
+        in_one_pass = rules.schemas is None or self._ids is None
+        taken: list[_Taken] = []
+        count = size = 0
+        while reader.ready and count < batches and size < _DECODED_TOGETHER_BYTES:
+            try:
+                decoded, number = _decode_next(reader, first, in_one_pass=in_one_pass)
+                step = self._take_decoded(reader, decoded, number)
+            except (CorruptBatch, UnresolvedSchemas):
+                if in_one_pass:
+                    in_one_pass = False  # what is before the damaged batch is copied
+                    continue
+                if not taken:
+                    raise
+                break
+            taken.append(step)
+            first = None
+            count, size = count + step.batches, size + step.size
+        records = concatenate([step.records for step in taken])
+        partitions = np.concatenate([step.partitions for step in taken])
+        routed = list(spread(reader, records, partitions, codec, largest))
+        letters = [step.letters for step in taken if step.letters is not None]
+        if letters:
+            routed += encode_letters(reader, concatenate(letters), codec)
+        return routed
+
+    def _take_decoded(self, reader: PartitionReader, decoded: Decoded, batches: int) -> _Taken:
+        """Change the records of the next batches, which were decoded, and take them.
+
+        If a record stops the partition, only what is before it is taken.
+
+        Raises:
+            CorruptBatch, UnresolvedSchemas: as ``take_next``; nothing was taken.
+        """
+        rules = reader.assignment.route
+        size = max(sum(len(batch.view) for batch in islice(reader.ready, batches)), decoded.size)
+        routable, left_out = self._change(reader, decoded)
+        records = change_headers(
+            routable.records, rules.headers, reader.source, self._pipeline, self._origin
+        )
+        partitions = choose_partitions(
+            routable.data, routable.key_starts, routable.key_lengths, rules, reader.source
+        )
+        self._note(routable.unknown)
+        if routable.fault is None:
+            for _ in range(batches):
+                reader.take()
+        else:
+            reader.take_before(routable.fault.offset)
+            reader.stop(routable.fault)
+        left_out = left_out[left_out < reader.handed]
+        if len(left_out):
+            reader.leave_out(left_out)
+        return _Taken(records, partitions, routable.letters, batches, size)
+
+    def _change(self, reader: PartitionReader, decoded: Decoded) -> tuple[RoutableRecords, I64]:
+        """Return the records with their final ids, and the offsets of those that are left out.
+
+        The opposite pipeline wrote those. A record that the target refuses, and what is behind it,
+        is neither.
+        """
+        rules, origin = reader.assignment.route, self._origin
+        records, starts, lengths = decoded.records, decoded.key_starts, decoded.key_lengths
+        left_out = np.empty(0, dtype=np.int64)
+        if reader.refused_at is not None:
+            rows = np.arange(int(np.searchsorted(records.offsets, reader.refused_at)))
+            records, starts, lengths = records.take(rows), starts[rows], lengths[rows]
+        if origin is not None:
+            rows = native_rows(records, origin)
+            left_out = np.delete(records.offsets, rows)
+            records, starts, lengths = records.take(rows), starts[rows], lengths[rows]
+        if rules.schemas is not None and self._ids is not None:
+            return self._ids.map_records(reader, records, rules.schemas), left_out
+        return RoutableRecords(records, decoded.data, starts, lengths), left_out
+
+    def _note(self, unknown: UnknownSchemas | None) -> None:
+        if unknown is not None:
+            self.unknown.append(unknown)
+
+
+def _decode_too_large(reader: PartitionReader) -> Decoded | None:
+    """Decode the next batch if the target would probably refuse it for its size; None if not.
+
+    Raises:
+        CorruptBatch: it cannot be decoded.
+    """
+    batch, limit = reader.ready[0], reader.size_limit
+    if limit is None or len(batch.view) <= limit.sent:
+        return None
+    decoded = decode_with_keys(batch, reader.handed)
+    return decoded if built_bytes(decoded.records) > limit.uncompressed else None
+
+
+def _small_batches(reader: PartitionReader) -> _Run:
+    """Return waiting small batches of the same kind, up to the size of a merged batch."""
+    run, size = _Run([], []), 0
+    if len(reader.ready) < _MERGE_FROM:
+        return run
+    first = reader.ready[0]
+    for batch in reader.ready:
+        alike = batch.magic == 2 and not (batch.attributes ^ first.attributes) & COMPRESSION_MASK
+        if not alike or len(batch.view) > SMALL_BATCH_BYTES or size >= _MERGED_BYTES:
+            break
+        try:
+            run.bodies.append(decompress_payload(batch, _MERGED_BYTES))
+        except CorruptBatch:
+            break  # too large; or copied unchanged, or its defect is reported, when it is next
+        run.batches.append(batch)
+        size += max(len(batch.view), len(run.bodies[-1]))
+    return run
+
+
+def _decode_next(
+    reader: PartitionReader, first: Decoded | _Run | None, *, in_one_pass: bool
+) -> tuple[Decoded, int]:
+    """Decode the next batch, or a run of small ones; return the number of batches, too.
+
+    Raises:
+        CorruptBatch: one of them cannot be decoded.
+    """
+    if isinstance(first, Decoded):
+        return first, 1
+    if in_one_pass:
+        run = _small_batches(reader) if first is None else first
+        if run.is_merged:
+            return decode_run(run.batches, run.bodies, reader.handed), len(run.batches)
+    return decode_with_keys(reader.ready[0], reader.handed), 1
+
+
+def _codec_of(reader: PartitionReader) -> int:
+    """Return how the records of the next batch are compressed."""
+    codec, batch = reader.assignment.route.codec, reader.ready[0]
+    if codec is not None:
+        return codec
+    return batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
+
+
+def spread(
+    reader: PartitionReader,
+    records: Records,
+    partitions: I64,
+    codec: int,
+    largest: int | None = None,
+    topic: str = "",
+) -> Iterator[OutgoingBatch]:
+    """Yield target batches of these records, each for one of their target partitions.
+
+    The order within each target partition is that of the records.
+
+    Args:
+        reader: their source partition.
+        records: what is written.
+        partitions: the target partition of each.
+        codec: compression of the batches.
+        largest: size of a batch before compression; None for the usual one.
+        topic: the target topic if the route has several.
+    """
+    rules, limit = reader.assignment.route, reader.size_limit
+    if not len(records):
+        return
+    if largest is None:
+        largest = _REBUILT_BYTES if limit is None else min(_REBUILT_BYTES, limit.uncompressed)
+    if rules.now_timestamps:
+        records = Records(
+            records.offsets, np.full_like(records.timestamps, now_ms()), records.tails
+        )
+    targets = np.unique(partitions).tolist()
+    for partition in targets:
+        share = records
+        if len(targets) > 1:
+            share = records.take(np.nonzero(partitions == partition)[0])
+        yield from _encode(share, (topic or rules.topic, partition), codec, largest, reader)
+
+
+def encode_letters(
+    reader: PartitionReader, letters: Records, codec: int
+) -> Iterator[OutgoingBatch]:
+    """Yield the batches of a partition's dead letters."""
+    dead = reader.assignment.route.dead_letters
+    assert dead is not None
+    target, owner = (dead.topic, dead.partition), DeadLetterOwner(reader.source)
+    yield from _encode(letters, target, codec, dead.batch_limit, owner)
+
+
+def _encode(
+    records: Records, target: TargetPartition, codec: int, largest: int, owner: BatchOwner
+) -> Iterator[OutgoingBatch]:
+    for built in build_batches(records, codec, largest):
+        data, first = memoryview(built.data), int(built.sources[0])
+        yield OutgoingBatch(target, data, built.count, first, built.sources, owner, rebuilt=True)
+
+
+def choose_partitions(
+    data: U8, starts: I64, lengths: I64, rules: Route, source: SourcePartition
+) -> I64:
+    """Return the target partition of each record.
+
+    Args:
+        data: bytes that contain the keys.
+        starts: where each key begins.
+        lengths: length of each key; -1 for none.
+        rules: the route of the records' partition.
+        source: that partition.
+    """
+    if rules.partition is not None:
+        return np.full(len(lengths), rules.partition, dtype=np.int64)
+    # The Java producer spreads records without a key, which would lose their order; a fixed
+    # target partition per source partition preserves it.
+    keyless = source.partition % rules.partitions
+    return partitions_for_keys(data, starts, lengths, rules.partitions, keyless)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from k2ktui.engine.dead_letters import CAUSE_HEADER, ORIGIN_HEADERS, STEP_HEADER
-from k2ktui.engine.state import SourcePartition
-from k2ktui.log.rebuild import build_batches
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.transforms.dead_letters import CAUSE_HEADER, ORIGIN_HEADERS, STEP_HEADER
+from k2ktui.engine.transforms.header_names import HeaderRules, OriginHeader
+from k2ktui.log.record_headers import change_headers
 from k2ktui.log.records import Records, concatenate
-from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.copying.record_headers import change_headers
-from k2ktui.replication.slot_task import DeadLetterTarget, HeaderRules, OriginHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +21,8 @@ class DeadLetterOwner:
 
     source: SourcePartition
 
-    def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
-        """Nothing follows from where dead letters are."""
+    def acknowledge(self, outgoing: OutgoingBatch, base: int) -> None:
+        """Dead letters are not part of the mapping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +58,5 @@ class LetterMaker:
 
 def in_offset_order(letters: list[Records]) -> Records:
     """Return dead letters of several steps or causes in the order of their source offsets."""
-    found = concatenate(letters)
-    return found.take(np.argsort(found.offsets, kind="stable"))
-
-
-def spread_letters(
-    source: SourcePartition, letters: Records, dead: DeadLetterTarget, codec: int
-) -> Iterator[tuple[TargetPartition, OutgoingBatch, bool]]:
-    """Route dead letters, as ``route_next`` does records."""
-    for built in build_batches(letters, codec, dead.batch_limit):
-        first, owner = int(built.sources[0]), DeadLetterOwner(source)
-        outgoing = OutgoingBatch(memoryview(built.data), built.count, first, built.sources, owner)
-        yield (dead.topic, dead.partition), outgoing, True
+    records = concatenate(letters)
+    return records.take(np.argsort(records.offsets, kind="stable"))

@@ -1,4 +1,4 @@
-"""What a broker remembers of a fetch session (KIP-227), and what has changed on this side since.
+"""A broker's state of a fetch session (KIP-227), and the changes on this side since.
 
 A request names only the partitions whose fetch position differs from what the broker remembers.
 Finding them must not take a pass over all partitions either: a slot may have thousands, of which
@@ -74,12 +74,15 @@ class FetchSession:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the broker has answered all requests: it remembers ``known``, and nothing else.
+        """Whether the broker has answered all requests, so that it remembers exactly ``known``.
 
-        Only then may another fetcher go on with this session.
+        Only then may another fetcher continue this session. It also must not while the broker
+        remembers a partition that another broker leads now: if the leadership returned before the
+        next request, the broker would not report the partition, and its bounds would stay unknown.
         """
         well = self.by_id and not self.trouble and not self.throttled
-        return well and bool(self.session_id) and not self.waiting
+        is_whole = self.known.keys() <= self.members
+        return well and bool(self.session_id) and not self.waiting and is_whole
 
     @property
     def is_idle(self) -> bool:
@@ -91,9 +94,8 @@ class FetchSession:
 
         The next request drops those that are not, and compares the fetch positions of all.
         """
-        fetched = [key for key in self.known if key in self.members]
         self.members, self._changed = set(), dict.fromkeys(self.known)
-        return fetched
+        return list(self.known)
 
     def restart(self) -> None:
         """Begin a new session: the broker remembers nothing."""
@@ -108,16 +110,16 @@ class FetchSession:
     def take_changes(
         self, readers: Mapping[Key, PartitionReader], most_waiting: int
     ) -> Changes | None:
-        """Return what differs from what the broker remembers, and count it as remembered.
+        """Return the changes to send to the broker, and count them as remembered.
 
-        None if there is nothing to fetch from this broker; then nothing has changed.
+        None if there is nothing to fetch from this broker; then no change is counted.
 
-        Partitions that were touched are looked at until no work is pending in their reader: only
-        those of such a reader change without a response.
+        A touched partition is checked at every call until its reader has no pending work: while
+        there is some, its position can change without a response.
 
         Args:
             readers: the readers of all partitions.
-            most_waiting: bytes that wait to be handed on, from which on no more are fetched.
+            most_waiting: no more is fetched for a partition with this many waiting bytes.
         """
         wanted: dict[Key, FetchPosition] = {}
         dropped: list[Key] = []

@@ -1,8 +1,8 @@
-"""What laps leave to the next one of their slot in the same worker process: fetch sessions.
+"""Fetch sessions that a lap leaves to the next lap of its slot in the same worker process.
 
 With thousands of partitions, a new fetch session is expensive: the request names each of them, the
-broker reads each log, and the response has them all. A lap that fails keeps nothing, and after a
-failure of any lap of the slot, in whatever process, nothing is used that was kept before.
+broker reads each log, and the response has them all. A lap that fails keeps nothing. After any lap
+of the slot has failed, in whatever process, sessions that were kept before are not used.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import monotonic
 
-from k2ktui.engine.cluster_pair import ClusterPair
-from k2ktui.kafka.wire import Wire
+from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.kafka.wire.cluster import Wire
+from k2ktui.replication.copying.slot_task import SlotTask
 from k2ktui.replication.copying.source_fetcher import Reading
-from k2ktui.replication.slot_task import SlotTask
 
-# Asking for fewer costs nothing that could be noticed.
+# With fewer partitions, a new session costs nothing noticeable.
 _FEWEST = 100
 # Spark gives a lap to any free worker: two slots whose laps end together may change places. Brokers
 # remember 1,000 sessions, of all their clients, by default.
@@ -26,7 +26,7 @@ _LONGEST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """What must be the same in the lap that left something and the one that uses it."""
+    """Must be equal for the lap that left a session and the lap that uses it."""
 
     term: int
     recoveries: int
@@ -45,22 +45,22 @@ class KeptReadings:
         self._kept: dict[tuple[str, int], tuple[_Maker, Reading]] = {}
 
     def take(self, task: SlotTask) -> Reading | None:
-        """Return what the lap before has left, None if there is nothing that can be used."""
-        found = self._kept.pop(_slot_of(task), None)
-        if found is None:
+        """Return the sessions that the previous lap left; None if none can be used."""
+        kept = self._kept.pop(_slot_of(task), None)
+        if kept is None:
             return None
-        maker, reading = found
+        maker, reading = kept
         if maker == _maker_of(task) and monotonic() - reading.left_at < _LONGEST_S:
             return reading
         reading.close(self._wire)
         return None
 
     def wants(self, task: SlotTask) -> bool:
-        """Return whether it is worthwhile to keep what a lap leaves."""
+        """Return whether a lap's sessions are worth keeping."""
         return len(task.assignments) >= _FEWEST
 
     def keep(self, task: SlotTask, reading: Reading) -> None:
-        """Keep what a lap leaves, and close what was left longest ago if it is too much."""
+        """Keep a lap's sessions, and close the oldest ones if there are too many."""
         self._kept[_slot_of(task)] = _maker_of(task), reading
         while len(self._kept) > _MOST:
             _, oldest = self._kept.pop(next(iter(self._kept)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from k2ktui.engine.state import Landed, Position
+from k2ktui.engine.records.state import Landed, Position
 from k2ktui.replication.copying.outgoing_batch import TargetPartition
 
 MOST_LANDED = 100
@@ -46,7 +46,7 @@ class LandedSpans:
         """Add an acknowledged batch; ``base`` is the target offset of its first record."""
         first, end = self._spans.get(target, (base, base))
         marker = 0 if target in self._written else 1
-        # An empty span says nothing of what was written before it: it is no span to continue.
+        # An empty span must not be continued: it does not say what was written before it.
         if first == end or base != end + marker:
             first = base
         self._spans[target] = first, base + count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import monotonic
 
-from k2ktui.kafka.wire import Signal, Wire
+from k2ktui.kafka.wire.cluster import Signal, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.partition_reader import PartitionReader
@@ -67,7 +67,7 @@ class OriginDecisions:
 
     def _stop(self, reader: PartitionReader, trouble: RegistrationsUnavailable) -> int:
         fault = partition_faults.undecided_fault(reader.source, trouble, reader.handed)
-        reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        reader.stop(fault)
         reader.undecided.clear()
         return reader.drop_from(reader.handed)
 

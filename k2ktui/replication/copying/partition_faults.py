@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from k2ktui.engine.deleted_logs import DeletedLog
-from k2ktui.engine.schema_ids import SchemaId, SchemaPart, describe_schema_id
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.engine.schemas.ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.errors import K2kError, LoginFailed, Refused
-from k2ktui.kafka.codes import TOO_LARGE, Code, code_name
+from k2ktui.kafka.wire.codes import TOO_LARGE, Code, code_name
 from k2ktui.log.batch import COMPRESSION_MASK, HEADER_BYTES, CorruptBatch, split_batches
 from k2ktui.log.records import decompress_payload
-from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.batch_sender import BatchRefused, TargetEndsBefore
+from k2ktui.replication.copying.outgoing_batch import TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.registration_reader import RegistrationsUnavailable
-from k2ktui.replication.copying.state_records import StateRecords
-from k2ktui.replication.copying.writer import (
-    BatchRefused,
-    PartitionsUnavailable,
-    TargetEndsBefore,
-)
-from k2ktui.replication.slot_task import Fault, FaultKind
+from k2ktui.replication.copying.slot_task import Fault, FaultKind
 from k2ktui.text import counted
 
 _MISSING = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INVALID_TOPIC})
@@ -133,9 +128,10 @@ def describe_loss(reader: PartitionReader, start: int, end: int, diverged_at: in
     )
 
 
-def stop_for_loss(reader: PartitionReader, lost: Loss, at: int | None) -> None:
-    """Stop a partition that lost records; the driver continues at ``at`` unless it is None."""
-    reader.stop(
+def loss_fault(reader: PartitionReader, lost: Loss, at: int | None) -> Fault:
+    """A partition lost records; the driver continues at ``at`` unless it is None."""
+    return Fault(
+        reader.source,
         lost.kind,
         lost.message,
         "Set onSourceDataLoss: continue to copy the remaining records (the gap is recorded), "
@@ -144,10 +140,11 @@ def stop_for_loss(reader: PartitionReader, lost: Loss, at: int | None) -> None:
     )
 
 
-def stop_unauthorized(reader: PartitionReader) -> None:
-    """Stop a partition that the source principal may not read."""
+def unauthorized_fault(reader: PartitionReader) -> Fault:
+    """The source principal may not read a partition."""
     topic = reader.source.topic
-    reader.stop(
+    return Fault(
+        reader.source,
         FaultKind.UNAUTHORIZED,
         f"the source principal may not read {topic}",
         f"Grant it Describe and Read on topic {topic}.",
@@ -155,9 +152,10 @@ def stop_unauthorized(reader: PartitionReader) -> None:
     )
 
 
-def stop_deleted(reader: PartitionReader) -> None:
-    """Stop a partition whose topic was deleted."""
-    reader.stop(
+def gone_fault(reader: PartitionReader) -> Fault:
+    """A partition's topic was deleted."""
+    return Fault(
+        reader.source,
         FaultKind.GONE,
         f"topic {reader.source.topic} no longer exists on the source",
         "No records are left to copy. If the topic is not created again, remove it from the list "
@@ -180,27 +178,23 @@ def deleted_fault(source: SourcePartition, log: DeletedLog) -> Fault:
     )
 
 
-def stop_recreated(reader: PartitionReader) -> None:
-    """Stop a partition whose topic was deleted and re-created."""
-    fault = recreated_fault(reader.source, reader.fetched)
-    reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
-
-
 def recreated_fault(source: SourcePartition, position: int) -> Fault:
     """Return the fault of a partition whose position belongs to a deleted, re-created topic."""
     return Fault(
         source,
         FaultKind.RECREATED,
         f"topic {source.topic} was deleted and created again on the source: its offsets start "
-        f"over, and the position {position} belongs to the deleted topic",
+        f"over, and the position {position} belongs to the deleted topic; no record of the new "
+        "one is copied",
         "Set onSourceDataLoss: continue to copy the new topic from its start.",
         position,
     )
 
 
-def stop_refused(reader: PartitionReader, code: int) -> None:
-    """Stop a partition that the broker refuses to read for another reason."""
-    reader.stop(
+def unreadable_fault(reader: PartitionReader, code: int) -> Fault:
+    """The broker refuses to read a partition for another reason."""
+    return Fault(
+        reader.source,
         FaultKind.REFUSED,
         f"the source broker refuses to read {reader.source} at {reader.fetched}: {code_name(code)}",
         "See the source broker's log.",
@@ -246,45 +240,6 @@ def unavailable_fault(
         "(min.insync.replicas). The copy is retried automatically.",
         offset,
     )
-
-
-def unavailable_faults(
-    failed: PartitionsUnavailable,
-    readers: Sequence[PartitionReader],
-    in_flight: Mapping[OutgoingBatch, TargetPartition],
-    state: StateRecords,
-) -> list[Fault]:
-    """Return the faults of all partitions that wait for an unavailable target partition.
-
-    While the commit topic is unavailable, all wait: no position can be read either. If one of the
-    mapping topic is, the driver learns from the transaction whether it stays so, if there is one.
-
-    Args:
-        failed: the target partitions.
-        readers: the partitions of the lap.
-        in_flight: where batches that were not acknowledged go.
-        state: where mappings go.
-    """
-    waiting = {
-        (outgoing.reader.source, where)
-        for outgoing, where in in_flight.items()
-        if outgoing.reader is not None
-    }
-    return [
-        unavailable_fault(reader.source, target, reason, reader.assignment.position.offset)
-        for target, reason in failed.found.items()
-        if not state.holds_positions(target)
-        for reader in readers
-        if target == _only_target(reader)
-        or (not state.transactional and target in state.targets(reader))
-        or (reader.source, target) in waiting
-    ]
-
-
-def _only_target(reader: PartitionReader) -> TargetPartition | None:
-    """Return where all records of a partition go; None if that depends on their keys."""
-    route = reader.assignment.route
-    return None if route.partition is None else (route.topic, route.partition)
 
 
 def undecided_fault(source: SourcePartition, why: RegistrationsUnavailable, offset: int) -> Fault:
@@ -353,9 +308,9 @@ def restored_fault(source: SourcePartition, position: Position) -> Fault:
     )
 
 
-def refused_fault(error: BatchRefused, source: SourcePartition, where: TargetPartition) -> Fault:
+def refused_fault(error: BatchRefused, source: SourcePartition) -> Fault:
     """Return the fault of a partition after the target refused one of its batches."""
-    topic, partition = where
+    where = topic, partition = error.outgoing.target
     first = error.outgoing.first_source
     if isinstance(error, TargetEndsBefore):
         return target_ends_before_fault(source, where, error.base, error.end, first)
@@ -385,7 +340,7 @@ def _refused_offset(error: BatchRefused) -> int:
 
 
 def refused_state_fault(
-    error: BatchRefused, source: SourcePartition, what: str, where: TargetPartition, offset: int
+    error: BatchRefused, source: SourcePartition, what: str, offset: int
 ) -> Fault:
     """Return the fault of a partition whose mapping or position the target refused.
 
@@ -393,10 +348,9 @@ def refused_state_fault(
         error: the refusal.
         source: the partition.
         what: "mapping" or "position".
-        where: where the mapping or the position goes.
         offset: what is copied next.
     """
-    topic, partition = where
+    topic, partition = error.outgoing.target
     kind, why, hint = _describe_refusal(error, topic)
     return Fault(
         source,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from k2ktui.engine.gaps import with_gap
-from k2ktui.engine.state import Covers, Gap, MappingRecord, Position, SourcePartition
+from k2ktui.engine.records.gaps import with_gap
+from k2ktui.engine.records.state import Covers, Gap, MappingRecord, Position, SourcePartition
 from k2ktui.log.batch import (
     APPEND_TIME,
     DELETE_HORIZON,
@@ -19,15 +19,22 @@ from k2ktui.log.batch import (
     CorruptBatch,
     split_batches,
 )
-from k2ktui.log.records import I64, Decoded, decode_run, decode_with_keys
+from k2ktui.log.records import I64
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying.batch_origins import BatchOrigins, Origin
 from k2ktui.replication.copying.landed_spans import MOST_LANDED, LandedSpans
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.range_builder import RangeBuilder
-from k2ktui.replication.copying.spans import Span, clip_spans, merge_spans
-from k2ktui.replication.routed_topics import with_topics
-from k2ktui.replication.slot_task import Assignment, Fault, FaultKind, SizeLimit
+from k2ktui.replication.copying.slot_task import (
+    Assignment,
+    Fault,
+    FaultKind,
+    SizeLimit,
+    SlotTask,
+    with_topics,
+)
+
+Span = tuple[int, int]  # of source offsets: [first, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ class ReaderState:
         gaps: lost source offsets that were skipped.
         left_out: offsets of the opposite pipeline's records.
         fault: why the partition stopped, if it did.
+        log_end: last stable offset that the source named last, 0 if unknown.
     """
 
     handed: int
@@ -63,6 +71,7 @@ class ReaderState:
     gaps: tuple[Gap, ...]
     left_out: tuple[Span, ...]
     fault: Fault | None = None
+    log_end: int = 0
 
 
 class PartitionReader:
@@ -75,7 +84,9 @@ class PartitionReader:
     nothing is taken from the partition before ``apply_origins`` has cleared it. ``unresolved`` has
     the schema ids that must be looked up before the next batch is taken. ``landed`` is shared by
     all partitions of the slot; without it, the position keeps what it says. ``size_limit`` shrinks
-    when the target refuses a batch for its size.
+    when the target refuses a batch for its size. ``refused_at`` is the offset of a record that it
+    refuses alone, None for none: nothing is copied from there on. ``log_end`` is the last stable
+    offset that the source named last.
     """
 
     def __init__(
@@ -90,6 +101,7 @@ class PartitionReader:
         self.fetched = self.handed = self.committed = position.offset
         self.leader_epoch = self._handed_epoch = position.leader_epoch
         self.check_epoch = position.leader_epoch >= 0
+        self.log_end = position.end
         self.ready: deque[Batch] = deque()
         self.ready_bytes = 0
         self.fault: Fault | None = None
@@ -98,7 +110,7 @@ class PartitionReader:
         self.unresolved: frozenset[UsedId] = frozenset()
         self.size_limit: SizeLimit | None = assignment.size_limit
         refused = assignment.refused
-        self._end = None if refused is None else refused.offset
+        self.refused_at: int | None = None if refused is None else refused.offset
         self._origins = origins
         self._left_out: list[Span] = []
         self._jumps = 0
@@ -139,10 +151,12 @@ class PartitionReader:
             # the position; its markers still count for the filter.
             filter_.drops(batch)
             return
-        if self._end is not None and self.holds_refused(batch):
+        if self.refused_at is not None and self.holds_refused(batch):
             self._stop_before_refused()
             # A message of magic 0 or 1 may have earlier records, too.
-            if self.fetched >= self._end or (batch.magic >= 2 and batch.base_offset >= self._end):
+            if self.fetched >= self.refused_at or (
+                batch.magic >= 2 and batch.base_offset >= self.refused_at
+            ):
                 return
         if not batch.crc_ok():
             raise CorruptBatch(f"the batch at offset {batch.base_offset} has a wrong checksum")
@@ -163,31 +177,12 @@ class PartitionReader:
 
     def holds_refused(self, batch: Batch) -> bool:
         """Return whether a batch has the record that the target refuses, or is behind it."""
-        return self._end is not None and batch.last_offset >= self._end
-
-    def decode(self, batch: Batch) -> Decoded:
-        """Decode what is to be copied of a batch that is not handed on; raises CorruptBatch."""
-        return self._before_refused(decode_with_keys(batch, self.handed), batch)
-
-    def decode_run(self, batches: Sequence[Batch], bodies: Sequence[bytes]) -> Decoded:
-        """Decode the next batches in one pass; raises CorruptBatch, as ``records.decode_run``."""
-        return self._before_refused(decode_run(batches, bodies, self.handed), batches[-1])
-
-    def _before_refused(self, found: Decoded, last: Batch) -> Decoded:
-        if self._end is None or not self.holds_refused(last):
-            return found
-        rows = np.arange(int(np.searchsorted(found.records.offsets, self._end)))
-        return replace(
-            found,
-            records=found.records.take(rows),
-            key_starts=found.key_starts[rows],
-            key_lengths=found.key_lengths[rows],
-        )
+        return self.refused_at is not None and batch.last_offset >= self.refused_at
 
     def _stop_before_refused(self) -> None:
         fault = self.assignment.refused
         assert fault is not None
-        self.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        self.stop(fault)
 
     def _is_left_out(self, origins: BatchOrigins, batch: Batch, after: int) -> bool:
         """Return whether the opposite pipeline wrote a batch, as far as that is known."""
@@ -234,7 +229,7 @@ class PartitionReader:
 
     def _hand_all(self) -> None:
         """Move on to what was fetched, without a refused record: there is nothing to copy."""
-        end = self.fetched if self._end is None else min(self.fetched, self._end)
+        end = self.fetched if self.refused_at is None else min(self.fetched, self.refused_at)
         self.handed, self._handed_epoch = end, self.leader_epoch
 
     def leave_out(self, offsets: I64) -> None:
@@ -246,7 +241,12 @@ class PartitionReader:
     def state(self) -> ReaderState:
         """How far the partition was read, for another process's ``restore``."""
         return ReaderState(
-            self.handed, self._handed_epoch, self.gaps, tuple(self._left_out), self.fault
+            self.handed,
+            self._handed_epoch,
+            self.gaps,
+            tuple(self._left_out),
+            self.fault,
+            self.log_end,
         )
 
     def restore(self, state: ReaderState) -> None:
@@ -254,15 +254,20 @@ class PartitionReader:
         self.fetched = self.handed = state.handed
         self.leader_epoch = self._handed_epoch = state.epoch
         self.gaps, self._left_out, self.fault = state.gaps, list(state.left_out), state.fault
+        self.log_end = state.log_end
 
     def corrupt(self, error: CorruptBatch, offset: int) -> None:
         """Stop the partition before a batch that cannot be read."""
         self.stop(
-            FaultKind.CORRUPT,
-            f"{self.source} on the source: {error}; no record from offset {offset} on is copied",
-            "Check the source broker's disk and log. Repair or delete the batch there and "
-            "start again, or skip it with k2ktui offsets set.",
-            offset,
+            Fault(
+                self.source,
+                FaultKind.CORRUPT,
+                f"{self.source} on the source: {error}; no record from offset {offset} on is "
+                "copied",
+                "Check the source broker's disk and log. Repair or delete the batch there and "
+                "start again, or skip it with k2ktui offsets set.",
+                offset,
+            )
         )
 
     def take(self) -> Batch:
@@ -283,8 +288,9 @@ class PartitionReader:
         self.handed, self._handed_epoch = offset, batch.leader_epoch
         self.drop_from(offset)
 
-    def acknowledge(self, outgoing: OutgoingBatch, target: TargetPartition, base: int) -> None:
+    def acknowledge(self, outgoing: OutgoingBatch, base: int) -> None:
         """Record the target offsets of an acknowledged batch."""
+        target = outgoing.target
         if self._landed is not None:
             self._landed.add(target, base, outgoing.count)
             self._landed_on.pop(target, None)
@@ -343,6 +349,7 @@ class PartitionReader:
             slot=slot,
             at_ms=at_ms,
             gaps=tuple(gap for gap in self.gaps if gap.first < self.handed),
+            end=self.log_end if self.log_end > self.handed else 0,
         )
 
     def committed_position(self, term: int, slot: int) -> Position | None:
@@ -360,15 +367,15 @@ class PartitionReader:
         Offsets with nothing to copy also get a mapping record, which shows that they were passed.
         """
         route = self.assignment.route
-        found = [
+        records = [
             mapping
             for target, landed in self._ranges.items()
             for mapping in landed.mappings(MappingRecord(pipeline, self.source, *target, term))
         ] or [MappingRecord(pipeline, self.source, route.topic, route.partition or 0, term)]
-        found[0] = replace(found[0], left_out=self._left_out_now())
+        records[0] = replace(records[0], left_out=self._left_out_now())
         return [
-            replace(each, covers=Covers(self.committed, self.handed, part, len(found)))
-            for part, each in enumerate(found)
+            replace(record, covers=Covers(self.committed, self.handed, part, len(records)))
+            for part, record in enumerate(records)
         ]
 
     def _left_out_now(self) -> tuple[Span, ...]:
@@ -384,10 +391,10 @@ class PartitionReader:
         self._ranges.clear()
         self._left_out = clip_spans(self._left_out, offset, self.fetched)
 
-    def stop(self, kind: FaultKind, message: str, hint: str, offset: int = -1) -> None:
+    def stop(self, fault: Fault) -> None:
         """Stop the partition; batches already handed on are still written and committed."""
         if self.fault is None:
-            self.fault = Fault(self.source, kind, message, hint, offset)
+            self.fault = fault
 
     def jump(self, offset: int, reason: str) -> int:
         """Continue at another offset (``onSourceDataLoss: continue``), not before ``handed``.
@@ -449,6 +456,36 @@ class PartitionReader:
         """
         newer = (batch.base_offset for batch in self.ready if batch.leader_epoch > epoch)
         return min(end, self.fetched, next(newer, self.fetched))
+
+
+def make_readers(
+    task: SlotTask, origins: BatchOrigins | None = None
+) -> tuple[list[PartitionReader], LandedSpans]:
+    """Return the readers of a lap's partitions, and where the slot has written, which they share.
+
+    Args:
+        task: the slot's task.
+        origins: what is known about the opposite pipeline's producer ids; None for one direction.
+    """
+    positions = (assignment.position for assignment in task.assignments)
+    landed = LandedSpans(positions, transactional=task.transactional)
+    return [PartitionReader(assignment, origins, landed) for assignment in task.assignments], landed
+
+
+def clip_spans(spans: Iterable[Span], first: int, end: int) -> list[Span]:
+    """Return the parts of the spans within ``[first, end)``."""
+    return [(max(a, first), min(b, end)) for a, b in spans if a < end and b > first]
+
+
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the spans, sorted; those that overlap or meet become one."""
+    merged: list[Span] = []
+    for first, end in sorted(spans):
+        if merged and merged[-1][1] >= first:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((first, end))
+    return tuple(merged)
 
 
 def now_ms() -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from k2ktui.engine.state import MappingRange, MappingRecord, ScatteredRun
+from k2ktui.engine.records.state import MappingRange, MappingRecord, ScatteredRun
 from k2ktui.log.records import I64
 
 # A mapping record must stay well below max.message.bytes, which is 1 MiB by default.
@@ -19,7 +19,12 @@ _SCATTERED_SHARE = 0.2
 
 
 class RangeBuilder:
-    """Collects mapping ranges and scattered runs as batches are acknowledged."""
+    """Collects mapping ranges and scattered runs as batches are acknowledged.
+
+    I3: where mapping[source] = target, both records have the same content. A range comes only from
+    the base offset that the broker acknowledged for the batch with that very record; an offset that
+    is predicted is wrong as soon as another producer writes to the partition.
+    """
 
     def __init__(self) -> None:
         self._ranges: list[list[int]] = []

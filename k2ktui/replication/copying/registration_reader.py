@@ -7,23 +7,23 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from k2ktui.engine.producer_registration import (
+from k2ktui.engine.records.producer_registration import (
     REGISTRATION_MARK,
     ProducerRegistration,
     read_registration,
 )
-from k2ktui.engine.run_record import RUN_MARK, Run, read_run
-from k2ktui.engine.state import Position, read_commit_record
+from k2ktui.engine.records.run_record import RUN_MARK, Run, read_run
+from k2ktui.engine.records.state import Position, read_commit_record
 from k2ktui.engine.strict_json import MalformedRecord, UnknownVersion
-from k2ktui.kafka.codes import TOPIC_GONE, Code, code_name
-from k2ktui.kafka.read_requests import (
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, TopicInfo, Wire
+from k2ktui.kafka.wire.codes import TOPIC_GONE, Code, code_name
+from k2ktui.kafka.wire.read_requests import (
     EARLIEST,
     LATEST,
     READ_UNCOMMITTED,
     fetch_request,
     list_offsets_request,
 )
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown, TopicInfo, Wire
 from k2ktui.log.batch import COMPRESSION_MASK, Batch, CorruptBatch, split_batches
 from k2ktui.log.record import record_at, timestamp_type
 from k2ktui.log.records import decode_records
@@ -65,7 +65,7 @@ class RegistrationReader:
         with_positions: keep the positions, too; by far the most records.
 
     Attributes:
-        found: the registrations, by producer id.
+        registrations: by producer id.
         runs: the latest run of each pipeline, by its commit group.
         newer_ids, newer_runs: producer ids and commit groups of which there are only records of
             versions that this release does not read.
@@ -77,7 +77,7 @@ class RegistrationReader:
         self._positions: dict[bytes, bytes] = {}
         self._topic_id = ""
         self._next: dict[int, int] = {}
-        self.found: dict[int, ProducerRegistration] = {}
+        self.registrations: dict[int, ProducerRegistration] = {}
         self.runs: dict[str, Run] = {}
         self.newer_ids: set[int] = set()
         self.newer_runs: set[str] = set()
@@ -98,13 +98,13 @@ class RegistrationReader:
 
     def target_topics(self, group: str) -> set[str]:
         """Return the target topics of a pipeline's positions."""
-        found: set[str] = set()
+        topics: set[str] = set()
         for key, value in self._positions.items():
             with suppress(MalformedRecord):
                 of, _, position = read_commit_record(key, value, group)
                 if of == group and isinstance(position, Position):
-                    found.update(position.target_topics)
-        return found
+                    topics.update(position.target_topics)
+        return topics
 
     async def read(self, wire: Wire, timeout: float) -> None:
         """Read up to the high watermark of every partition, as it is after the call began.
@@ -165,12 +165,12 @@ class RegistrationReader:
             if monotonic() > until:
                 raise _Retry(f"partition {partition} was not read in time")
             request = self._fetch(partition, at)
-            found = self._result(await wire.send(request, node), partition)
+            result = self._result(await wire.send(request, node), partition)
             after = at
-            for batch in split_batches(found.records or b""):
+            for batch in split_batches(result.records or b""):
                 after = batch.last_offset + 1
                 self._take(batch)
-            if after == at and found.high_watermark < end:
+            if after == at and result.high_watermark < end:
                 raise _Retry(f"partition {partition} has changed its leader")
             if after == at:
                 after = end  # a response has at least one batch (KIP-74): the rest was compacted
@@ -212,22 +212,22 @@ class RegistrationReader:
             # It may hold a registration: not knowing it would copy records back.
             raise RegistrationsUnavailable(
                 f"{safe_text(self._topic)}, batch at offset {batch.base_offset}: {error}"
-            ) from None
+            ) from error
 
     def _take_record(self, key: bytes | None, value: bytes | None) -> None:
         try:
-            found = read_registration(key, value)
+            registration = read_registration(key, value)
             run = read_run(key, value)
         except UnknownVersion as error:
             self._note_newer(error.of)
             return
         except MalformedRecord:
             return  # what is not k2ktui's stops no pipeline
-        if self._with_positions and found is None and run is None and key and value:
+        if self._with_positions and registration is None and run is None and key and value:
             self._positions[key] = value
-        if found is not None:
-            self.found[found.producer_id] = found
-            self.newer_ids.discard(found.producer_id)
+        if registration is not None:
+            self.registrations[registration.producer_id] = registration
+            self.newer_ids.discard(registration.producer_id)
         if run is not None and (run[0] not in self.runs or run[1].term >= self.runs[run[0]].term):
             self.runs[run[0]] = run[1]
             self.newer_runs.discard(run[0])
@@ -235,7 +235,9 @@ class RegistrationReader:
     def _note_newer(self, of: str | int) -> None:
         if isinstance(of, str):
             self.newer_runs.add(of)
-        elif of not in self.found:  # an id is never registered for a second pair of clusters
+        elif (
+            of not in self.registrations
+        ):  # an id is never registered for a second pair of clusters
             self.newer_ids.add(of)
 
 

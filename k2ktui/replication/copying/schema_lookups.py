@@ -8,9 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from math import inf
 from time import monotonic
 
-from k2ktui.engine.schema_rule import SchemaIdResolver
+from k2ktui.engine.schemas.rule import SchemaIdResolver
 from k2ktui.errors import K2kError, Refused
-from k2ktui.kafka.wire import Loop, Signal
+from k2ktui.kafka.wire.cluster import Loop, Signal
 from k2ktui.log.schema_id_columns import REFUSED, KnownIds, UsedId
 from k2ktui.registry.lookup_limit import PATIENCE_S, LookupLimit, no_answer
 from k2ktui.replication.copying import partition_faults
@@ -87,25 +87,25 @@ class KnownSchemas:
             K2kError: a registry did not answer; what was found before is kept.
         """
         self.asked_since = self.asked_since or monotonic()
-        found = self._pool.submit(self._resolve, list(asked))
+        lookup = self._pool.submit(self._resolve, list(asked))
         try:
             if limit is None:
-                await self._wait(loop, found, inf)
+                await self._wait(loop, lookup, inf)
             else:
                 with limit.spend():
-                    await self._wait(loop, found, monotonic() + limit.left)
+                    await self._wait(loop, lookup, monotonic() + limit.left)
         except K2kError as error:
             self.trouble = error
             raise
         self.asked_since, self.trouble = 0.0, None
 
-    async def _wait(self, loop: Loop, found: Future[None], until: float) -> None:
-        while not found.done():
+    async def _wait(self, loop: Loop, lookup: Future[None], until: float) -> None:
+        while not lookup.done():
             if monotonic() >= until:
-                found.cancel()  # unless it has begun
+                lookup.cancel()  # unless it has begun
                 raise TimeoutError
             await loop.sleep(_POLL_S)
-        found.result()
+        lookup.result()
 
     def _resolve(self, asked: list[tuple[str, UsedId]]) -> None:
         if self._resolver is None:
@@ -172,7 +172,7 @@ class SchemaLookups:
 
     def _stop(self, reader: PartitionReader, trouble: K2kError) -> int:
         fault = partition_faults.registry_fault(reader.source, trouble, reader.handed)
-        reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
+        reader.stop(fault)
         reader.unresolved = frozenset()
         return reader.drop_from(reader.handed)
 

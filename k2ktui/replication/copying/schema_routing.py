@@ -7,18 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from k2ktui.engine.dead_letters import describe_unknown_schema, schema_step
-from k2ktui.engine.schema_rule import SchemaRule
-from k2ktui.log.batch import COMPRESSION_MASK
+from k2ktui.engine.schemas.rule import SchemaRule
+from k2ktui.engine.transforms.dead_letters import describe_unknown_schema, schema_step
+from k2ktui.engine.transforms.header_names import OriginHeader
 from k2ktui.log.records import I64, U8, Records
 from k2ktui.log.schema_id_batches import UnknownIds, map_batch, map_records
 from k2ktui.log.schema_id_columns import UsedId
 from k2ktui.replication.copying import partition_faults
-from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order, spread_letters
-from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
+from k2ktui.replication.copying.dead_letters import LetterMaker, in_offset_order
 from k2ktui.replication.copying.partition_reader import PartitionReader
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
-from k2ktui.replication.slot_task import Fault, OriginHeader, UnknownSchemas
+from k2ktui.replication.copying.slot_task import Fault, UnknownSchemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,6 @@ class SchemaIdStage:
         known: target ids that were looked up.
         pipeline: name of the pipeline, for dead letters.
         origin: header that marks where records came from, for dead letters.
-
-    ``unknown`` has the records with unknown ids that did not stop their partition.
     """
 
     def __init__(
@@ -59,49 +56,44 @@ class SchemaIdStage:
     ) -> None:
         self._known = known
         self._pipeline, self._origin = pipeline, origin
-        self._letters: list[tuple[TargetPartition, OutgoingBatch, bool]] = []
-        self.unknown: list[UnknownSchemas] = []
 
-    def take_letters(self) -> list[tuple[TargetPartition, OutgoingBatch, bool]]:
-        """Return the dead letters of what was taken; they belong into the same transaction."""
-        found, self._letters = self._letters, []
-        return found
-
-    def take_whole(self, reader: PartitionReader, rule: SchemaRule) -> memoryview | None:
-        """Take the partition's next batch, and return it with the target's ids.
+    def map_batch(
+        self, reader: PartitionReader, rule: SchemaRule
+    ) -> tuple[memoryview, UnknownSchemas | None] | None:
+        """Return the partition's next batch with the target's ids.
 
         Returns:
-            None if records of it have unknown ids and cannot be copied; nothing was taken.
+            Its bytes, and the records with unknown ids that are passed through. None if records of
+            it have unknown ids and cannot be copied.
 
         Raises:
-            CorruptBatch: its bytes do not follow the format; nothing was taken.
-            UnresolvedSchemas: ids were not looked up yet; nothing was taken.
+            CorruptBatch: its bytes do not follow the format.
+            UnresolvedSchemas: ids were not looked up yet.
         """
         batch = reader.ready[0]
-        found = map_batch(batch, rule, self._known.of(reader.source.topic))
-        if found is None:
+        mapped = map_batch(batch, rule, self._known.of(reader.source.topic))
+        if mapped is None:
             return None
-        if found.unknown:
-            last = batch.base_offset + int(found.unknown.rows[-1])
-            self.unknown.append(_count(reader, found.unknown, last, rule))
-            self._known.forget(reader.source.topic, found.unknown.by_row.values())
-        reader.take()
-        return found.view
+        if not mapped.unknown:
+            return mapped.view, None
+        last = batch.base_offset + int(mapped.unknown.rows[-1])
+        self._known.forget(reader.source.topic, mapped.unknown.by_row.values())
+        return mapped.view, _count(reader, mapped.unknown, last, rule)
 
     def map_records(
         self, reader: PartitionReader, records: Records, rule: SchemaRule
     ) -> RoutableRecords:
-        """Return records of the partition's next batch with the target's ids; ``take`` follows.
+        """Return records of the partition's next batch with the target's ids.
 
         Raises:
             CorruptBatch: a record does not follow the format.
             UnresolvedSchemas: ids were not looked up yet.
         """
-        found = map_records(records, rule, self._known.of(reader.source.topic))
-        starts, lengths = found.key_starts, found.key_lengths
-        if not found.unknown:
-            return RoutableRecords(found.records, found.data, starts, lengths)
-        by_row, refused = found.unknown.by_row, found.unknown.refused
+        mapped = map_records(records, rule, self._known.of(reader.source.topic))
+        starts, lengths = mapped.key_starts, mapped.key_lengths
+        if not mapped.unknown:
+            return RoutableRecords(mapped.records, mapped.data, starts, lengths)
+        by_row, refused = mapped.unknown.by_row, mapped.unknown.refused
         stops = [row for row in sorted(by_row) if rule.on_unknown == "fail" or row in refused]
         fault: Fault | None = None
         end = len(records)
@@ -120,8 +112,8 @@ class SchemaIdStage:
                 kept = np.delete(kept, others.rows)
             self._known.forget(reader.source.topic, others.by_row.values())
         return RoutableRecords(
-            found.records.take(kept),
-            found.data,
+            mapped.records.take(kept),
+            mapped.data,
             starts[kept],
             lengths[kept],
             unknown,
@@ -141,11 +133,11 @@ class SchemaIdStage:
         return in_offset_order(
             [
                 maker.make(
-                    records.take(np.array(found, dtype=np.int64)),
+                    records.take(np.array(rows_of_id, dtype=np.int64)),
                     schema_step(used[0]),
                     describe_unknown_schema(*used),
                 )
-                for used, found in rows.items()
+                for used, rows_of_id in rows.items()
             ]
         )
 
@@ -154,27 +146,6 @@ class SchemaIdStage:
         if refusal is not None:
             return partition_faults.refused_schema_fault(reader.source, refusal, used[0], offset)
         return partition_faults.unknown_schema_fault(reader.source, *used, offset)
-
-    def take(self, reader: PartitionReader, found: RoutableRecords) -> None:
-        """Take the next batch; only up to the record that stops the partition, if one does."""
-        if found.unknown is not None:
-            self.unknown.append(found.unknown)
-        if found.letters is not None:
-            self._spread(reader, found.letters)
-        if found.fault is None:
-            reader.take()
-            return
-        fault = found.fault
-        reader.take_before(fault.offset)
-        reader.stop(fault.kind, fault.message, fault.hint, fault.offset)
-
-    def _spread(self, reader: PartitionReader, letters: Records) -> None:
-        route, batch = reader.assignment.route, reader.ready[0]
-        assert route.dead_letters is not None
-        codec = route.codec
-        if codec is None:
-            codec = batch.attributes & COMPRESSION_MASK if batch.magic == 2 else 0
-        self._letters += spread_letters(reader.source, letters, route.dead_letters, codec)
 
 
 def _count(

@@ -1,9 +1,9 @@
-"""Batches that the target refuses for their size: split by records, and how large later ones are.
+"""Split batches that the target refuses for their size, and limit the size of later ones.
 
 A broker compresses a batch again if the topic's ``compression.type`` is another codec, and compares
-the result with ``max.message.bytes``: a batch of 100 kB may become one of 2 MB. That it becomes too
-large is only known once it is refused. What becomes of it depends on its size without compression,
-so that is what the limit of later batches counts; those that are small as sent are not looked into.
+the result with ``max.message.bytes``: a batch of 100 kB may become one of 2 MB. Whether it gets too
+large is only known once it is refused. The result depends on the uncompressed size, so the limit of
+later batches counts uncompressed bytes; batches that are small as sent are not decompressed for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from k2ktui.log.batch import COMPRESSION_MASK, split_batches
 from k2ktui.log.rebuild import build_batches, built_bytes
 from k2ktui.log.records import Records, decode_records
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch
-from k2ktui.replication.slot_task import SizeLimit
+from k2ktui.replication.copying.slot_task import SizeLimit
 
 
 def split_refused(
@@ -39,7 +39,9 @@ def split_refused(
             sources = sources[first : first + built.count]
         at = outgoing.first_source + first if sources is None else int(sources[0])
         parts.append(
-            OutgoingBatch(memoryview(built.data), built.count, at, sources, outgoing.reader)
+            OutgoingBatch(
+                outgoing.target, memoryview(built.data), built.count, at, sources, outgoing.owner
+            )
         )
         first += built.count
     assert first == outgoing.count, "the parts have the sequence numbers of the whole"

@@ -6,6 +6,7 @@ compare leader epochs (KIP-320), which detects truncation, re-creation and uncle
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,23 +16,20 @@ from typing import Any
 
 from kafka.protocol.consumer import FetchRequest
 
-from k2ktui.engine.state import SourcePartition
+from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed
-from k2ktui.kafka.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
-from k2ktui.kafka.read_requests import (
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    list_offsets_request,
-)
 from k2ktui.kafka.unreachable import OtherCluster
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown, Signal, Throttled, TopicInfo, Wire
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Signal, Throttled, TopicInfo, Wire
+from k2ktui.kafka.wire.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
+from k2ktui.kafka.wire.read_requests import EARLIEST, LATEST, READ_COMMITTED, list_offsets_request
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.fetch_session import FetchSession, Key
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
-from k2ktui.replication.slot_settings import FetchSettings
-from k2ktui.replication.slot_task import SourceLogBounds
+from k2ktui.replication.copying.slot_settings import FetchSettings
+from k2ktui.replication.copying.slot_task import SourceLogBounds
 from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
 
 _DEFAULTS = FetchSettings()
 _BUFFER_BYTES = 48 << 20
@@ -49,7 +47,7 @@ LogEnds = tuple[int, int]  # log start offset, last stable offset
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a fetcher leaves to that of the slot's next lap: fetch sessions with the brokers.
+    """Fetch sessions that a fetcher leaves to the fetcher of the slot's next lap.
 
     It holds no records: what was fetched and not committed is fetched again.
 
@@ -146,14 +144,14 @@ class SourceFetcher:
     def unread(self) -> dict[SourcePartition, str]:
         """Return why partitions are not read now: no answer of their leader, an error, a quota.
 
-        A partition of which an answer says nothing is idle, and not among them.
+        A partition that a response does not mention is idle, and not included.
         """
-        found = {}
+        reasons = {}
         for key, reader in self._readers.items():
             reason = "" if reader.done else self._why_unread(key)
             if reason:
-                found[reader.source] = reason
-        return found
+                reasons[reader.source] = reason
+        return reasons
 
     def _why_unread(self, key: Key) -> str:
         leader = self._leaders.get(key, -1)
@@ -167,7 +165,7 @@ class SourceFetcher:
     def outage(self) -> ConnectionFailed | None:
         """Return why no fetch request has been answered by any leader; None if one has been.
 
-        None, too, if nothing had to be read, or the source only throttles this client.
+        Also None if nothing had to be read, or the source only throttles this client.
         """
         if self._has_read or any(session.throttled for session in self._sessions.values()):
             return None
@@ -177,7 +175,7 @@ class SourceFetcher:
         why = self._wire.outage()
         if why is not None:
             return why
-        waiting = next(each.source for each in self._readers.values() if not each.done)
+        waiting = next(reader.source for reader in self._readers.values() if not reader.done)
         nothing = (waiting, "no answer has arrived")
         at, reason = next(iter(self.unread().items()), nothing)
         return ConnectionFailed(
@@ -219,6 +217,8 @@ class SourceFetcher:
     def _fetch_from(self, key: Key, node: int) -> None:
         """Fetch a partition from a broker, -1 for none until its leader is known."""
         before = self._leaders.pop(key, -1)
+        if before not in (-1, node):
+            log.info("%s-%d on the source: leader %d follows %d", *key, node, before)
         if before >= 0:
             self._sessions[before].remove(key)
         if node >= 0:
@@ -259,14 +259,14 @@ class SourceFetcher:
     def hand_on(self) -> Reading:
         """Stop fetching; return the sessions that the next lap can go on with, close the others."""
         well = self._failure is None and not self._followed
-        kept = [each for each in self._sessions.values() if well and each.is_settled]
+        kept = [session for session in self._sessions.values() if well and session.is_settled]
         self.close(kept)
         topics = {name for session in kept for name, _ in session.known}
         known: dict[PartitionReader, LogEnds] = {}
         for bounds in (*self._bounds_before.values(), self._bounds):
             known.update(bounds)
         bounds_by_key = {
-            (reader.source.topic, reader.source.partition): found for reader, found in known.items()
+            (reader.source.topic, reader.source.partition): ends for reader, ends in known.items()
         }
         ids = {name: self._ids[name] for name in topics}
         return Reading(self._settings, ids, kept, bounds_by_key, monotonic())
@@ -332,7 +332,12 @@ class SourceFetcher:
             self._handle_response(session, response)
         except (NotSent, OutcomeUnknown) as error:
             session.throttled = isinstance(error, Throttled)
-            session.trouble = self._wire.trouble(session.node) or str(error)
+            before, session.trouble = (
+                session.trouble,
+                self._wire.trouble(session.node) or str(error),
+            )
+            if session.trouble != before:  # it is tried ten times a second
+                log.info("fetch session with broker %d lost: %s", session.node, session.trouble)
             self._bounds_before.pop(session.node, None)
             session.restart()
             session.not_before = monotonic() + _BACKOFF_S
@@ -343,10 +348,19 @@ class SourceFetcher:
             session.waiting = False
             self._signal.set()
 
+    @staticmethod
+    def _forget_trouble(session: FetchSession) -> None:
+        if session.trouble:
+            log.info("fetch session with broker %d works again", session.node)
+            session.trouble = ""
+
     def _handle_response(self, session: FetchSession, response: Any) -> None:
         if self._closed:
             return
         if response.error_code != Code.NONE:
+            log.info(
+                "fetch session with broker %d: %s", session.node, code_name(response.error_code)
+            )
             self._bounds_before.pop(session.node, None)
             session.restart()
             if response.error_code not in SESSION_LOST:
@@ -354,7 +368,8 @@ class SourceFetcher:
                 session.not_before = monotonic() + _BACKOFF_S
             return
         self._has_read = True
-        session.trouble, session.throttled = "", response.throttle_time_ms > 0
+        self._forget_trouble(session)
+        session.throttled = response.throttle_time_ms > 0
         for key in [key for key in self._troubles if key in session.members]:
             del self._troubles[key]  # it is added again if it has the error still
         session.session_id = response.session_id
@@ -386,15 +401,8 @@ class SourceFetcher:
         if code == Code.NONE:
             if part.last_stable_offset >= 0:
                 self._bounds[reader] = (part.log_start_offset, part.last_stable_offset)
-            diverging = getattr(part, "diverging_epoch", None)
-            if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
-                agreed = reader.agrees_until(diverging.epoch, diverging.end_offset)
-                self._measure(session, reader, agreed)
-            elif part.records:
-                aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
-                self.buffered += reader.receive(part.records, aborted)
-                self._updated.add(reader)
-                reader.check_epoch = reader.leader_epoch >= 0
+                reader.log_end = part.last_stable_offset
+            self._receive(session, reader, part)
         elif code == Code.OFFSET_OUT_OF_RANGE:
             if reader.check_epoch:
                 # The broker also returns this if retention removed the last fetched leader epoch.
@@ -406,14 +414,26 @@ class SourceFetcher:
             session.forget(key)
             self._look_up_later()
         elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-            partition_faults.stop_unauthorized(reader)
+            reader.stop(partition_faults.unauthorized_fault(reader))
         elif code in LEADER_MOVED:
             self._troubles[key] = f"broker {session.node}: {code_name(code)}"
             session.forget(key)
             self._fetch_from(key, -1)
             self._look_up_later()
         else:
-            partition_faults.stop_refused(reader, code)
+            reader.stop(partition_faults.unreadable_fault(reader, code))
+
+    def _receive(self, session: FetchSession, reader: PartitionReader, part: Any) -> None:
+        """Take the records of a partition, unless its log has parted from what was read before."""
+        diverging = getattr(part, "diverging_epoch", None)
+        if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
+            agreed = reader.agrees_until(diverging.epoch, diverging.end_offset)
+            self._measure(session, reader, agreed)
+        elif part.records:
+            aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+            self.buffered += reader.receive(part.records, aborted)
+            self._updated.add(reader)
+            reader.check_epoch = reader.leader_epoch >= 0
 
     def _changes_replica(self, session: FetchSession, key: Key, part: Any) -> bool:
         """Follow the leader's advice to a closer replica; return from it if it has a problem."""
@@ -478,7 +498,8 @@ class SourceFetcher:
             self._updated.add(reader)
             return
         # Going back needs a new term, which only the driver can begin: pass it the new offset.
-        partition_faults.stop_for_loss(reader, loss, at=loss.go_on_at if self._continue else None)
+        at = loss.go_on_at if self._continue else None
+        reader.stop(partition_faults.loss_fault(reader, loss, at))
         self.buffered -= reader.drop_from(loss.go_on_at)
 
     def _look_up_later(self) -> None:
@@ -487,7 +508,7 @@ class SourceFetcher:
 
     async def _look_up(self) -> None:
         try:
-            found = await self._wire.metadata(self._ids)
+            topics = await self._wire.metadata(self._ids)
         except (NotSent, OutcomeUnknown) as error:
             self._look_up_trouble = f"its leader cannot be looked up: {error}"
             self._stale_since = monotonic() + _BACKOFF_S
@@ -500,7 +521,7 @@ class SourceFetcher:
             self._signal.set()
         self._stale, self._look_up_trouble = False, ""
         for key, reader in self._readers.items():
-            info = found.get(key[0])
+            info = topics.get(key[0])
             if reader.fault is None and info is not None:
                 self._apply_topic_info(key, reader, info)
                 if reader.fault is not None:
@@ -511,16 +532,16 @@ class SourceFetcher:
         if info.error not in TOPIC_GONE:
             self._unknown_since.pop(key[0], None)
         if info.error == Code.TOPIC_AUTHORIZATION_FAILED:
-            partition_faults.stop_unauthorized(reader)
+            reader.stop(partition_faults.unauthorized_fault(reader))
         elif info.error == Code.INVALID_TOPIC:
-            partition_faults.stop_deleted(reader)
+            reader.stop(partition_faults.gone_fault(reader))
         elif info.error in TOPIC_GONE:
             if monotonic() - self._unknown_since.setdefault(key[0], monotonic()) < _GONE_AFTER_S:
                 self._look_up_later()
             else:
-                partition_faults.stop_deleted(reader)
+                reader.stop(partition_faults.gone_fault(reader))
         elif topic_id and info.topic_id and info.topic_id != topic_id:
-            partition_faults.stop_recreated(reader)
+            reader.stop(partition_faults.recreated_fault(reader.source, reader.fetched))
         elif key[1] in info.partitions and info.partitions[key[1]].node >= 0:
             node = info.partitions[key[1]].node
             if self._leaders.get(key) != node:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from k2ktui.engine.state import mapping_key, mapping_value, position_key, position_value
+from k2ktui.engine.records.state import mapping_key, mapping_value, position_key, position_value
 from k2ktui.log.rebuild import build_batches
 from k2ktui.log.records import make_records
 from k2ktui.replication.copying.outgoing_batch import OutgoingBatch, TargetPartition
 from k2ktui.replication.copying.partition_reader import PartitionReader, now_ms
-from k2ktui.replication.slot_task import SizeLimit, SlotTask
+from k2ktui.replication.copying.slot_task import SizeLimit, SlotTask
 
 _BATCH_BYTES = 512 << 10
 
@@ -36,21 +36,19 @@ class StateRecords:
 
     def targets(self, reader: PartitionReader) -> set[TargetPartition]:
         """Return where a partition's mapping and position go."""
-        found = self._targets.get(reader)
-        if found is None:
-            found = self._targets[reader] = self._topics.targets(reader.source)
-        return found
+        targets = self._targets.get(reader)
+        if targets is None:
+            targets = self._targets[reader] = self._topics.targets(reader.source)
+        return targets
 
     def holds_positions(self, target: TargetPartition) -> bool:
         """Return whether it is the partition of the commit topic that the slot writes to."""
         return target == (self._topics.commit_topic, self._topics.commit_partition)
 
-    def build(
-        self, dirty: Sequence[PartitionReader]
-    ) -> list[tuple[TargetPartition, OutgoingBatch]]:
+    def build(self, dirty: Sequence[PartitionReader]) -> list[OutgoingBatch]:
         """Return the batches that commit what these partitions have handed to the writer."""
         return [
-            (target, OutgoingBatch(memoryview(built.data), built.count))
+            OutgoingBatch(target, memoryview(built.data), built.count)
             for target, records in self._records(dirty).items()
             for built in build_batches(make_records(records), 0, self._largest(target))
         ]
@@ -61,10 +59,10 @@ class StateRecords:
 
     def _records(self, dirty: Sequence[PartitionReader]) -> dict[TargetPartition, list[_Record]]:
         topics, at = self._topics, now_ms()
-        found: dict[TargetPartition, list[_Record]] = defaultdict(list)
+        records: dict[TargetPartition, list[_Record]] = defaultdict(list)
 
         def put(target: TargetPartition, key: bytes, value: bytes) -> None:
-            found[target].append((len(found[target]), at, key, value))
+            records[target].append((len(records[target]), at, key, value))
 
         for reader in dirty:
             if topics.mapping_topic:
@@ -77,4 +75,4 @@ class StateRecords:
                 position_key(topics.group, reader.source),
                 position_value(position),
             )
-        return found
+        return records

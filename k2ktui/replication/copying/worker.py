@@ -10,19 +10,25 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from k2ktui.engine.cluster_pair import UNKNOWN_PAIR, ClusterPair
-from k2ktui.errors import ConnectionFailed, LoginFailed
-from k2ktui.kafka.wire import Loop, NotSent, OutcomeUnknown, Wire
+from k2ktui import diagnostics
+from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.errors import ConnectionFailed, K2kError, LoginFailed
+from k2ktui.kafka.wire.cluster import CoordinatorError, Loop, NotSent, OutcomeUnknown, Wire
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.batch_origins import BatchOrigins
 from k2ktui.replication.copying.kept_readings import KeptReadings
+from k2ktui.replication.copying.packed_tasks import PackedTask, TaskUnpacker
 from k2ktui.replication.copying.schema_lookups import KnownSchemas
 from k2ktui.replication.copying.slot import SlotCopier
-from k2ktui.replication.packed_tasks import PackedTask, TaskUnpacker
-from k2ktui.replication.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
+from k2ktui.replication.copying.slot_task import LapOutcome, OppositePipeline, SlotResult, SlotTask
+from k2ktui.secret_values import remember_secrets
+
+log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 15.0
 _T = TypeVar("_T")
+
+Lap = Callable[[], Coroutine[Any, Any, SlotResult]]
 
 
 class _Connections:
@@ -72,42 +78,49 @@ def run_packed(
 def run_slot(task: SlotTask, source: Mapping[str, Any], target: Mapping[str, Any]) -> SlotResult:
     """Run one lap of one slot; never raises, as the result has the outcome.
 
-    ``source`` and ``target`` are connection options from ``k2ktui.kafka.properties.wire``.
+    ``source`` and ``target`` are connection options from ``kafka.properties.translation.wire``.
     """
     origins, schemas = known_origins(task, source, target), known_schemas(task)
 
-    def make(left: Wire, right: Wire) -> SlotCopier:
+    def make(left: Wire, right: Wire) -> Lap:
         readings = _connections(source, target).readings
-        return SlotCopier(task, left, right, origins, schemas, readings)
+        return SlotCopier(task, left, right, origins, schemas, readings).run
 
-    return run_copier(task, source, target, make)
+    return run_lap(task, source, target, make)
 
 
-def run_copier(
+def run_lap(
     task: SlotTask,
     source: Mapping[str, Any],
     target: Mapping[str, Any],
-    make: Callable[[Wire, Wire], SlotCopier],
+    make: Callable[[Wire, Wire], Lap],
 ) -> SlotResult:
     """Run what ``make`` returns for connections to both clusters, as ``run_slot`` does."""
     try:
         connections = _connections(source, target)
         connections.require(task.clusters)
-        copier = make(connections.source, connections.target)
-        result: SlotResult = connections.loop.run(copier.run)
+        lap = make(connections.source, connections.target)
+        result: SlotResult = connections.loop.run(lap)
     except LoginFailed as error:
-        positions = {each.source: each.position for each in task.assignments}
+        positions = {assignment.source: assignment.position for assignment in task.assignments}
         faults = tuple(partition_faults.slot_faults(positions, error, positions))
         result = SlotResult(task.slot, LapOutcome.FAILED, {}, faults, error=error.message)
     except (ConnectionFailed, NotSent, OutcomeUnknown) as error:
+        log.info("slot %d: %s", task.slot, error)
         result = SlotResult(task.slot, LapOutcome.FAILED, {}, error=str(error))
     except Exception as error:  # report it to the driver; Spark would only print a traceback
-        result = SlotResult(
-            task.slot, LapOutcome.FAILED, {}, error=f"{type(error).__name__}: {error}"
-        )
+        log.exception("slot %d: unexpected %s", task.slot, type(error).__name__)
+        result = SlotResult(task.slot, LapOutcome.FAILED, {}, error=_headline(error))
     if result.outcome is not LapOutcome.DONE:
         _disconnect(source, target)
     return result
+
+
+def _headline(error: Exception) -> str:
+    """Return what an operator may see; another exception's text may quote a record."""
+    if isinstance(error, (K2kError, CoordinatorError)):
+        return f"{type(error).__name__}: {error}"
+    return f"internal error in k2ktui ({type(error).__name__})"
 
 
 def run_connected(
@@ -129,11 +142,11 @@ def run_connected(
     try:
         connections = _connections(source, target)
         connections.require(clusters)
-        found: _T = connections.loop.run(lambda: work(connections.source, connections.target))
+        result: _T = connections.loop.run(lambda: work(connections.source, connections.target))
     except BaseException:
         _disconnect(source, target)
         raise
-    return found
+    return result
 
 
 def _disconnect(source: Mapping[str, Any], target: Mapping[str, Any]) -> None:
@@ -171,10 +184,14 @@ def _name(source: Mapping[str, Any], target: Mapping[str, Any]) -> str:
 
 
 def _connections(source: Mapping[str, Any], target: Mapping[str, Any]) -> _Connections:
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     name = _name(source, target)
     if name not in _kept:
+        # This process has read no configuration: its log would not know what is secret.
+        diagnostics.set_up()
+        for options in (source, target):
+            remember_secrets((key, str(value)) for key, value in options.items())
         connections = _Connections(source, target)
         connections.loop.run(connections.open)
+        log.info("connected to both clusters")
         _kept[name] = connections
     return _kept[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -12,10 +11,10 @@ from k2ktui.config.clusters import ClusterConfig, Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError, NoAnswer
 from k2ktui.faults import fault
+from k2ktui.kafka.admin.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Probe
+from k2ktui.kafka.admin.topics import broker_count
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.probe import READING, TRANSACTIONS, WRITING, NotDisclosed, Probe
-from k2ktui.kafka.properties import wire
-from k2ktui.kafka.topics import broker_count
+from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.preflight.checks import (
     Check,
@@ -57,8 +56,6 @@ class CheckedCluster:
 
 def open_clusters(config: PipelineConfig, stack: ExitStack) -> dict[str, CheckedCluster]:
     """Connect to both clusters in every role; ``stack`` closes the connections."""
-    # The library logs every failed attempt; the checks report what matters.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     sides = {
         label: CheckedCluster(label, Cluster(getattr(config, label), label))
         for label in ("source", "target")
@@ -88,8 +85,8 @@ def _reach(config: PipelineConfig, side: CheckedCluster) -> None:
         return
     side.answers = True
     where = safe_text(side.cluster.config.bootstrap_servers)
-    found = f"{counted(brokers, 'broker')} at {where}, cluster id {safe_text(side.cluster_id)}"
-    side.checks += [passed_check(name, found), _version(config, side)]
+    detail = f"{counted(brokers, 'broker')} at {where}, cluster id {safe_text(side.cluster_id)}"
+    side.checks += [passed_check(name, detail), _version(config, side)]
 
 
 def _connect(side: CheckedCluster) -> None:
@@ -110,7 +107,7 @@ def _open(config: ClusterConfig, role: Role, label: str) -> Probe:
         raise
     except K2kError as error:
         probe.close()
-        raise type(error)(f"{role}: {error.message}", hint=error.hint) from None
+        raise type(error)(f"{role}: {error.message}", hint=error.hint) from error
     except BaseException:
         probe.close()
         raise
@@ -162,12 +159,12 @@ def check_clocks(source: CheckedCluster, target: CheckedCluster) -> Iterator[Che
             )
             continue
         word = "ahead of" if ahead >= 0 else "behind"
-        found = f"{abs(ahead):,.3f} s {word} this machine's"
+        offset = f"{abs(ahead):,.3f} s {word} this machine's"
         if abs(ahead) <= _CLOCK_TOLERANCE_S:
-            yield passed_check(name, found)
+            yield passed_check(name, offset)
         else:
             yield failed_check(
                 name,
-                f"{found}: lag in seconds and retention by time will be off by that much",
+                f"{offset}: lag in seconds and retention by time will be off by that much",
                 "Synchronize the clocks (NTP) of this machine and of the cluster's nodes.",
             )

@@ -8,10 +8,10 @@ from k2ktui.config.clusters import ClusterConfig
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.kafka.unreachable import await_open
-from k2ktui.replication.events import Event
 from k2ktui.replication.preflight.checks import Check, CheckOutcome, before_start, error_of
 from k2ktui.replication.preflight.suite import run_checks
-from k2ktui.replication.progress import ThrottledNotifier
+from k2ktui.replication.reports.events import Event
+from k2ktui.replication.reports.progress import ThrottledNotifier
 from k2ktui.runtime.stop_flag import StopFlag
 
 _RECONNECT_S = 1.0

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
+from k2ktui.kafka.admin.topics import Settings, topic_settings
 from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.topics import Settings, topic_settings
 from k2ktui.replication.preflight.checks import (
     Check,
     CheckOutcome,
@@ -21,7 +21,7 @@ from k2ktui.replication.preflight.checks import (
     passed_check,
     unknown_check,
 )
-from k2ktui.replication.record_times import RecordTimeReader
+from k2ktui.replication.topics.record_times import RecordTimeReader
 from k2ktui.text import counted
 
 NAME = "retention headroom"
@@ -107,24 +107,26 @@ def check_headroom(
 
 
 def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
-    settings = topic_settings(source, {each.source.topic for each in waiting})
+    settings = topic_settings(source, {partition.source.topic for partition in waiting})
     timed, unbounded, reasons = [], 0, set[str]()
-    for each in waiting:
-        found = settings[each.source.topic]
-        if isinstance(found, K2kError):
+    for partition in waiting:
+        entries = settings[partition.source.topic]
+        if isinstance(entries, K2kError):
             reasons.add("this principal may not read the retention settings of all topics")
-        elif "delete" not in _value(found, "cleanup.policy"):
+        elif "delete" not in _value(entries, "cleanup.policy"):
             unbounded += 1
         else:
-            if int(_value(found, "retention.bytes") or -1) >= 0:
+            if int(_value(entries, "retention.bytes") or -1) >= 0:
                 reasons.add("how soon retention.bytes deletes them depends on how much is written")
-            retention = int(_value(found, "retention.ms") or -1)
+            retention = int(_value(entries, "retention.ms") or -1)
             unbounded += retention < 0
             if retention >= 0:
-                timed.append((each, retention / 1000))
-    stamps, untimed, copied = _timestamps(source, [each for each, _ in timed])
-    waiting = [each for each in waiting if each.source not in copied]
-    timed = [(each, retention) for each, retention in timed if each.source not in copied]
+                timed.append((partition, retention / 1000))
+    stamps, untimed, copied = _timestamps(source, [partition for partition, _ in timed])
+    waiting = [partition for partition in waiting if partition.source not in copied]
+    timed = [
+        (partition, retention) for partition, retention in timed if partition.source not in copied
+    ]
     if not waiting:
         return passed_check(NAME, "every record is copied: nothing can be lost")
     if untimed:
@@ -133,12 +135,14 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
             "records without a timestamp are deleted by the age of their log segment, which is "
             f"unknown: {first_names(untimed)}"
         )
-    if any(each.source not in stamps and each.source not in untimed for each, _ in timed):
+    if any(
+        partition.source not in stamps and partition.source not in untimed for partition, _ in timed
+    ):
         reasons.add("the age of the oldest of them could not be read")
     left = [
-        (stamps[each.source] + retention - time.time(), retention, each)
-        for each, retention in timed
-        if each.source in stamps
+        (stamps[partition.source] + retention - time.time(), retention, partition)
+        for partition, retention in timed
+        if partition.source in stamps
     ]
     return _verdict(waiting, left, reasons)
 
@@ -146,17 +150,17 @@ def _judge(source: Cluster, waiting: list[_Waiting]) -> Check:
 def _verdict(
     waiting: list[_Waiting], left: list[tuple[float, float, _Waiting]], reasons: set[str]
 ) -> Check:
-    records = counted(sum(each.count for each in waiting), "record")
+    records = counted(sum(partition.count for partition in waiting), "record")
     behind = f"at most {records} not copied in {counted(len(waiting), 'partition')}"
     why = "".join(f"; {reason}" for reason in sorted(reasons))
     if not left:
         if reasons:
             return unknown_check(NAME, behind + why, _UNKNOWN_HINT)
         return passed_check(NAME, f"{behind}; the source deletes no records by age")
-    seconds, _, first = min(left, key=lambda each: each[0])
+    seconds, _, first = min(left, key=lambda remaining: remaining[0])
     when = f"the oldest, of {first_names([first.source])}, is due for deletion "
     when += f"in {format_duration(seconds)}" if seconds > 0 else "now"
-    short = [each.source for s, keep, each in left if s < min(_SHORT_S, _SHARE * keep)]
+    short = [partition.source for s, keep, partition in left if s < min(_SHORT_S, _SHARE * keep)]
     if short:
         text = f"{behind}; {when}; too soon: {first_names(short)}{why}"
         return replace(failed_check(NAME, text, _HINT), cured_by_start=True)
@@ -182,9 +186,9 @@ def _timestamps(
         times = peek.times(where, _TIMESTAMPS_S)
     finally:
         peek.close()
-    found = {SourcePartition(*at): at_s for at, at_s in times.items()}
+    at_s_by_partition = {SourcePartition(*at): at_s for at, at_s in times.items()}
     untimed = {SourcePartition(*at) for at in peek.untimed}
-    return found, untimed, {SourcePartition(*at) for at in peek.exhausted}
+    return at_s_by_partition, untimed, {SourcePartition(*at) for at in peek.exhausted}
 
 
 def format_duration(seconds: float) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import find_ids
-from k2ktui.engine.run_record import Run
+from k2ktui.engine.records.cluster_pair import find_ids
+from k2ktui.engine.records.run_record import Run
 from k2ktui.errors import K2kError
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
 from k2ktui.replication.copying.registration_reader import (
     RegistrationReader,
     RegistrationsUnavailable,
@@ -46,31 +46,35 @@ def check_opposite(
         return
     topic, mode = config.opposite.commit_topic, config.bidirectional.mode
     try:
-        there = _read(source, topic)
+        on_source = _read(source, topic)
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         yield _unreadable(topic, error, fatal=mode == "provenance")
         return
     try:
         topics = selected_topics(config, source.cluster)
-        here = _read(target, config.coordination.commit.topic)
+        on_target = _read(target, config.coordination.commit.topic)
     except K2kError as error:
         yield error_check(_NAME, error)
         return
     except (RegistrationsUnavailable, NotSent, OutcomeUnknown) as error:
         yield unknown_check(_NAME, str(error))
         return
-    pairs = [run.pair for read in (there, here) for run in read.runs.values()]
-    ours, theirs = find_ids(source.cluster_id, pairs), find_ids(target.cluster_id, pairs)
+    pairs = [run.pair for read in (on_source, on_target) for run in read.runs.values()]
+    source_ids, target_ids = find_ids(source.cluster_id, pairs), find_ids(target.cluster_id, pairs)
     opposite = {
         name: run
-        for name, run in there.runs.items()
-        if run.pair.source in theirs and run.pair.target in ours and _shares(there, name, topics)
+        for name, run in on_source.runs.items()
+        if run.pair.source in target_ids
+        and run.pair.target in source_ids
+        and _shares(on_source, name, topics)
     }
-    yield _compare(config, opposite, there, here.runs.get(config.coordination.commit.group))
+    yield _compare(
+        config, opposite, on_source, on_target.runs.get(config.coordination.commit.group)
+    )
     if mode == "provenance":
-        into_source = _sources(there, ours, topics) - theirs
+        into_source = _sources(on_source, source_ids, topics) - target_ids
         targets = target_topics(config, topics)
-        yield _check_ring(into_source, _sources(here, theirs, targets))
+        yield _check_ring(into_source, _sources(on_target, target_ids, targets))
 
 
 def _read(side: CheckedCluster, topic: str) -> RegistrationReader:
@@ -94,7 +98,7 @@ def _unreadable(topic: str, error: Exception, *, fatal: bool) -> Check:
 def _compare(
     config: PipelineConfig,
     opposite: Mapping[str, Run],
-    there: RegistrationReader,
+    on_source: RegistrationReader,
     own: Run | None,
 ) -> Check:
     """Compare the opposite pipeline's runs with the configuration; ``own`` is our last run.
@@ -104,7 +108,7 @@ def _compare(
     """
     topic = safe_text(config.opposite.commit_topic)
     if not opposite:
-        return _explain_none(config, there, topic)
+        return _explain_none(config, on_source, topic)
     mode = config.bidirectional.mode
     problems = [_problem(name, run, mode) for name, run in sorted(opposite.items())]
     if any(problems):
@@ -120,35 +124,38 @@ def _compare(
     if mode != "provenance":
         return passed_check(_NAME, f"{names} uses the same mode, {mode}")
     pairs = [run.pair for run in opposite.values()]
-    if there.newer_ids:
+    if on_source.newer_ids:
         return warning_check(
             _NAME,
-            f"{names}: topic {topic} has {counted(len(there.newer_ids), 'producer id')} registered "
-            "in a version that this release does not read; a partition with batches of them stops",
+            f"{names}: topic {topic} has {counted(len(on_source.newer_ids), 'producer id')} "
+            "registered in a version that this release does not read; a partition with batches "
+            "of them stops",
             _UPDATE,
         )
-    sources = {each for pair in pairs for each in pair.sources}
-    targets = {each for pair in pairs for each in pair.targets}
-    ids = [r for r in there.found.values() if r.source in sources and r.target in targets]
+    sources = {cluster for pair in pairs for cluster in pair.sources}
+    targets = {cluster for pair in pairs for cluster in pair.targets}
+    ids = [
+        r for r in on_source.registrations.values() if r.source in sources and r.target in targets
+    ]
     return passed_check(
         _NAME, f"{names} has registered {counted(len(ids), 'producer id')} in {topic}"
     )
 
 
-def _explain_none(config: PipelineConfig, there: RegistrationReader, topic: str) -> Check:
+def _explain_none(config: PipelineConfig, on_source: RegistrationReader, topic: str) -> Check:
     """Return the check if no run of an opposite pipeline is known.
 
     One of the two starts first. It is a warning only where the file names the opposite pipeline's
     topics, or others have written to the topic where its runs are looked for.
     """
-    if there.newer_runs:
+    if on_source.newer_runs:
         return unknown_check(
             _NAME,
-            f"the runs of {first_names(there.newer_runs)} in topic {topic} on the source are of a "
-            "version that this release does not read",
+            f"the runs of {first_names(on_source.newer_runs)} in topic {topic} on the source are "
+            "of a version that this release does not read",
             _UPDATE,
         )
-    unclear = [name for name, run in there.runs.items() if not run.pair.is_known]
+    unclear = [name for name, run in on_source.runs.items() if not run.pair.is_known]
     if unclear:
         return unknown_check(
             _NAME,
@@ -160,7 +167,7 @@ def _explain_none(config: PipelineConfig, there: RegistrationReader, topic: str)
         f"no pipeline has copied from the target to the source yet, by topic {topic} on the source"
     )
     named = any(config.bidirectional.opposite.model_dump().values())
-    if not named and not there.runs:
+    if not named and not on_source.runs:
         return passed_check(_NAME, text)
     return warning_check(
         _NAME,
@@ -223,5 +230,5 @@ def _sources(
 
 def _shares(read: RegistrationReader, group: str, topics: Collection[str]) -> bool:
     """Return whether a pipeline writes to one of these topics; one without positions may."""
-    found = read.target_topics(group)
-    return not found or not found.isdisjoint(topics)
+    written = read.target_topics(group)
+    return not written or not written.isdisjoint(topics)

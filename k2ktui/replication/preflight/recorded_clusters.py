@@ -10,11 +10,11 @@ import shlex
 from collections.abc import Sequence
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.cluster_pair import ClusterPair, Side
+from k2ktui.engine.records.cluster_pair import ClusterPair, Side
 from k2ktui.errors import K2kError
-from k2ktui.replication.commit_state import read_commit_state
 from k2ktui.replication.fencing_errors import describe_changed
-from k2ktui.replication.pipeline_fencing import commit_topic
+from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
     error_check,
@@ -38,10 +38,10 @@ def check_recorded_ids(
 ) -> Check:
     """Compare the ids of both clusters with those that the last run recorded."""
     try:
-        found = target.cluster.find(config.coordination.commit.topic)
-        if found is None:
+        description = target.cluster.find(config.coordination.commit.topic)
+        if description is None:
             return passed_check(_NAME, "the pipeline has copied nothing yet")
-        topic = commit_topic(config, found.partitions)
+        topic = commit_topic(config, description.partitions)
         state = read_commit_state(target.cluster, topic, _READ_S)
     except K2kError as error:
         return error_check(_NAME, error)

@@ -15,15 +15,14 @@ from dataclasses import replace
 from k2ktui.config.clusters import Role
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import K2kError
-from k2ktui.kafka.broker_settings import broker_values
+from k2ktui.kafka.admin.broker_settings import broker_values
+from k2ktui.kafka.admin.probe import NotDisclosed, Operation
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.control_specs import control_specs, is_optional
-from k2ktui.kafka.probe import NotDisclosed, Operation
-from k2ktui.kafka.wire import NotSent, OutcomeUnknown
-from k2ktui.replication.epochs import DRIVER, STATE, transactional_id
+from k2ktui.kafka.control.specs import control_specs, is_optional
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
 from k2ktui.replication.fencing_errors import MOST_TIMEOUT, TIMEOUT, timeout_fix
-from k2ktui.replication.naming import dead_letter_name, target_names
-from k2ktui.replication.pipeline_fencing import transaction_timeout_ms
+from k2ktui.replication.ownership.epochs import DRIVER, STATE, transactional_id
+from k2ktui.replication.ownership.pipeline import transaction_timeout_ms
 from k2ktui.replication.preflight.checks import (
     NAMED,
     Check,
@@ -34,6 +33,7 @@ from k2ktui.replication.preflight.checks import (
     unknown_check,
 )
 from k2ktui.replication.preflight.clusters import CheckedCluster
+from k2ktui.replication.topics.naming import dead_letter_name, target_names
 from k2ktui.text import counted, safe_text
 
 _FIRST_SLOT = 0
@@ -107,12 +107,12 @@ def target_topics(config: PipelineConfig, topics: Collection[str]) -> set[str]:
 
 def _settings_readable(target: CheckedCluster, control: Collection[str]) -> Check:
     """Check the right that later starts need, even if this start creates the control topics."""
-    found = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control, control)
-    hint = found.hint and (
-        f"{found.hint} (or, if their cleanup.policy is known to be right, set "
+    check = _topics_allow(target, "admin", Operation.DESCRIBE_CONFIGS, control, control)
+    hint = check.hint and (
+        f"{check.hint} (or, if their cleanup.policy is known to be right, set "
         "features.validateControlTopicSettings: disabled)"
     )
-    return replace(found, name="control topic settings", hint=hint)
+    return replace(check, name="control topic settings", hint=hint)
 
 
 def _topics_allow(
@@ -128,10 +128,10 @@ def _topics_allow(
     if not topics:
         return unknown_check(name, "no topic is selected yet")
     try:
-        found = side.probes[role].rights(topics)
+        rights_by_topic = side.probes[role].rights(topics)
     except (NotSent, OutcomeUnknown) as error:
         return unknown_check(name, str(error))
-    lacking = [topic for topic, rights in found.items() if rights.lacks(wanted)]
+    lacking = [topic for topic, rights in rights_by_topic.items() if rights.lacks(wanted)]
     if lacking:
         return failed_check(
             name,
@@ -139,9 +139,9 @@ def _topics_allow(
             _grant(side, right, "topic", sorted(lacking)[:NAMED]),
             fatal=not set(vital).isdisjoint(lacking),
         )
-    if any(rights.operations is None for rights in found.values()):
+    if any(rights.operations is None for rights in rights_by_topic.values()):
         return unknown_check(name, "its brokers do not report a principal's permissions (KIP-430)")
-    return passed_check(name, f"{right} on {counted(len(found), 'topic')}")
+    return passed_check(name, f"{right} on {counted(len(rights_by_topic), 'topic')}")
 
 
 def _transactions(config: PipelineConfig, target: CheckedCluster) -> Check:

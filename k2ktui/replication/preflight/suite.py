@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import K2kError
-from k2ktui.replication.naming import check_supported
+from k2ktui.errors import K2kError, install_command
 from k2ktui.replication.preflight.checks import (
     Check,
     CheckOutcome,
@@ -35,14 +34,14 @@ from k2ktui.replication.preflight.recorded_clusters import check_recorded_ids
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.schemas import check_schemas
 from k2ktui.replication.preflight.topics import check_topics
-from k2ktui.replication.spark_master import require_master
-from k2ktui.replication.spark_settings import (
+from k2ktui.replication.spark.master import require_master
+from k2ktui.replication.spark.settings import (
     is_local,
     unauthenticated_reason,
     unencrypted_properties,
 )
+from k2ktui.replication.topics.naming import check_supported
 from k2ktui.runtime.java import find_java, java_notes
-from k2ktui.runtime.spark_extra import install_command
 from k2ktui.text import safe_text
 
 __all__ = [
@@ -126,10 +125,10 @@ def _java() -> Check:
 def _spark(config: PipelineConfig) -> Check:
     try:
         version = importlib.metadata.version("pyspark")
-        found = importlib.util.find_spec("pyspark.sql")
+        package = importlib.util.find_spec("pyspark.sql")
     except ImportError:
-        found = None
-    if found is None:
+        package = None
+    if package is None:
         return failed_check("Spark", "PySpark is not installed", _run_install(), fatal=True)
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _OLDEST_SPARK:

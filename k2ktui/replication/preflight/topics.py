@@ -8,14 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.topics import may_be_heartbeats
 from k2ktui.errors import K2kError
-from k2ktui.kafka.broker_creation import creates_topics
-from k2ktui.kafka.clients import Cluster, TopicDescription
-from k2ktui.kafka.control_findings import inspect_control_topics, missing_control_topic
-from k2ktui.kafka.control_specs import is_optional
-from k2ktui.kafka.topics import (
+from k2ktui.kafka.admin.broker_creation import creates_topics
+from k2ktui.kafka.admin.topics import (
     Settings,
     alter_command,
     create_command,
@@ -23,9 +20,11 @@ from k2ktui.kafka.topics import (
     grow_topics,
     topic_settings,
 )
-from k2ktui.replication.commit_state import read_commit_state
-from k2ktui.replication.dead_letters import plan_dead_letters
-from k2ktui.replication.pipeline_fencing import commit_topic
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.kafka.control.findings import inspect_control_topics, missing_control_topic
+from k2ktui.kafka.control.specs import is_optional
+from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.preflight.checks import (
     Check,
     error_check,
@@ -38,9 +37,10 @@ from k2ktui.replication.preflight.checks import (
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.headroom import check_headroom
 from k2ktui.replication.preflight.rights import left_out_topics, selected_topics
-from k2ktui.replication.routing import APPEND_TIME
-from k2ktui.replication.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
-from k2ktui.replication.targets import TargetPlan, plan_targets, targets_by_source
+from k2ktui.replication.topics.dead_letters import plan_dead_letters
+from k2ktui.replication.topics.routing import APPEND_TIME
+from k2ktui.replication.topics.target_settings import MAX_MESSAGE_BYTES, TIMESTAMP_TYPE
+from k2ktui.replication.topics.targets import TargetPlan, plan_targets, targets_by_source
 from k2ktui.text import counted, safe_text
 
 _POLICY = "cleanup.policy"
@@ -78,41 +78,41 @@ def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePa
         K2kError: the commit topic could not be read.
     """
     name = config.coordination.commit.topic
-    found = target.describe([name])[name]
-    if not isinstance(found, TopicDescription):
+    topic = target.describe([name])[name]
+    if not isinstance(topic, TopicDescription):
         return {}
-    return read_commit_state(target, commit_topic(config, found.partitions), _READ_S).positions
+    return read_commit_state(target, commit_topic(config, topic.partitions), _READ_S).positions
 
 
 def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
     findings = inspect_control_topics(config, target)
     allowed = config.features.auto_create_control_topics
-    missing = [found.spec for found in findings if not (found.partitions or found.problem)]
+    missing = [finding.spec for finding in findings if not (finding.partitions or finding.problem)]
     errors = create_topics(target, missing, validate_only=True) if allowed else {}
     by_brokers = bool(missing) and not allowed and creates_topics(target) is True
-    for found in findings:
-        name = f"control topic {safe_text(found.spec.name)}"
-        problem = found.problem or errors.get(found.spec.name)
-        if problem is None and not found.partitions and by_brokers:
+    for finding in findings:
+        name = f"control topic {safe_text(finding.spec.name)}"
+        problem = finding.problem or errors.get(finding.spec.name)
+        if problem is None and not finding.partitions and by_brokers:
             what = "missing; the brokers create it with their own settings"
             hint = "A start sets its cleanup.policy, which takes AlterConfigs. Or create it: "
-            yield warning_check(name, what, hint + create_command(config.target, found.spec))
+            yield warning_check(name, what, hint + create_command(config.target, finding.spec))
             continue
-        if problem is None and not found.partitions and not allowed:
-            problem = missing_control_topic(config, found)
-        if problem is not None and is_optional(config, found.role):
+        if problem is None and not finding.partitions and not allowed:
+            problem = missing_control_topic(config, finding)
+        if problem is not None and is_optional(config, finding.role):
             what = f"{problem.message}; the pipeline copies without heartbeats"
             yield warning_check(name, what, problem.hint)
         elif problem is not None:
             yield error_check(name, problem, fatal=True)
-        elif found.note:
+        elif finding.note:
             hint = "Nothing, if that is intended: the topic keeps its partitions."
-            yield warning_check(name, found.note, hint)
-        elif found.partitions:
-            yield passed_check(name, counted(found.partitions, "partition"))
+            yield warning_check(name, finding.note, hint)
+        elif finding.partitions:
+            yield passed_check(name, counted(finding.partitions, "partition"))
         else:
             yield passed_check(
-                name, f"to be created with {counted(found.spec.partitions or 1, 'partition')}"
+                name, f"to be created with {counted(finding.spec.partitions or 1, 'partition')}"
             )
 
 
@@ -142,9 +142,9 @@ def _source_topics(
     config: PipelineConfig, source: Cluster, replicated: Collection[str]
 ) -> tuple[list[TopicDescription], list[Check]]:
     name = "source topics"
-    found = source.describe(sorted(selected_topics(config, source, replicated)))
-    topics = [topic for topic in found.values() if isinstance(topic, TopicDescription)]
-    absent = sorted(found.keys() - {topic.name for topic in topics})
+    described = source.describe(sorted(selected_topics(config, source, replicated)))
+    topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
+    absent = sorted(described.keys() - {topic.name for topic in topics})
     if absent:
         hint = "Create them, grant Read on them, or take them out of replication.source.topic."
         what = f"{counted(len(absent), 'topic')} cannot be described: {first_names(absent)}"
@@ -175,11 +175,13 @@ def _targets(
     for topic, error in refused.items():
         yield error_check(f"topic {safe_text(topic)}", error)
     present = topic_settings(target, [plan.name for plan in plans if plan.create is None])
-    theirs = topic_settings(source, [topic.name for plan in plans for topic in plan.sources])
-    blind = [name for name, settings in theirs.items() if isinstance(settings, K2kError)]
+    source_settings = topic_settings(
+        source, [topic.name for plan in plans for topic in plan.sources]
+    )
+    blind = [name for name, settings in source_settings.items() if isinstance(settings, K2kError)]
     fine = 0
     for plan in plans:
-        checks = list(_target(config, plan, errors.get(plan.name), present, theirs))
+        checks = list(_target(config, plan, errors.get(plan.name), present, source_settings))
         fine += not checks
         yield from checks
     if fine:
@@ -200,9 +202,9 @@ def _foreign_records(
     if config.features.bidirectional_replication:
         return  # the applications of the target write to the same topics
     new = {
-        plan.name: plan.found.partitions
+        plan.name: plan.existing.partitions
         for plan in plans
-        if plan.found and not any(topic.name in replicated for topic in plan.sources)
+        if plan.existing and not any(topic.name in replicated for topic in plan.sources)
     }
     where = [(name, number) for name, count in new.items() for number in range(count)]
     starts = target.offsets(where, OffsetSpec.earliest())
@@ -267,7 +269,7 @@ def _target(
     plan: TargetPlan,
     error: K2kError | None,
     present: Mapping[str, Settings | K2kError],
-    theirs: Mapping[str, Settings | K2kError],
+    source_settings: Mapping[str, Settings | K2kError],
 ) -> Iterator[Check]:
     """Yield the problems of one target topic; nothing if there are none."""
     name = f"target topic {safe_text(plan.name)}"
@@ -275,7 +277,11 @@ def _target(
         yield error_check(name, error)
     for short in plan.short.values():
         yield error_check(name, short)
-    readable = [found for t in plan.sources if not isinstance(found := theirs[t.name], K2kError)]
+    readable = [
+        entries_on_source
+        for t in plan.sources
+        if not isinstance(entries_on_source := source_settings[t.name], K2kError)
+    ]
     if len(readable) == len(plan.sources):
         for note in plan.notes:
             yield unknown_check(name, note)
@@ -285,8 +291,8 @@ def _target(
         yield unknown_check(name, f"its settings cannot be read: {settings.message}", hint)
     elif settings is not None:
         yield from _timestamps(config, name, plan, settings)
-        for each in readable:
-            yield from _compare_settings(config, name, plan, settings, each)
+        for entries in readable:
+            yield from _compare_settings(config, name, plan, settings, entries)
 
 
 def _timestamps(
@@ -303,30 +309,38 @@ def _timestamps(
 
 
 def _compare_settings(
-    config: PipelineConfig, name: str, plan: TargetPlan, settings: Settings, theirs: Settings
+    config: PipelineConfig,
+    name: str,
+    plan: TargetPlan,
+    settings: Settings,
+    source_settings: Settings,
 ) -> Iterator[Check]:
-    ours, limit = (int(_value(s, MAX_MESSAGE_BYTES) or 0) for s in (settings, theirs))
-    if ours < limit:
+    target_limit, limit = (
+        int(_value(s, MAX_MESSAGE_BYTES) or 0) for s in (settings, source_settings)
+    )
+    if target_limit < limit:
         alter = alter_command(config.target, plan.name, MAX_MESSAGE_BYTES, str(limit))
         yield failed_check(
             name,
-            f"{MAX_MESSAGE_BYTES} is {ours:,}, and {limit:,} on the source: a record larger "
-            "than that would stop its partition",
+            f"{MAX_MESSAGE_BYTES} is {target_limit:,}, and {limit:,} on the source: a record "
+            "larger than that would stop its partition",
             f"Run: {alter}",
         )
     if _POLICY in config.topic_creation.replication.settings_for(plan.name).config:
         return  # configured on purpose
-    here, there = (set(_value(s, _POLICY).split(",")) for s in (settings, theirs))
+    target_policy, source_policy = (
+        set(_value(s, _POLICY).split(",")) for s in (settings, source_settings)
+    )
     loss = ""
-    if "compact" in here and "compact" not in there:
+    if "compact" in target_policy and "compact" not in source_policy:
         loss = "records with the same key would disappear there"
-    elif "delete" in here and "delete" not in there:
+    elif "delete" in target_policy and "delete" not in source_policy:
         loss = "records that the source keeps would expire there"
     if loss:
-        policy = ",".join(sorted(there))
+        policy = ",".join(sorted(source_policy))
         yield failed_check(
             name,
-            f"{_POLICY} is {','.join(sorted(here))}, and {policy} on the source: {loss}",
+            f"{_POLICY} is {','.join(sorted(target_policy))}, and {policy} on the source: {loss}",
             f"Run: {alter_command(config.target, plan.name, _POLICY, policy)} - or, if it is "
             "intended, set it for this topic in topicCreation.replication.",
         )

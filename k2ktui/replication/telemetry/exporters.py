@@ -39,7 +39,7 @@ from k2ktui import __version__
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
-from k2ktui.kafka.metrics_exporter import ExportFailed, KafkaMetrics, values
+from k2ktui.kafka.control.metrics_exporter import ExportFailed, KafkaMetrics, values
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
 from k2ktui.runtime.http_server import METRICS, Address, HttpServer, Page, Request, Response
 from k2ktui.text import safe_message, safe_text
@@ -47,7 +47,7 @@ from k2ktui.text import safe_message, safe_text
 _CLOSE_S = 3.0
 _EXPORT_S = 10.0
 _INTERVAL_MS = 60_000.0
-_BACKOFF_S = (5.0, 15.0, 60.0, 300.0)
+_PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 # The SDK merges all points beyond its cardinality limit into one; a pipeline may have more
 # partitions than the default limit.
 _POINTS_A_METRIC = 1_000_000
@@ -57,7 +57,7 @@ Note = Callable[[str], None]
 
 
 def make_exporters(
-    config: PipelineConfig,
+    config: PipelineConfig | None,
     names: Iterable[str],
     env: Mapping[str, str],
     note: Note,
@@ -66,7 +66,7 @@ def make_exporters(
     """Set up exporters; none connects, listens or writes before ``start``.
 
     Args:
-        config: the pipeline.
+        config: the pipeline; None for those of a directory, which have no target to write to.
         names: names from ``session.EXPORTERS`` except ``none``.
         env: the standard variables. The SDK reads further ones from the process's environment.
         note: called once, from another thread, for each exporter that fails.
@@ -76,8 +76,8 @@ def make_exporters(
         ConfigError: a variable or a client property cannot be used.
     """
     _LOGGER.addHandler(_WORDS)
-    _LOGGER.propagate = False
-    made = Exporters(config.metrics.prefix, _resource(config), _interval_ms(env))
+    prefixes = MetricPrefixes() if config is None else config.metrics.prefix
+    made = Exporters(prefixes, _resource(config), _interval_ms(env))
     for name in names:
         guard = ExporterGuard(name, note)
         if name == "prometheus":
@@ -85,6 +85,9 @@ def make_exporters(
         elif name == "otlp":
             made.pushers.append(_otlp(guard, env))
         elif name == "kafka":
+            if config is None:
+                expected = "prometheus, otlp or console: metrics of a directory have no target"
+                raise _wrong("OTEL_METRICS_EXPORTER", name, expected)
             kafka = KafkaMetrics(config.target, config.metrics.kafka.topic, config.name)
             made.pushers.append(_Sink(guard, kafka.write, kafka.close))
         else:
@@ -123,7 +126,7 @@ class ExporterGuard:
 
     def count_failure(self, why: str) -> float:
         """Count a failure and note the first; return the seconds until the next attempt."""
-        pause = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
+        pause = _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += 1
         self._not_before = self._clock() + pause
         if not self._reported:
@@ -336,8 +339,10 @@ def _known(kind: type, **options: Any) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k in inspect.signature(kind).parameters}
 
 
-def _resource(config: PipelineConfig) -> Resource:
-    own = {SERVICE_VERSION: __version__, "k2k.pipeline": config.name}
+def _resource(config: PipelineConfig | None) -> Resource:
+    own = {SERVICE_VERSION: __version__}
+    if config is not None:
+        own["k2k.pipeline"] = config.name
     resource = Resource.create(own)
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         return resource.merge(Resource({SERVICE_NAME: "k2ktui"}))
@@ -358,7 +363,7 @@ def _otlp(guard: ExporterGuard, env: Mapping[str, str]) -> _Otlp:
             f"the otlp exporter cannot be set up: {safe_text(error)}",
             unchanged="Nothing was started.",
             hint="Check the OTEL_EXPORTER_OTLP_* variables.",
-        ) from None
+        ) from error
 
 
 def _interval_ms(env: Mapping[str, str]) -> float:

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from k2ktui.engine.state import SourcePartition
-from k2ktui.replication.events import (
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome, SlotStats
+from k2ktui.replication.reports.events import (
     Event,
     FirstRecord,
     HeartbeatWritten,
@@ -27,8 +28,6 @@ from k2ktui.replication.events import (
     Stopped,
     TopicsDiscovered,
 )
-from k2ktui.replication.slot_task import FaultKind, LapOutcome, SlotStats
-from k2ktui.replication.telemetry.drill_metrics import DRILL_CATALOG
 from k2ktui.replication.telemetry.metric import Labels, Metric, Points
 from k2ktui.replication.telemetry.partition_figures import (
     PartitionFigures,
@@ -83,7 +82,7 @@ class PipelineMetrics:
         """The metrics of a replicating pipeline."""
         return CATALOG
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:  # noqa: C901, PLR0912 - a case for each event
         """Update the figures from one event; events without figures are ignored."""
         with self._lock:
             match event:
@@ -130,18 +129,18 @@ class PipelineMetrics:
         for number in numbers:
             self._slots.setdefault(number, _SlotFigures())
 
-    def _add_discovery(self, found: TopicsDiscovered) -> None:
-        self._partitions = len(found.partitions)
-        for source in found.partitions:
+    def _add_discovery(self, discovery: TopicsDiscovered) -> None:
+        self._partitions = len(discovery.partitions)
+        for source in discovery.partitions:
             row = self._row(source)
-            row.discovered_end = found.ends.get(source, row.discovered_end)
-            if source in found.ends:
-                held = found.held_back.get(source)
+            row.discovered_end = discovery.ends.get(source, row.discovered_end)
+            if source in discovery.ends:
+                held = discovery.held_back.get(source)
                 row.held_back = held.records if held else 0
-            position = found.positions.get(source)
+            position = discovery.positions.get(source)
             if position is not None:
                 row.move(position)
-        gone = [s for s, r in self._rows.items() if s not in found.partitions and not r.fault]
+        gone = [s for s, r in self._rows.items() if s not in discovery.partitions and not r.fault]
         for source in gone:
             del self._rows[source]
 
@@ -164,13 +163,13 @@ class PipelineMetrics:
         """
         with self._lock:
             now = self._clock()
-            found: Points = []
+            points: Points = []
             for row in self._rows.values():
                 recent = row.at is not None and now - row.at <= self._current_s
                 value = read(row, now, recent and row.fault is None and row.log_bounds is not None)
                 if value is not None:
-                    found.append((value, row.labels))
-            return found
+                    points.append((value, row.labels))
+            return points
 
     def stopped_rows(self) -> Points:
         """Return a 1 for every stopped partition, labeled with the kind of its fault."""
@@ -255,6 +254,12 @@ def _pipeline(
     counter: bool = False,
 ) -> Metric:
     return Metric("assignment", name, unit, text, read, counter)
+
+
+def _rehearsal(
+    name: str, unit: str, text: str, read: Callable[[Rehearsed, float], float | None]
+) -> Metric:
+    return _pipeline(name, unit, text, lambda figures: figures.rehearsal(read))
 
 
 CATALOG: tuple[Metric, ...] = (
@@ -367,5 +372,41 @@ CATALOG: tuple[Metric, ...] = (
         lambda figures: figures.by_slot(lambda slot: slot.stats.cpu_s),
         counter=True,
     ),
-    *DRILL_CATALOG,
+    _pipeline(
+        "pair.state",
+        "1",
+        "Where the workload is, or goes, by the drills on the target; always 1",
+        PipelineMetrics.pair_state,
+    ),
+    # Of the last rehearsal (docs/drills.md).
+    _rehearsal(
+        "drill.rehearsal.age",
+        "s",
+        "Time since the last rehearsal of a failover; absent if there was none",
+        lambda last, now: max(0.0, now - last.at),
+    ),
+    _rehearsal(
+        "drill.findings",
+        "{finding}",
+        "What would have stopped a failover at the last rehearsal",
+        lambda last, now: last.findings,
+    ),
+    _rehearsal(
+        "drill.rpo.records",
+        "{record}",
+        "Records not copied at the last rehearsal",
+        lambda last, now: last.rpo_records,
+    ),
+    _rehearsal(
+        "drill.rpo.time",
+        "s",
+        "Age of the oldest record not copied at the last rehearsal",
+        lambda last, now: last.rpo_s,
+    ),
+    _rehearsal(
+        "drill.rto.time",
+        "s",
+        "Time that the tool needed at the last rehearsal",
+        lambda last, now: last.rto_s,
+    ),
 )

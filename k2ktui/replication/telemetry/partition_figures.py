@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from k2ktui.engine.gaps import lost_gaps
-from k2ktui.engine.state import Position
+from k2ktui.engine.records.gaps import lost_gaps
+from k2ktui.engine.records.state import Position
 from k2ktui.engine.status import count_lag
-from k2ktui.replication.slot_task import FaultKind, SourceLogBounds
+from k2ktui.replication.copying.slot_task import FaultKind, SourceLogBounds
 from k2ktui.replication.telemetry.metric import Labels
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
-from k2ktui.replication.events import Detail, Event, Note, Report, Started
+from k2ktui.replication.reports.events import Detail, Event, Note, Report, Started
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
 from k2ktui.replication.telemetry.metrics import PipelineMetrics
 from k2ktui.text import safe_text

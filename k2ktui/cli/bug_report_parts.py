@@ -1,0 +1,203 @@
+"""The parts of a bug report. Each is collected by itself: what is broken may break one of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from k2ktui import __version__, diagnostics, faults
+from k2ktui.errors import ConfigError, K2kError
+from k2ktui.private_files import write_private
+from k2ktui.secret_values import redact
+from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
+
+CHECK_S = 60.0
+_LOG_BYTES = 2 << 20
+_JOB_LINES = 500
+_FOLDER = "k2ktui-bug-report"
+_NO_FILE = "not asked for: no -f"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of the report.
+
+    Attributes:
+        name: its name in the archive.
+        text: its content, without secrets.
+        missing: why it has no content; empty if it has.
+    """
+
+    name: str
+    text: str
+    missing: str = ""
+
+
+def collect_parts(files: Sequence[str], *, checks: bool) -> Iterator[Part]:
+    """Yield all parts; one that cannot be collected says why.
+
+    Args:
+        files: the pipeline's files; may be empty.
+        checks: whether to ask the clusters.
+    """
+    # First: reading the configuration registers the secrets that the later parts must hide.
+    yield _collect("configuration.yaml", lambda: _configuration(files))
+    yield _collect("versions.txt", _versions)
+    yield _collect("log.txt", _log)
+    yield _collect("crashes.txt", _crashes)
+    yield _collect("job.jsonl", lambda: _jobs(files))
+    yield _collect("check.json", lambda: _check(files) if checks else _skipped("--no-check"))
+
+
+def write_archive(path: Path, parts: Sequence[Part]) -> None:
+    """Write a new archive with mode 0600.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for part in parts:
+            text = part.text or f"not collected: {part.missing}\n"
+            data = text.encode(errors="backslashreplace")
+            entry = tarfile.TarInfo(f"{_FOLDER}/{part.name}")
+            entry.size, entry.mode = len(data), 0o600
+            archive.addfile(entry, io.BytesIO(data))
+    try:
+        write_private(path, content.getvalue())
+    except OSError as error:
+        raise ConfigError(
+            f"{safe_text(path)} cannot be written: {error.strerror}",
+            unchanged="Nothing was written.",
+        ) from error
+
+
+class _Missing(Exception):
+    """A part has no content; the text says why."""
+
+
+def _collect(name: str, collect: Callable[[], str]) -> Part:
+    try:
+        return Part(name, redact(collect()))
+    except _Missing as why:
+        return Part(name, "", str(why))
+    except K2kError as error:
+        log.info("%s not collected: %s", name, error.message)
+        return Part(name, "", redact(str(error)))
+    except Exception as error:  # what is broken must not hide the other parts
+        log.info("%s not collected", name, exc_info=error)
+        return Part(name, "", redact(diagnostics.trace_text(error, brief=True)))
+
+
+def _skipped(why: str) -> str:
+    raise _Missing(f"not asked for: {why}")
+
+
+def _configuration(files: Sequence[str]) -> str:
+    if not files:
+        raise _Missing(_NO_FILE)
+    from k2ktui.config.load import load
+    from k2ktui.config.show import to_yaml
+
+    loaded = load(files, need_replication=False)
+    notes = "".join(f"# note: {line}\n" for note in loaded.notes for line in note.splitlines())
+    return notes + to_yaml(loaded, with_sources=True)
+
+
+def _versions() -> str:
+    lines = [
+        f"k2ktui {__version__}",
+        f"Python {platform.python_version()} ({platform.python_implementation()})",
+        f"System {platform.platform()}, {os.cpu_count()} cores",
+        f"Java {_java()}",
+        "",
+    ]
+    names = sorted(
+        {f"{d.metadata['Name']} {d.version}" for d in metadata.distributions()}, key=str.lower
+    )
+    return "\n".join([*lines, *names, ""])
+
+
+def _java() -> str:
+    from k2ktui.runtime.java import find_java
+
+    try:
+        java = find_java()
+    except K2kError as error:
+        return f"not found: {error.message}"
+    return f"{java.version} ({java.origin})"
+
+
+def _log() -> str:
+    files = diagnostics.log_files()
+    if not files:
+        raise _Missing("there is no log; repeat what fails with --debug")
+    text = ""
+    for file in files:
+        with file.open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - (_LOG_BYTES - len(text))))
+            text = opened.read().decode(errors="replace") + text
+        if len(text) >= _LOG_BYTES:
+            break
+    return text[-_LOG_BYTES:]
+
+
+def _crashes() -> str:
+    files = faults.crash_files()
+    if not files:
+        raise _Missing("there are none")
+    return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')}" for file in files)
+
+
+def _jobs(files: Sequence[str]) -> str:
+    from k2ktui.config.load import load
+    from k2ktui.engine.moves.journal import RunKind
+    from k2ktui.jobs.joblog import read_tail
+    from k2ktui.jobs.local_jobs import find_job
+
+    if not files:
+        raise _Missing(_NO_FILE)
+    lines: list[str] = []
+    for kind in RunKind:
+        job = find_job(files, lambda: load(files, need_replication=False).config, kind)
+        if job is not None:
+            lines.append(json.dumps({"job": str(kind), "record": str(job.record)}))
+            lines += [json.dumps(entry.object) for entry in read_tail(job.place, _JOB_LINES)]
+    if not lines:
+        raise _Missing("this host has no job of this pipeline")
+    return "\n".join([*lines, ""])
+
+
+def _check(files: Sequence[str]) -> str:
+    if not files:
+        raise _Missing(_NO_FILE)
+    # A process of its own can be ended when a cluster does not answer.
+    command = [sys.executable, "-P", "-m", "k2ktui", "check", "--json"]
+    for file in files:
+        command += ["-f", file]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CHECK_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _Missing(f"k2ktui check did not end within {CHECK_S:g} s") from error
+    return f"{done.stdout}{done.stderr}exit code {done.returncode}\n"

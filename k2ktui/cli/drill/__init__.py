@@ -1,0 +1,265 @@
+"""``k2ktui drill``: rehearse and carry out a failover, step by step, with proof."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from k2ktui.cli.drill import begin, check, site
+from k2ktui.cli.drill.operator import (
+    open_operator,
+    print_drill,
+    print_drills,
+    print_result,
+    read_phases,
+)
+from k2ktui.cli.terminal.options import (
+    json_option,
+    kept_file_option,
+    load_flow,
+    unlock_option,
+)
+from k2ktui.drill.report import report_json, report_markdown
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.text import safe_text
+
+
+@click.group(help="Rehearse and carry out a failover, step by step, with proof.")
+def command() -> None:
+    """Failover drills."""
+
+
+for subcommand in (
+    begin.rehearse,
+    begin.planned,
+    begin.disaster,
+    begin.failback,
+):
+    command.add_command(subcommand)
+command.add_command(check.command, "check")
+
+
+@command.command("list", help="List a pipeline's drills, or the site drills of a directory.")
+@site.files_or_directory
+@json_option
+def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
+    """Print the drills, the newest first."""
+    from k2ktui.drill.operations import list_drills
+
+    if site.is_site(files, directory):
+        assert directory is not None
+        return site.print_sites(directory, as_json)
+    flow = load_flow(files)
+    drills = list_drills(flow)
+    if as_json:
+        rows = [
+            {"id": d.id, "kind": d.kind, "status": d.status, "by": d.started_by} for d in drills
+        ]
+        click.echo(json.dumps({"drills": rows}))
+    else:
+        print_drills(flow.config.name, drills)
+    return ExitCode.OK
+
+
+@command.command(help="Show a drill as it is now. Safe while another operator acts on it.")
+@click.argument("drill_id", metavar="ID")
+@site.files_or_directory
+@json_option
+def show(drill_id: str, files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
+    """Print one drill."""
+    from k2ktui.drill.operations import read_drill
+    from k2ktui.drill.ownership import is_acted_on
+
+    if site.is_site(files, directory):
+        assert directory is not None
+        return site.print_site(drill_id, directory, as_json)
+    drill = read_drill(load_flow(files), drill_id)
+    acting = is_acted_on(drill)
+    if as_json:
+        click.echo(json.dumps({**asdict(drill), "acting": acting}))
+    else:
+        print_drill(drill, acting=acting)
+    return ExitCode.OK
+
+
+_TAKE_OVER = click.option(
+    "--take-over", is_flag=True, help="Take the drill over from the operator who acts on it."
+)
+
+
+@command.command(help="Continue a drill on this host.")
+@click.argument("drill_id", metavar="ID")
+@site.kept_files_or_directory
+@site.LEAVE_OUT
+@begin.YES_TO
+@_TAKE_OVER
+@click.option(
+    "--as",
+    "as_kind",
+    type=click.Choice([str(DrillKind.DISASTER)]),
+    help="Continue a planned drill or a failback without its source.",
+)
+@click.option("--from-fence", is_flag=True, help="Repeat the drill from fence-producers on.")
+@begin.ACCEPT
+@begin.TAIL
+@begin.EXPORT_TO
+@begin.FORWARD
+@unlock_option
+@json_option
+def resume(
+    drill_id: str,
+    files: tuple[str, ...],
+    directory: Path | None,
+    leave_out: tuple[str, ...],
+    yes_to: str | None,
+    take_over: bool,
+    as_kind: str | None,
+    from_fence: bool,
+    accepted: str | None,
+    tail: str | None,
+    export_to: str | None,
+    forward: str | None,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    """Resume a drill."""
+    from k2ktui.drill.operations import resume_drill
+
+    agreed, accept = read_phases(yes_to), begin.read_checks(accepted)
+    if as_kind and from_fence:
+        raise ConfigError("--as and --from-fence cannot be combined")
+    if site.is_site(files, directory, leave_out=leave_out):
+        assert directory is not None
+        site.refuse_with_directory(forward=forward, export_to=export_to)
+        return site.resume(
+            drill_id,
+            directory,
+            yes_to=agreed,
+            leave_out=leave_out,
+            unlock=unlock,
+            as_json=as_json,
+            take_over=take_over,
+            as_disaster=bool(as_kind),
+            from_fence=from_fence,
+            accept=accept,
+            chosen=begin.failback_options(tail, None, None),
+        )
+    flow = load_flow(files)
+    with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
+        drill = resume_drill(
+            flow,
+            drill_id,
+            files,
+            may,
+            operator,
+            take_over=(lambda _: True) if take_over else operator.confirm_take_over,
+            as_disaster=bool(as_kind),
+            from_fence=from_fence,
+            accept=accept,
+            chosen=begin.failback_options(tail, export_to, forward),
+        )
+    return print_result(drill, as_json, () if flow.pipeline is None else files)
+
+
+@command.command(help="Restore what a drill changed, until the target is opened.")
+@click.argument("drill_id", metavar="ID")
+@site.kept_files_or_directory
+@site.LEAVE_OUT
+@_TAKE_OVER
+@begin.FORWARD
+@unlock_option
+@json_option
+def abort(
+    drill_id: str,
+    files: tuple[str, ...],
+    directory: Path | None,
+    leave_out: tuple[str, ...],
+    take_over: bool,
+    forward: str | None,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    """Abort a drill."""
+    from k2ktui.drill.operations import abort_drill
+
+    if site.is_site(files, directory, leave_out=leave_out):
+        assert directory is not None
+        site.refuse_with_directory(forward=forward)
+        return site.abort(
+            drill_id,
+            directory,
+            leave_out=leave_out,
+            take_over=take_over,
+            unlock=unlock,
+            as_json=as_json,
+        )
+    flow = load_flow(files)
+    with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
+        drill = abort_drill(
+            flow,
+            drill_id,
+            files,
+            may,
+            operator,
+            take_over=(lambda _: True) if take_over else operator.confirm_take_over,
+            forward=begin.failback_options(None, None, forward).get("forward", ""),
+        )
+    return print_result(drill, as_json, () if flow.pipeline is None else files)
+
+
+@command.command(help="Allow a pipeline to start again after a drill fenced it.")
+@click.argument("drill_id", metavar="ID")
+@kept_file_option
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@unlock_option
+@json_option
+def release(drill_id: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
+    """Release a pipeline."""
+    from k2ktui.cli.terminal.confirm import confirm
+    from k2ktui.drill.operations import release_replicator
+
+    flow = load_flow(files)
+    with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
+        confirm(flow.config.name, "let this pipeline copy to the target again", yes=yes)
+        drill = release_replicator(flow, drill_id, files, may, operator)
+    if as_json:
+        lost = {"id": drill_id, "pipeline": flow.config.name}
+        click.echo(json.dumps(lost if drill is None else report_json(drill)))
+    else:
+        click.echo(f"Pipeline {safe_text(flow.config.name)} may start again.", err=True)
+    return ExitCode.OK
+
+
+@command.command(help="Print the report of a drill, or verify it against the journal.")
+@click.argument("drill_id", metavar="ID")
+@site.files_or_directory
+@click.option(
+    "--verify", "verifies", is_flag=True, help="Verify the hashes against the journal instead."
+)
+@json_option
+def report(
+    drill_id: str, files: tuple[str, ...], directory: Path | None, verifies: bool, as_json: bool
+) -> int:
+    """Print or verify a report."""
+    from k2ktui.drill.operations import verify_drill
+
+    if site.is_site(files, directory):
+        assert directory is not None
+        return site.print_report(drill_id, directory, verifies=verifies, as_json=as_json)
+    drill, problems = verify_drill(load_flow(files), drill_id)
+    if not verifies:
+        click.echo(
+            json.dumps(report_json(drill)) if as_json else report_markdown(drill), nl=as_json
+        )
+        return ExitCode.OK
+    if as_json:
+        click.echo(json.dumps({"id": drill.id, "problems": problems}))
+    for problem in problems:
+        click.echo(problem, err=True)
+    if not problems and not as_json:
+        click.echo("The report and the journal fit together.")
+    return int(ExitCode.FINDINGS if problems else ExitCode.OK)

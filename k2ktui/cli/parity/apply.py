@@ -1,0 +1,128 @@
+"""``k2ktui parity apply``: change the target as a parity plan shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.apply import show_connections
+from k2ktui.cli.parity.plan import show_plan
+from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.terminal.options import (
+    access_to,
+    json_option,
+    load_pipeline,
+    optional_file_option,
+    unlock_option,
+)
+from k2ktui.cli.terminal.tables import MOST, print_table
+from k2ktui.config.inputs import STDIN
+from k2ktui.engine.access import require
+from k2ktui.engine.moves.apply import WriteOutcome, results_text
+from k2ktui.engine.moves.plan import UnusablePlan
+from k2ktui.engine.parity.plan import ParityPlan, load_plan
+from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.present.parity import result_columns
+from k2ktui.text import counted, safe_message, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.parity.writer import ParityApplied
+
+
+@click.command(help="Apply a parity plan to the target, after confirmation; undo reverts it.")
+@click.argument("plan_file", metavar="PLAN")
+@optional_file_option
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@unlock_option
+@json_option
+def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
+    """Apply a plan; a partial result has its own exit code."""
+    from k2ktui.parity.operations import apply_plan
+    from k2ktui.sync.moves.plan_files import require_trusted_files
+
+    plan = read_plan(Path(plan_file), time.time())
+    if not files:
+        require_trusted_files(plan, "k2ktui parity apply")
+    config = load_pipeline(files or plan.files)
+    may = access_to(config, unlock=unlock)
+    require(may, "applying a parity plan")
+    if not as_json:
+        show_plan(plan)
+    if not plan.changes:
+        click.echo("Nothing to apply.", err=True)
+        return 0
+    if not files:
+        show_connections(plan.files, config)
+    confirm(plan.pipeline, effect_text(plan), yes=yes)
+    applied = apply_plan(config, plan, files or plan.files, may)
+    report(applied, as_json=as_json)
+    if not as_json:
+        click.echo(f"To undo: k2ktui parity undo {applied.id}", err=True)
+    return exit_code(applied)
+
+
+def effect_text(plan: ParityPlan) -> str:
+    """Return what applying a plan does, as the end of a question."""
+    return f"change {counted(len(plan.changes), 'value')} on the target"
+
+
+def read_plan(path: Path, now: float) -> ParityPlan:
+    """Read a plan file, ``-`` for standard input; ``now`` is in epoch seconds.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        Refused: the plan is not usable.
+    """
+    try:
+        return load_plan((Path("/dev/stdin") if str(path) == STDIN else path).read_text(), now)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(
+            f"plan {safe_text(str(path))} could not be read: {reason}",
+            unchanged="Nothing was changed.",
+        ) from error
+    except UnusablePlan as error:
+        raise Refused(
+            f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
+            unchanged="Nothing was changed.",
+            hint="Make a new plan with k2ktui parity plan.",
+        ) from error
+
+
+def report(applied: ParityApplied, *, as_json: bool) -> None:
+    """Print the results, those that were not applied first."""
+    if as_json:
+        click.echo(json.dumps(result_object(applied)))
+        return
+    rows = sorted(applied.rows, key=lambda row: row.result is WriteOutcome.APPLIED)
+    print_table(f"Journal entry {applied.id}", result_columns(), rows, most=MOST)
+    click.echo(f"{results_text(applied.counts)}.")
+
+
+def result_object(applied: ParityApplied) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    return {
+        "id": applied.id,
+        "counts": applied.counts,
+        "rows": [
+            {
+                "kind": str(row.write.item.kind),
+                "name": row.write.item.name,
+                "key": row.write.item.key,
+                "before": row.write.before,
+                "after": row.write.after,
+                "result": str(row.result),
+                "why": row.why,
+            }
+            for row in applied.rows
+        ],
+    }
+
+
+def exit_code(applied: ParityApplied) -> int:
+    """Return 0 if everything was applied, otherwise the code of a partial result."""
+    return int(ExitCode.OK if applied.complete else ExitCode.PARTIAL)

@@ -1,0 +1,112 @@
+"""Tables: columns that do not fit the terminal are left out, names are safe, unknown is a dash.
+
+Output that does not go to a terminal has all rows and columns, untruncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from k2ktui.present.columns import SENTENCE, Column
+from k2ktui.text import safe_message
+
+T = TypeVar("T")
+
+MOST = 500  # rows that are still useful in a terminal's scrollback
+# Cells between two columns, and those of a sentence, which is wrapped.
+_BETWEEN, _SENTENCE = 3, 24
+_UNBOUNDED = 1_000_000
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line; Rich would end the program with 1, findings."""
+        raise
+
+
+def output(*, stderr: bool = False) -> Console:
+    """Return the console for tables; without a terminal, its width is unlimited.
+
+    Rich also takes a pipe for a terminal, if ``FORCE_COLOR`` or ``TTY_COMPATIBLE`` is set.
+    """
+    console = _Console(stderr=stderr)
+    if console.is_terminal and console.file.isatty():
+        return console
+    return _Console(stderr=stderr, width=_UNBOUNDED, soft_wrap=True, force_terminal=False)
+
+
+def print_table(
+    title: str,
+    columns: Sequence[Column[T]],
+    rows: Iterable[T],
+    console: Console | None = None,
+    *,
+    most: int | None = None,
+) -> None:
+    """Print rows as a table.
+
+    Args:
+        title: title of the table.
+        columns: the columns to show.
+        rows: all rows.
+        console: console to print to, standard output by default.
+        most: maximum number of rows on a terminal; a line below gives the number left out.
+    """
+    out = console or output()
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    every = list(rows)
+    limit = most if out.is_terminal else None
+    cells = {
+        column.id: [_safe(column.cell(row).text) for row in every[:limit]] for column in columns
+    }
+    shown = _fitting(columns, cells, out.width)
+    for column in shown:
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=column.right or not out.is_terminal,
+            overflow="fold",  # names that differ at their end must not look the same
+        )
+    for texts in zip(*(cells[column.id] for column in shown), strict=True):
+        table.add_row(*map(Text, texts))
+    out.print(table)
+    if len(shown) < len(columns):
+        left_out = ", ".join(column.heading for column in columns if column not in shown)
+        out.print(Text(f"not shown: {left_out}; a wider terminal or --json shows them"))
+    if limit is not None and len(every) > limit:
+        out.print(Text(f"… and {len(every) - limit:,} more; --json prints all of them"))
+
+
+def _fitting(
+    columns: Sequence[Column[T]], cells: Mapping[str, Sequence[str]], width: int
+) -> list[Column[T]]:
+    """Return the columns that fit side by side, uncut; those of the highest rank go first.
+
+    Sentences stay: they are wrapped.
+    """
+
+    def needed(column: Column[T]) -> int:
+        lines = [line for cell in cells[column.id] for line in cell.split("\n")]
+        longest = max(map(cell_len, [column.heading, *lines]))
+        return (min(longest, _SENTENCE) if column.widest >= SENTENCE else longest) + _BETWEEN
+
+    widths = {column.id: needed(column) for column in columns}
+    left = list(columns)
+    while sum(widths[column.id] for column in left) > width:
+        most = max(left, key=lambda column: column.rank if column.widest < SENTENCE else 0)
+        if not most.rank or most.widest >= SENTENCE:
+            break
+        left.remove(most)
+    return left
+
+
+def _safe(cell: str) -> str:
+    # Columns should return safe text; this is a second line of defense.
+    return "\n".join(safe_message(line) for line in cell.split("\n"))

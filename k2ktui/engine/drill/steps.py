@@ -1,0 +1,313 @@
+"""What a drill does next, whether it can go back, and what an abort restores; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
+    CONFIRMED,
+    PHASES,
+    Change,
+    ChangeKind,
+    ChangeStatus,
+    Drill,
+    DrillStatus,
+    Fence,
+    PhaseRecord,
+    PhaseStatus,
+)
+from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.text import safe_text
+
+SILENT_AFTER_MS = 15_000
+_OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
+
+_FENCES: Mapping[Fence, str] = {
+    Fence.HAND: "Waits until the producers on the source are stopped by hand, and proves it: "
+    "nothing is written there, and no transaction is open.",
+    Fence.ACL: "Denies Write on the replicated topics of the source to everyone, and proves that "
+    "nothing is written any more.",
+    Fence.QUOTA: "Sets the producer quotas of the source to 1 byte per second, and proves that "
+    "nothing is written any more.",
+}
+_READS = " Changes nothing."
+_SENTENCES: Mapping[DrillPhase, str] = {
+    DrillPhase.SOURCE_BACK: "Finds out that the old source answers, is the same cluster, and still "
+    "has what was copied from it." + _READS,
+    DrillPhase.TAIL: "Lists the records of the old source that were never copied, and copies them "
+    "now, exports them or leaves them out, as you chose.",
+    DrillPhase.PREFLIGHT: "Checks both clusters, the pipeline, its mappings and the groups."
+    + _READS,
+    DrillPhase.LAG: "Waits until the lag is below its bound." + _READS,
+    DrillPhase.SOURCE_LOST: "Finds out that the source does not answer, and what is known of it."
+    + _READS,
+    DrillPhase.DRAIN: "Waits until everything on the source is on the target, and proves it for "
+    "every partition." + _READS,
+    DrillPhase.STOP_CONSUMERS: "Waits until the consumers on the source are stopped by hand."
+    + _READS,
+    DrillPhase.PLAN: "Plans the offsets of every group." + _READS,
+    DrillPhase.CONTENT: "Compares the next record of every group on both clusters." + _READS,
+    DrillPhase.SHADOW: "Commits the planned offsets for shadow groups on the target, reads their "
+    "first records, compares them with the source, and deletes the groups again.",
+    DrillPhase.APPLY: "Plans the offsets of every group and commits them on the target.",
+    DrillPhase.VERIFY: "Reads the committed offsets back, and compares the next record of every "
+    "group." + _READS,
+    DrillPhase.FENCE_REPLICATOR: "Stops the pipeline's job on this host, and raises the producer "
+    "epochs so that no driver anywhere can write for this pipeline. If MirrorMaker 2 copies: waits "
+    "until it is stopped by hand, and proves it.",
+    DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
+    "use it, and you cannot go back.",
+    DrillPhase.WATCH_CLIENTS: "Waits until the producers and consumers are started on the target "
+    "by hand, and the groups that were active read there." + _READS,
+    DrillPhase.REVERSE: "Writes the file of the pipeline for the way back beside the file of this "
+    "one; a failback lets that pipeline start again.",
+    DrillPhase.REPORT: "Completes the report.",
+}
+
+
+def drill_command(drill: Drill, verb: str) -> str:
+    """Return the command that acts on a drill, or on the site drill that it belongs to."""
+    if drill.site is not None and drill.kind is not DrillKind.REHEARSE:
+        return f"k2ktui drill {verb} {safe_text(drill.site.id)} -d DIR"
+    return f"k2ktui drill {verb} {safe_text(drill.id)} -f FILE"
+
+
+def describe_phase(phase: DrillPhase, fence: Fence) -> str:
+    """Return what a phase does, in one or two sentences."""
+    return _FENCES[fence] if phase is DrillPhase.FENCE_PRODUCERS else _SENTENCES[phase]
+
+
+def next_phase(drill: Drill) -> DrillPhase | None:
+    """Return the first phase that is not over; None if all are, or the drill is."""
+    if drill.status is not DrillStatus.OPEN:
+        return None
+    return next((record.phase for record in drill.phases if record.status not in _OVER), None)
+
+
+def describe_next(drill: Drill, *, acting: bool = False) -> str:
+    """Return what the drill does next, in one or two sentences.
+
+    Args:
+        drill: the drill.
+        acting: whether a process acts on it: a phase that was begun then runs now.
+    """
+    if drill.status is DrillStatus.ABORTING:
+        return f"The drill is being aborted. Continue with: {drill_command(drill, 'abort')}"
+    phase = next_phase(drill)
+    if phase is None:
+        return "Nothing is left to do."
+    runs = acting and drill.record(phase).status is PhaseStatus.RUNNING
+    return f"{'Now' if runs else 'Next'}, {phase}: {describe_phase(phase, drill.options.fence)}"
+
+
+def failed_phase(drill: Drill) -> PhaseRecord | None:
+    """Return the phase that has stopped a drill; None if none has."""
+    phase = next_phase(drill)
+    record = drill.record(phase) if phase is not None else None
+    return record if record is not None and record.status is PhaseStatus.FAILED else None
+
+
+def waits_for_tail_choice(drill: Drill) -> bool:
+    """Return whether a failback has listed its tail, and the operator has to choose."""
+    stopped = failed_phase(drill)
+    chosen = drill.options.tail is not TailChoice.STOP
+    return stopped is not None and stopped.phase is DrillPhase.TAIL and not chosen
+
+
+def can_go_back(drill: Drill) -> bool:
+    """Return whether an abort restores everything that the drill has changed."""
+    return drill.figures.opened_ms is None
+
+
+def describe_way_back(drill: Drill) -> str:
+    """Return whether and how the operator can still go back."""
+    if drill.is_over:
+        return f"The drill is {drill.status}."
+    if can_go_back(drill):
+        return f"You can still go back: {drill_command(drill, 'abort')}"
+    return "You cannot go back: the target was opened, and records may exist only there."
+
+
+def needs_confirmation(phase: DrillPhase, fence: Fence) -> bool:
+    """Return whether the operator must confirm a phase; producers fenced by hand need none."""
+    by_hand = phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND
+    return phase in CONFIRMED and not by_hand
+
+
+def list_remarks(drill: Drill) -> list[str]:
+    """Return everything that was found so far, for the question before the point of no return."""
+    groups = [
+        f"{safe_text(group.group)}: {group.skipped or 0:,} skipped, "
+        f"{group.reread or 0:,} read again"
+        for group in drill.groups
+        if group.skipped or group.reread
+    ]
+    return [*groups, *drill.blockers]
+
+
+def begin_phase(drill: Drill, phase: DrillPhase, at_ms: int) -> Drill:
+    """Return the drill with a phase running; an earlier beginning stays, its findings do not."""
+    record = drill.record(phase)
+    began = record.began_ms if record.began_ms is not None else at_ms
+    running = replace(
+        record,
+        status=PhaseStatus.RUNNING,
+        began_ms=began,
+        ended_ms=None,
+        findings=(),
+        failed_checks=(),
+        live="",
+    )
+    return _without_blockers(drill, [record]).with_phase(running)
+
+
+def end_phase(
+    drill: Drill,
+    phase: DrillPhase,
+    status: PhaseStatus,
+    at_ms: int,
+    live: str,
+    findings: tuple[str, ...] = (),
+    failed_checks: tuple[str, ...] = (),
+) -> Drill:
+    """Return the drill with a phase that has ended."""
+    record = replace(
+        drill.record(phase),
+        status=status,
+        ended_ms=at_ms,
+        live=live,
+        findings=findings,
+        failed_checks=failed_checks,
+    )
+    return drill.with_phase(record)
+
+
+def add_blockers(drill: Drill, phase: DrillPhase) -> Drill:
+    """Return the drill with what a phase has found among its blockers."""
+    return replace(drill, blockers=(*drill.blockers, *_blockers(drill.record(phase))))
+
+
+def _without_blockers(drill: Drill, records: Iterable[PhaseRecord]) -> Drill:
+    gone = {text for record in records for text in _blockers(record)}
+    return replace(
+        drill, blockers=tuple(blocker for blocker in drill.blockers if blocker not in gone)
+    )
+
+
+def _blockers(record: PhaseRecord) -> list[str]:
+    return [f"{record.phase}: {text}" for text in record.findings]
+
+
+def accept_checks(drill: Drill, ids: Iterable[str]) -> Drill:
+    """Return the drill with more checks whose failure does not stop it."""
+    accepted = tuple(dict.fromkeys((*drill.options.accepted, *ids)))
+    return replace(drill, options=replace(drill.options, accepted=accepted))
+
+
+def repeat_from(drill: Drill, phase: DrillPhase) -> Drill:
+    """Return the drill with a phase and all later ones waiting, because it no longer holds."""
+    first = [record.phase for record in drill.phases].index(phase)
+    phases = (
+        record if at < first else PhaseRecord(record.phase)
+        for at, record in enumerate(drill.phases)
+    )
+    return replace(_without_blockers(drill, drill.phases[first:]), phases=tuple(phases))
+
+
+def explain_no_repeat(drill: Drill, phase: DrillPhase) -> str:
+    """Return why a drill cannot be repeated from a phase on; "" if it can."""
+    if phase not in [record.phase for record in drill.phases]:
+        return f"drill {drill.id} ({drill.kind}) has no phase {phase}"
+    if not can_go_back(drill):
+        return f"drill {drill.id} has opened the target"
+    return ""
+
+
+def changes_to_restore(drill: Drill) -> tuple[Change, ...]:
+    """Return what an abort restores, the last change first."""
+    open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
+    return tuple(change for change in reversed(drill.changes) if change.status in open_)
+
+
+_ABORT = "{abort}"
+_UNDOS: Mapping[ChangeKind, str] = {
+    ChangeKind.SHADOW_GROUPS: f"{_ABORT}; or delete these groups with kafka-consumer-groups",
+    ChangeKind.ACLS: f"{_ABORT}; or delete the rules that deny Write to User:* on these topics",
+    ChangeKind.QUOTAS: f"{_ABORT}; or restore producer_byte_rate of users and clients",
+    ChangeKind.OFFSETS: f"{_ABORT}; or k2ktui undo with the journal's entries of these plans",
+    ChangeKind.JOB: "k2ktui jobs start -f FILE on that host",
+    ChangeKind.EPOCHS: "k2ktui drill release {id} -f FILE, then start the pipeline again",
+    ChangeKind.TAIL: "Records that were copied stay; a position is set back with k2ktui offsets "
+    "set",
+    ChangeKind.POSITIONS: f"{_ABORT}; or k2ktui offsets set -f FORWARD-FILE",
+    ChangeKind.RELEASE: "k2ktui jobs stop -f FORWARD-FILE",
+    ChangeKind.STARTED_JOB: "k2ktui jobs stop -f FORWARD-FILE on that host",
+    ChangeKind.RIGHTS: "k2ktui parity undo ENTRY -f FILE; k2ktui journal -f FILE lists the entry",
+}
+
+
+def describe_undo(drill: Drill, kind: ChangeKind) -> str:
+    """Return how to take a change back by hand.
+
+    Never the text of the record: people paste commands, and anyone who may write to the state topic
+    could have written that one.
+    """
+    return _UNDOS[kind].format(id=safe_text(drill.id), abort=drill_command(drill, "abort"))
+
+
+def put_change(drill: Drill, change: Change) -> Drill:
+    """Return the drill with a change added, or in place of the one of its phase and kind."""
+    same = [(c.phase, c.kind) == (change.phase, change.kind) for c in drill.changes]
+    if not any(same):
+        return replace(drill, changes=(*drill.changes, change))
+    changes = (change if s else c for s, c in zip(same, drill.changes, strict=True))
+    return replace(drill, changes=tuple(changes))
+
+
+def find_change(drill: Drill, kind: ChangeKind) -> Change | None:
+    """Return the change of a kind that was intended or made; None without one."""
+    open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
+    changes = (c for c in drill.changes if c.kind is kind and c.status in open_)
+    return next(changes, None)
+
+
+def find_change_of(
+    drill: Drill, phase: DrillPhase | None, kind: ChangeKind, *, any_status: bool = False
+) -> Change | None:
+    """Return the change of a kind that a phase, or any (None), intended or made; None without one.
+
+    With ``any_status`` also one that was undone.
+    """
+    open_ = (ChangeStatus.INTENDED, ChangeStatus.MADE)
+    changes = (
+        change
+        for change in drill.changes
+        if change.kind is kind
+        and phase in (None, change.phase)
+        and (any_status or change.status in open_)
+    )
+    return next(changes, None)
+
+
+def is_acting(drill: Drill, now_ms: int) -> bool:
+    """Return whether a process is assumed to act on the drill, by the time of its last record."""
+    return bool(drill.session) and abs(now_ms - drill.beat_ms) <= SILENT_AFTER_MS
+
+
+def turn_into_disaster(drill: Drill) -> Drill:
+    """Turn a planned drill into a disaster drill; completed phases that still hold stay done.
+
+    Phases that need the source are dropped. Offsets that were applied before the loss are planned
+    again from the kept commits; rows that are already right do not change.
+    """
+    kept: dict[DrillPhase, PhaseRecord] = {
+        record.phase: record
+        for record in drill.phases
+        if record.phase
+        in (DrillPhase.FENCE_REPLICATOR, DrillPhase.OPEN_TARGET, DrillPhase.WATCH_CLIENTS)
+        and record.status in _OVER
+    }
+    phases = tuple(kept.get(phase, PhaseRecord(phase)) for phase in PHASES[DrillKind.DISASTER])
+    return replace(drill, kind=DrillKind.DISASTER, phases=phases)

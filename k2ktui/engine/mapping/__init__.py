@@ -1,0 +1,1 @@
+"""Where every record landed: mapping ranges, and translation by them; pure."""

@@ -1,0 +1,193 @@
+"""The copy of a source partition, and lookups in it for many groups at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from k2ktui.engine.mapping.anchors import OffsetAnchors
+from k2ktui.engine.mapping.intervals import FOREVER, OffsetIntervals, Span
+from k2ktui.engine.mapping.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.records.state import Position, SourcePartition
+
+TargetPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The known state of one source partition's copy.
+
+    Attributes:
+        position: replicated position, None if the partition was never replicated.
+        target_ranges: mapping ranges by target partition.
+        complete_from: source offset from which the mapping is complete; None: since the start.
+        source_start: log start offset on the source, None if the source is unreachable.
+        holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
+        behind: whether mappings below the position could not be read yet.
+        mapped: number of mapped records; ``target_ranges`` may hold only the newest.
+        held_from: source offset from which ``target_ranges`` hold all ranges; each also holds
+            its last.
+        unusable_reason: why committed offsets do not belong to the copied log, such as a
+            re-created topic; empty if they do.
+        anchors: anchors in place of a complete mapping, where another program copies; the ranges
+            then hold single records, and nothing is known about the records between them.
+        left_out_end: source offset after the last record that came from the target; 0 if the
+            mapping names none.
+        source_end: high watermark on the source, read after the groups' commits; None if it was
+            not read because no group has committed past the position, or is unknown.
+    """
+
+    position: Position | None
+    target_ranges: Mapping[TargetPartition, MappingRanges] = field(default_factory=dict)
+    complete_from: int | None = None
+    source_start: int | None = None
+    holes: tuple[tuple[int, int], ...] = ()
+    behind: bool = False
+    mapped: int = 0
+    held_from: int = 0
+    unusable_reason: str = ""
+    anchors: OffsetAnchors | None = None
+    left_out_end: int = 0
+    source_end: int | None = None
+
+    @property
+    def known_from(self) -> int:
+        """Lowest source offset that the mapping can translate."""
+        start = self.position.start if self.position else 0
+        return start if self.complete_from is None else max(start, self.complete_from)
+
+
+@dataclass(frozen=True, slots=True)
+class MappingGaps:
+    """Mappings of a source partition below its replicated position that are missing in the topic.
+
+    Attributes:
+        complete_from: source offset from which the mapping is complete except for ``holes``;
+            None: since the pipeline began.
+        holes: source offsets ``[first, end)`` whose mapping is lost or damaged.
+        behind: whether mappings up to the position may still arrive.
+        left_out_end: source offset after the last record that came from the target; 0 for none.
+    """
+
+    complete_from: int | None = None
+    holes: tuple[Span, ...] = ()
+    behind: bool = False
+    left_out_end: int = 0
+
+
+def find_mapping_gaps(known: Collection[Span], position: Position, unread: bool) -> MappingGaps:
+    """Return the gaps that mapping records leave.
+
+    Args:
+        known: source offsets that the records cover.
+        position: the replicated position.
+        unread: whether some records have not been read yet.
+    """
+    spans = OffsetIntervals((*known, *((gap.first, gap.end) for gap in position.gaps)))
+    missing = spans.missing(position.start, position.offset)
+    behind = unread and bool(missing) and missing[-1][1] == position.offset
+    if behind:
+        missing.pop()
+    complete_from = None
+    if missing and missing[0][0] == position.start:
+        complete_from = missing.pop(0)[1]
+    return MappingGaps(complete_from, tuple(missing), behind)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLog:
+    """Bounds of a target partition: log start offset and last stable offset.
+
+    ``clear_from`` is an offset from which the target is proven to hold only control records up to
+    ``end``; None if that was not checked. ``high`` is the high watermark, read after the mapping;
+    None if nothing reaches beyond ``end``.
+    """
+
+    start: int
+    end: int
+    clear_from: int | None = None
+    high: int | None = None
+
+    @property
+    def written(self) -> int:
+        """Offset from which the target holds no record that the mapping may name.
+
+        ``end`` does not prove that a record is lost: it was read before the mapping, and an open
+        transaction holds it back.
+        """
+        return self.end if self.high is None else max(self.end, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Target and source offset of the first mapped record; NOT_FOUND if there is none.
+
+    ``lost_from`` is the target offset from which its range is overwritten (``MappingRanges``).
+    """
+
+    target: int
+    source: int
+    lost_from: int = FOREVER
+
+
+class Lookup:
+    """Batched lookups of committed offsets: one vectorized search per source and target partition.
+
+    Args:
+        replicas: state of each source partition's copy.
+        offsets: the committed offsets to look up, per source partition.
+
+    Attributes:
+        feeds: the source partitions that have records on each target partition.
+    """
+
+    def __init__(
+        self,
+        replicas: Mapping[SourcePartition, Replica],
+        offsets: Mapping[SourcePartition, Collection[int]],
+    ) -> None:
+        self.feeds: dict[TargetPartition, frozenset[SourcePartition]] = _feeds(replicas)
+        self._landed: dict[
+            tuple[SourcePartition, TargetPartition], dict[int, tuple[int, int, int]]
+        ] = {}
+        for source, wanted in offsets.items():
+            replica = replicas.get(source)
+            if replica is None:
+                continue
+            asked = np.array(sorted(set(wanted)), dtype=np.int64)
+            for target, ranges in replica.target_ranges.items():
+                landed = ranges.translate(asked)
+                origin = ranges.first_at_or_after(asked)
+                lost_from = ranges.overwritten_from(asked)
+                columns = (asked.tolist(), landed.tolist(), origin.tolist(), lost_from.tolist())
+                self._landed[source, target] = {
+                    offset: (at, of, limit) for offset, at, of, limit in zip(*columns, strict=True)
+                }
+
+    def find(self, source: SourcePartition, target: TargetPartition, offset: int) -> FoundRecords:
+        """Return the first mapped record at or after a source offset, on one target partition."""
+        offsets = self._landed.get((source, target), {}).get(offset)
+        return FoundRecords(NOT_FOUND, NOT_FOUND) if offsets is None else FoundRecords(*offsets)
+
+
+def target_partitions_of(replica: Replica | None) -> set[TargetPartition]:
+    """Return the target partitions that a source partition feeds."""
+    if replica is None or replica.position is None:
+        return set()
+    position, partitions = replica.position, set(replica.target_ranges)
+    if position.target_partition is not None:
+        partitions.add((position.target_topic, position.target_partition))
+    return partitions
+
+
+def _feeds(
+    replicas: Mapping[SourcePartition, Replica],
+) -> dict[TargetPartition, frozenset[SourcePartition]]:
+    feeds: dict[TargetPartition, set[SourcePartition]] = {}
+    for source, replica in replicas.items():
+        for target, ranges in replica.target_ranges.items():
+            if len(ranges):
+                feeds.setdefault(target, set()).add(source)
+    return {target: frozenset(sources) for target, sources in feeds.items()}

@@ -1,0 +1,469 @@
+"""Translate committed offsets from the source to the target, with the basis for each.
+
+One or several source partitions may feed a target partition (fan-in, or keys that choose the
+partition). The translated offset is always the lowest target offset of any record that the group
+has not consumed, so nothing is skipped. Consumed records after it are counted as reread; with one
+source partition there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from k2ktui.engine.mapping.anchors import OffsetAnchors
+from k2ktui.engine.mapping.intervals import FOREVER
+from k2ktui.engine.mapping.range_columns import count_below, count_consumed
+from k2ktui.engine.mapping.ranges import NOT_FOUND, MappingRanges
+from k2ktui.engine.mapping.replica import (
+    FoundRecords,
+    Lookup,
+    Replica,
+    TargetLog,
+    TargetPartition,
+    target_partitions_of,
+)
+from k2ktui.engine.records.gaps import RETURNED
+from k2ktui.engine.records.state import Position, SourcePartition
+
+
+class Basis(StrEnum):
+    """Why a translation can be trusted, from best to worst."""
+
+    EXACT = "exact"
+    END = "end"
+    AHEAD = "ahead"
+    BOUNDED = "bounded"
+    UNMAPPED = "unmapped"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The translation of a group's position for one target partition.
+
+    Attributes:
+        target: the target partition.
+        sources: the source partitions that feed it and that the group has committed.
+        offset: target offset to commit; None if it cannot be determined.
+        basis: why the offset can be trusted.
+        reread: upper bound of the records read again; None if unknown.
+        skipped: upper bound of the records never read; None if unknown.
+        reason: what an operator should know; may be empty.
+    """
+
+    target: TargetPartition
+    sources: tuple[SourcePartition, ...]
+    offset: int | None
+    basis: Basis
+    reread: int | None = 0
+    skipped: int | None = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """The translation for one source partition; fields as in ``Translation``."""
+
+    offset: int | None
+    basis: Basis
+    reread: int | None = 0
+    skipped: int | None = 0
+    reason: str = ""
+
+
+_NO_SOURCES: frozenset[SourcePartition] = frozenset()
+# From best to worst; a translation from several partitions has the worst basis among them.
+_ORDER = (Basis.EXACT, Basis.END, Basis.AHEAD, Basis.BOUNDED, Basis.UNMAPPED)
+
+
+def translate(
+    replicas: Mapping[SourcePartition, Replica],
+    commits: Mapping[SourcePartition, int],
+    targets: Mapping[TargetPartition, TargetLog],
+    lookup: Lookup | None = None,
+) -> list[Translation]:
+    """Translate one group's committed offsets.
+
+    I4: a translated offset is the target offset of the first record that the group has not consumed
+    on the source; of several source partitions (and, in ``both_directions``, of both directions)
+    the lowest. A higher one skips records. Where it cannot be proved, the basis is ``unmapped``.
+
+    Args:
+        replicas: state of each source partition's copy, including partitions without a commit
+            that feed the same target partitions.
+        commits: committed offset per source partition; negative means none.
+        targets: bounds of every target partition that one of them feeds.
+        lookup: lookups shared by many groups; None builds one for this call.
+
+    Returns:
+        One row per target partition, sorted. A source partition that feeds no target partition
+        has no row.
+    """
+    if lookup is None:
+        lookup = Lookup(replicas, {source: [offset] for source, offset in commits.items()})
+    feeding: dict[TargetPartition, list[SourcePartition]] = {}
+    for source in sorted(commits):
+        for target in sorted(target_partitions_of(replicas.get(source))):
+            feeding.setdefault(target, []).append(source)
+    return [
+        _join_sources(target, sources, replicas, commits, targets.get(target), lookup)
+        for target, sources in sorted(feeding.items())
+    ]
+
+
+def _join_sources(
+    target: TargetPartition,
+    sources: list[SourcePartition],
+    replicas: Mapping[SourcePartition, Replica],
+    commits: Mapping[SourcePartition, int],
+    log: TargetLog | None,
+    lookup: Lookup,
+) -> Translation:
+    if len(sources) == 1 and lookup.feeds.get(target, _NO_SOURCES) <= set(sources):
+        return _translate_single_source(target, sources[0], replicas, commits, log, lookup)
+    parts = {
+        s: _translate_source(
+            replicas[s], commits[s], target, log, lookup.find(s, target, commits[s])
+        )
+        for s in sources
+    }
+    offsets = [part.offset for part in parts.values() if part.offset is not None]
+    basis = max((part.basis for part in parts.values()), key=_ORDER.index)
+    reasons = dict.fromkeys(part.reason for part in parts.values() if part.reason)
+    if not offsets or any(part.offset is None for part in parts.values()):
+        reason = "; ".join(reasons)
+        return Translation(target, tuple(sources), None, Basis.UNMAPPED, None, None, reason)
+    offset = min(offsets)
+    reread = _sum_known(part.reread for part in parts.values())
+    skipped = _sum_known(part.skipped for part in parts.values())
+    again = sum(
+        _count_consumed_from(replicas[s].target_ranges.get(target), offset, commits[s])
+        for s in sources
+        if parts[s].offset != offset
+    )
+    if again and reread is not None:
+        reread += again
+        basis = max(basis, Basis.BOUNDED, key=_ORDER.index)
+        reasons["records of several source partitions interleave here: no single position"] = None
+    uncommitted = _sources_without_commit(target, offset, set(sources), replicas, lookup)
+    if uncommitted:
+        basis, skipped = Basis.UNMAPPED, None
+        names = ", ".join(str(source) for source in uncommitted)
+        reasons[f"{names} feeds this partition too, and the group has no offset there"] = None
+    return Translation(target, tuple(sources), offset, basis, reread, skipped, "; ".join(reasons))
+
+
+def _translate_single_source(
+    target: TargetPartition,
+    source: SourcePartition,
+    replicas: Mapping[SourcePartition, Replica],
+    commits: Mapping[SourcePartition, int],
+    log: TargetLog | None,
+    lookup: Lookup,
+) -> Translation:
+    """Translate for a target partition with a single source partition, the common case."""
+    committed = commits[source]
+    first = lookup.find(source, target, committed)
+    part = _translate_source(replicas[source], committed, target, log, first)
+    if part.offset is None:
+        return Translation(target, (source,), None, Basis.UNMAPPED, None, None, part.reason)
+    return Translation(
+        target, (source,), part.offset, part.basis, part.reread, part.skipped, part.reason
+    )
+
+
+def _sources_without_commit(
+    target: TargetPartition,
+    offset: int,
+    committed: set[SourcePartition],
+    replicas: Mapping[SourcePartition, Replica],
+    lookup: Lookup,
+) -> list[SourcePartition]:
+    """Return the source partitions without a commit that have records before the offset."""
+    others = lookup.feeds.get(target, frozenset()) - committed
+    return sorted(
+        source
+        for source in others
+        if replicas[source].target_ranges[target].target_records_between(0, offset)
+    )
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def _count_consumed_from(ranges: MappingRanges | None, offset: int, committed: int) -> int:
+    """Return how many records from ``offset`` on the group has consumed on the source."""
+    if ranges is None:
+        return 0
+    return count_consumed(ranges.columns(), committed, offset, FOREVER)
+
+
+def _translate_source(
+    replica: Replica,
+    committed: int,
+    target: TargetPartition,
+    log: TargetLog | None,
+    first: FoundRecords,
+) -> _Partial:
+    position = replica.position
+    assert position is not None
+    if committed < 0:
+        return _Partial(None, Basis.UNMAPPED, None, None, "no offset is committed on the source")
+    if replica.unusable_reason:
+        return _Partial(None, Basis.UNMAPPED, None, None, replica.unusable_reason)
+    if replica.source_end is not None and committed > max(replica.source_end, position.offset):
+        return _Partial(None, Basis.UNMAPPED, None, None, past_end_reason(replica.source_end))
+    part = _translate_in_log(replica, committed, target, log, first)
+    return part if part.offset is None else _check_end(part, log, first)
+
+
+def past_end_reason(end: int) -> str:
+    """Return what is said of a group that has committed past the source's high watermark."""
+    return (
+        f"the group has committed past the source's end ({end}): the source has lost records, or "
+        "the offset was set by hand; which records it has read is unknown, and auto.offset.reset "
+        "decides where it continues on the source"
+    )
+
+
+def _check_end(part: _Partial, log: TargetLog | None, first: FoundRecords) -> _Partial:
+    """Return a translation only if the target can have what it leads to.
+
+    What a mapping names was on the target once: an unclean leader election, or a disk restored
+    from a backup, takes the end of the log away, and the target then appends there again.
+    """
+    assert part.offset is not None
+    is_record = part.offset == first.target
+    if log is None:
+        why = "the target partition is unavailable: whether it still has the record is unknown"
+    elif part.offset + is_record > log.written:
+        why = lost_reason(part.offset, log.written)
+    elif is_record and part.offset >= first.lost_from:
+        why = lost_reason(part.offset, first.lost_from)
+    else:
+        return part
+    before = part.reason if part.basis is Basis.UNMAPPED else ""
+    reason = "; ".join(filter(None, (before, why)))
+    return _Partial(None, Basis.UNMAPPED, None, None, reason)
+
+
+def lost_reason(offset: int, end: int) -> str:
+    """Return what is said of a target offset that the target does not have any more."""
+    return (
+        f"it leads to target offset {offset}, which the target has lost: its log ended at {end} "
+        "since"
+    )
+
+
+def _translate_in_log(
+    replica: Replica,
+    committed: int,
+    target: TargetPartition,
+    log: TargetLog | None,
+    first: FoundRecords,
+) -> _Partial:
+    """Translate a commit of the copied log, as far as the mapping tells."""
+    position = replica.position
+    assert position is not None
+    if replica.anchors is not None:
+        return _translate_by_anchors(replica.anchors, position, committed, log)
+    ranges, landed = replica.target_ranges.get(target), first.target
+    if committed < replica.known_from:
+        return _translate_before_mapping(replica, committed, landed, ranges, log)
+    hole = _find_hole(replica, committed, first.source)
+    if hole is not None:
+        return _Partial(
+            landed if landed != NOT_FOUND else None,
+            Basis.UNMAPPED,
+            None,
+            None,
+            f"the mapping of source offsets {hole[0]} to {hole[1] - 1} is lost or damaged",
+        )
+    if landed == NOT_FOUND:
+        return _translate_at_end(replica, committed, ranges, log)
+    return _translate_to_retained(landed, ranges, committed, log, _lost_reason(position, committed))
+
+
+def _translate_by_anchors(
+    anchors: OffsetAnchors, position: Position, committed: int, log: TargetLog | None
+) -> _Partial:
+    """Translate by anchors: between two of them, the first is the safest."""
+    low = anchors.at_or_before(committed)
+    if log is None:
+        return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
+    if low is None:
+        high = anchors.at_or_after(committed)
+        if high is None:
+            return _Partial(
+                None, Basis.UNMAPPED, None, None, "the target offset of every record is unknown"
+            )
+        why = f"the target offset of records before offset {high.source} is unknown"
+        return _Partial(log.start, Basis.BOUNDED, max(0, high.target - log.start), 0, why)
+    offset, again = max(low.target, log.start), committed - low.source
+    ahead = max(0, committed - position.offset)
+    if not again:
+        how = "records were compared on both clusters" if anchors.is_compared(committed) else ""
+        return _Partial(offset, Basis.EXACT, reason=how)
+    if ahead == again:
+        reason = f"the group is {ahead} offsets past what was copied; those are re-read"
+        return _Partial(offset, Basis.AHEAD, ahead, 0, reason)
+    reason = f"the last record with a known target offset is {again} offsets before"
+    return _Partial(offset, Basis.BOUNDED, again, 0, reason)
+
+
+def _find_hole(replica: Replica, committed: int, first: int) -> tuple[int, int] | None:
+    """Return the hole that may contain the first unread record, before the first known one."""
+    for hole in replica.holes:
+        if hole[1] > committed and (first == NOT_FOUND or hole[0] < first):
+            return hole
+    return None
+
+
+def _lost_reason(position: Position, committed: int) -> str:
+    for gap in position.gaps:
+        if gap.first <= committed < gap.end and gap.reason != RETURNED:
+            return f"source offsets {gap.first} to {gap.end - 1} were lost ({gap.reason})"
+    return ""
+
+
+def _translate_at_end(
+    replica: Replica, committed: int, ranges: MappingRanges | None, log: TargetLog | None
+) -> _Partial:
+    """Translate for a group that has consumed everything copied, or more."""
+    position = replica.position
+    assert position is not None
+    if ranges is not None and (ranges.end or 0) <= position.start:
+        ranges = None  # another program copied these records before the start
+    offset = ranges.target_end if ranges is not None else None
+    known_end = ranges.end if ranges is not None else None
+    if replica.behind and committed < position.offset:
+        return _translate_unread(position, committed, offset, known_end)
+    lost = sum(high - low for low, high in replica.holes if low >= (known_end or 0))
+    if offset is None and replica.complete_from is not None:
+        why = "the target offset of the last record is not in the mapping topic"
+        return _Partial(None, Basis.UNMAPPED, None, None, why)
+    if offset is None:
+        if log is None:
+            return _Partial(None, Basis.UNMAPPED, None, None, "the target partition is unavailable")
+        offset = log.end  # nothing was copied yet: new records are appended from here on
+    elif log is not None and log.clear_from is not None and log.clear_from <= offset:
+        offset = max(offset, log.end)
+    ahead = max(0, committed - max(position.offset, known_end or 0))
+    if lost:
+        why = f"the mapping of the last {lost} source offsets is lost or damaged; they are re-read"
+        return _Partial(offset, Basis.BOUNDED, lost + ahead, 0, why)
+    if not ahead:
+        return _Partial(offset, Basis.END)
+    reason = f"the group is {ahead} offsets past what was copied; those are re-read"
+    return _Partial(offset, Basis.AHEAD, ahead, 0, reason)
+
+
+def _translate_unread(
+    position: Position, committed: int, offset: int | None, known_end: int | None
+) -> _Partial:
+    """Translate where the newest mappings below the position are not readable yet."""
+    why = "the mapping topic is behind: an open transaction holds back the latest records"
+    if offset is None or known_end is None:
+        return _Partial(None, Basis.UNMAPPED, None, None, why)
+    again = max(0, min(committed, position.offset) - known_end)
+    return _Partial(offset, Basis.BOUNDED, again, 0, why)
+
+
+def _translate_to_retained(
+    landed: int, ranges: MappingRanges | None, committed: int, log: TargetLog | None, reason: str
+) -> _Partial:
+    """Translate to a mapped record, which the target may have deleted since."""
+    if log is None or ranges is None:
+        return _Partial(landed, Basis.EXACT, 0, 0, reason)
+    reasons, gone = [reason], 0
+    if landed < log.start:
+        gone = count_below(ranges.present(log.written, committed), log.start)
+        reasons.append(
+            f"the target has deleted {gone} unread records (log start offset {log.start})"
+        )
+    lost = ranges.count_lost(log.written, committed)
+    if lost:
+        reasons.append(lost_records_reason(lost))
+    why = "; ".join(filter(None, reasons))
+    return _Partial(max(landed, log.start), Basis.EXACT, 0, gone + lost, why)
+
+
+def lost_records_reason(lost: int) -> str:
+    """Return what is said of unread records at the end of the target's log that it has lost."""
+    return f"the target has lost {lost} unread records that were copied (its log ended before them)"
+
+
+def _translate_before_takeover(ranges: MappingRanges, committed: int, log: TargetLog) -> _Partial:
+    """Translate before the start, where another program copied and some records are mapped.
+
+    No record after the last mapped record that the group has read is skipped
+    (k2ktui mm2 takeover).
+    """
+    columns = ranges.columns()
+    row = int(np.searchsorted(columns.source, committed, side="right")) - 1
+    why = "another program copied the earlier records and published only single offsets"
+    if row < 0:
+        most = max(0, int(columns.target[0]) - log.start)
+        return _Partial(log.start, Basis.BOUNDED, most, 0, why)
+    behind = min(committed - int(columns.source[row]), int(columns.count[row]))
+    offset = int(columns.target[row]) + behind
+    again = committed - int(columns.source[row]) - behind
+    gone = max(0, log.start - offset)
+    if gone:
+        why += f"; the target has deleted up to {gone} unread records"
+    if not (again or gone):
+        return _Partial(offset, Basis.EXACT)
+    return _Partial(max(offset, log.start), Basis.BOUNDED, again, gone, why)
+
+
+def _translate_before_mapping(
+    replica: Replica,
+    committed: int,
+    landed: int,
+    ranges: MappingRanges | None,
+    log: TargetLog | None,
+) -> _Partial:
+    """Translate a commit before the beginning of the mapping."""
+    position = replica.position
+    assert position is not None
+    if committed < position.start and replica.known_from == position.start:
+        retained = replica.source_start
+        if retained is not None and retained >= position.start:
+            # The source retains nothing before the start: there was nothing else to copy.
+            if landed == NOT_FOUND:
+                return _translate_at_end(replica, committed, ranges, log)
+            return _translate_to_retained(landed, ranges, committed, log, "")
+        first = ranges.first if ranges is not None else None
+        if ranges is not None and first is not None and first < position.start and log is not None:
+            return _translate_before_takeover(ranges, committed, log)
+        missing = position.start - max(committed, retained or 0)
+        return _Partial(
+            landed if landed != NOT_FOUND else None,
+            Basis.UNMAPPED,
+            0,
+            missing,
+            f"the pipeline began at offset {position.start}: up to {missing} unread offsets "
+            "before it were never copied",
+        )
+    if log is None:
+        return _Partial(
+            None, Basis.UNMAPPED, None, None, "the mapping topic does not hold its mapping"
+        )
+    behind = max(0, landed - log.start) if landed != NOT_FOUND else None
+    return _Partial(
+        log.start,
+        Basis.UNMAPPED,
+        behind,
+        0,
+        f"the mapping topic does not hold its mapping (known from {replica.known_from} on): "
+        "starting at the target's log start offset skips nothing",
+    )

@@ -1,0 +1,1 @@
+"""What happens to consumer groups' offsets: status, plan, apply, journal, undo; pure."""

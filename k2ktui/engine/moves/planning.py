@@ -1,0 +1,210 @@
+"""Make a plan from a snapshot: what to commit on the target, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from k2ktui.engine.mapping.replica import Replica
+from k2ktui.engine.mapping.translate import Translation
+from k2ktui.engine.moves.groups import (
+    EMPTY_STATES,
+    GroupView,
+    Snapshot,
+    TranslatedGroup,
+    translate_groups,
+    with_conflicting_pipelines,
+)
+from k2ktui.engine.moves.pins import pin_logs
+from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, decide_action
+from k2ktui.engine.moves.written import find_ours
+from k2ktui.engine.records.mapping_version import MappingVersion, split_guard
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.text import counted, duration
+
+_ITS_OWN = "the application has committed further on the target itself"
+_ON_CONFLICT = "errorHandling.onMultipleTargetCommittedOffsets"
+_OTHERS_STOPPED = f"other partitions are mapped by several pipelines, and {_ON_CONFLICT} is fail"
+_ACTIVE = "still active on the source"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options for making a plan.
+
+    Attributes:
+        made_by: ``user@host``.
+        valid_s: seconds until the plan expires.
+        rewind: what to do where the target commit is ahead of the translation.
+        guard_prefix: prefix of the mark that earlier releases wrote into commit metadata.
+        guarded: whether to keep an older mapping from overwriting a newer one.
+        own_only: whether to never rewind over an offset that an application committed on the
+            target.
+        conflicts: what to do if several pipelines map a partition: ``fail`` (commit nothing),
+            ``skip`` (leave out the partition), ``ignore`` (use one of the mappings).
+        group: selects groups, all by default.
+        topic: selects source topics, all by default.
+    """
+
+    made_by: str
+    valid_s: float = 900.0
+    rewind: Rewind = Rewind.NEVER
+    guard_prefix: str = "k2k_"
+    guarded: bool = True
+    own_only: bool = False
+    conflicts: Literal["fail", "skip", "ignore"] = "fail"
+    group: Callable[[str], bool] = lambda _: True
+    topic: Callable[[str], bool] = lambda _: True
+
+
+def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
+    """Decide what to commit for every chosen group, without changing anything."""
+    chosen = _choose(snapshot, options)
+    stopped = options.conflicts == "fail" and bool(_conflicts(snapshot, chosen))
+    rows = [
+        _row(snapshot, group, translation, options, stopped=stopped)
+        for group, translation in chosen
+    ]
+    places = {(row.topic, row.partition) for row in rows}
+    return Plan(
+        pipeline=snapshot.pipeline,
+        source_cluster=snapshot.source_cluster,
+        target_cluster=snapshot.target_cluster,
+        created_at=snapshot.taken_at,
+        expires_at=snapshot.taken_at + options.valid_s,
+        made_by=options.made_by,
+        rewind=options.rewind,
+        rows=tuple(rows),
+        logs=pin_logs(places, snapshot.logs, snapshot.target_ids),
+        commits_at=snapshot.commits_at if snapshot.source_down else None,
+        is_stopped_by_conflict=stopped,
+    )
+
+
+def _choose(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGroup, Translation]]:
+    return [
+        (group, translation)
+        for group in translate_groups(snapshot)
+        if options.group(group.group)
+        for translation in group.translations
+        if any(options.topic(source.topic) for source in translation.sources)
+    ]
+
+
+def _conflicts(
+    snapshot: Snapshot, chosen: Iterable[tuple[TranslatedGroup, Translation]]
+) -> dict[SourcePartition, tuple[str, ...]]:
+    partitions = {source for _, translation in chosen for source in translation.sources}
+    known = snapshot.conflicting_pipelines
+    return {source: names for source in sorted(partitions) if (names := known.get(source))}
+
+
+def _row(
+    snapshot: Snapshot,
+    group: TranslatedGroup,
+    translation: Translation,
+    options: PlanOptions,
+    *,
+    stopped: bool,
+) -> PlanRow:
+    current = group.target_offset(translation.target)
+    prefix = options.guard_prefix
+    present = None
+    if current is not None:
+        known = snapshot.written.get(group.group)
+        present = find_ours(known, translation.target, current.offset, current.metadata, prefix)
+    topic, partition = translation.target
+    row = PlanRow(
+        group=group.group,
+        topic=topic,
+        partition=partition,
+        source=",".join(
+            f"{s}@{group.source.offsets[s.topic, s.partition].offset}" for s in translation.sources
+        ),
+        state_source=group.source.state,
+        state_target=_state(group.target),
+        current=current.offset if current else None,
+        proposed=translation.offset,
+        basis=translation.basis,
+        reread=translation.reread,
+        skipped=translation.skipped,
+        action=Action.BLOCKED,
+        reason=_reason(snapshot, group, translation),
+        version=_mapping_version(snapshot.replicas, translation),
+        metadata=_metadata(group.source, translation, prefix),
+    )
+    refused = _refusal(snapshot, group, translation, options, stopped=stopped)
+    if refused:
+        return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
+    if options.own_only and present is None and _further(row):
+        return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
+    return decide_action(
+        row,
+        options.rewind,
+        present,
+        guarded=options.guarded,
+        metadata=current.metadata if current is not None else None,
+        longest=snapshot.longest_metadata,
+    )
+
+
+def _further(row: PlanRow) -> bool:
+    return row.current is not None and row.proposed is not None and row.current > row.proposed
+
+
+def _state(view: GroupView) -> str:
+    """Return the state on the target; a group with members never counts as empty."""
+    if view.members and view.state in EMPTY_STATES:
+        return f"{view.state or 'Unknown'} with {counted(view.members, 'member')}"
+    return view.state
+
+
+def _reason(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> str:
+    parts = [with_conflicting_pipelines(snapshot, translation)]
+    if snapshot.source_down:
+        seen_at = group.source.seen_at or snapshot.commits_at
+        age = duration(snapshot.taken_at - seen_at)
+        parts.append(f"the source's commits are {age} old")
+    elif not group.source.empty:
+        parts.append(_ACTIVE)
+    return "; ".join(part for part in parts if part)
+
+
+def _refusal(
+    snapshot: Snapshot,
+    group: TranslatedGroup,
+    translation: Translation,
+    options: PlanOptions,
+    *,
+    stopped: bool,
+) -> str:
+    if group.target.error:
+        return f"on the target: {group.target.error}"
+    if why := group.target.unsettled.get(translation.target):
+        return f"on the target: {why}"
+    rivals = any(snapshot.conflicting_pipelines.get(s) for s in translation.sources)
+    if stopped and not rivals:
+        return _OTHERS_STOPPED
+    if options.conflicts != "ignore" and rivals:
+        return f"{_ON_CONFLICT} is {options.conflicts}"
+    return ""
+
+
+def _metadata(source: GroupView, translation: Translation, prefix: str) -> str:
+    """Return the application's own metadata, from the first source partition that has any."""
+    for partition in translation.sources:
+        own = split_guard(prefix, source.offsets[partition.topic, partition.partition].metadata)[1]
+        if own:
+            return own
+    return ""
+
+
+def _mapping_version(
+    replicas: Mapping[SourcePartition, Replica], rows: Translation
+) -> MappingVersion:
+    """Return the version of the mapping that a translation was made from."""
+    positions = [p for s in rows.sources if (p := replicas[s].position) is not None]
+    return MappingVersion(
+        max((p.term for p in positions), default=0), sum(p.offset for p in positions)
+    )

@@ -1,0 +1,196 @@
+"""The run record of a pipeline in its commit topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair, read_cluster_pair
+from k2ktui.engine.records.editions import (
+    NO_EDITIONS,
+    Edition,
+    Editions,
+    edition_of_layout,
+    editions_value,
+    read_digest,
+    read_editions,
+)
+from k2ktui.engine.strict_json import (
+    LARGEST_MS,
+    MalformedRecord,
+    UnknownVersion,
+    dump_object,
+    field,
+    flag,
+    integer,
+    mapping,
+    parse_object,
+    text,
+)
+
+_VERSION = 1
+# Of the runs of a pipeline that is shared, and of its slots: a release that does not know shared
+# slots cannot fence them, and must not take the pipeline over.
+_SHARED_VERSION = 2
+_LARGEST_BYTES = 1 << 20
+# Kinds of records of the assignment topic, which may be the commit topic.
+ASSIGNMENT_KINDS = ("owners", "member")
+SLOT_RUN = "slotRun"
+RUN_MARK = b'"run":true'
+# Every key of a run record has one of these member names, of a pipeline's run or a slot's.
+_RUN_MEMBERS = (b'"run"', f'"{SLOT_RUN}"'.encode())
+# A driver that takes over fences the slots one by one.
+LARGEST_SLOTS = 10_000
+# A shared slot is fenced as a pipeline is, with a connection of its own and a look at the topic.
+LARGEST_SHARED_SLOTS = 1_000
+# More runs than any pipeline has. A term above it was not written by a run, and does not count: the
+# one after it could not be written.
+LARGEST_TERM = 1 << 40
+_LONGEST_LAYOUT_ID = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """Into how many slots runs share a pipeline's partitions (docs/internals/ownership.md).
+
+    ``id`` is different for every layout. It is ready once every slot of any layout before it has
+    been fenced.
+    """
+
+    id: str
+    slots: int
+    ready: bool = False
+
+    @property
+    def edition(self) -> Edition:
+        """The edition of the pipeline file for which it was made; unknown of earlier releases."""
+        return edition_of_layout(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the driver: its term, its number of slots, what it copies.
+
+    ``layout`` is how runs share the pipeline, None if they do not; ``most_shared`` is the largest
+    number of slots of any layout so far. ``shared_slot`` is set in the run record of a shared slot,
+    None in the pipeline's. ``registers`` says whether the run registers the producer ids that it
+    writes with. ``bidirectional`` is the mode in which it leaves out records that came from the
+    target, "" if it copies everything. ``fenced_by`` is the id of the drill that keeps the pipeline
+    from starting, unless that drill's record says otherwise; "" if none does. ``digest`` is that of
+    the run's file, ``editions`` are those of all runs so far; both are empty in records of earlier
+    releases, whose files are unknown.
+    """
+
+    term: int
+    slots: int
+    name: str = ""
+    host: str = ""
+    started_ms: int = 0
+    pair: ClusterPair = UNKNOWN_PAIR
+    registers: bool = False
+    bidirectional: str = ""
+    layout: SharedLayout | None = None
+    most_shared: int = 0
+    shared_slot: int | None = None
+    fenced_by: str = ""
+    digest: str = ""
+    editions: Editions = NO_EDITIONS
+
+
+def run_key(group: str, shared_slot: int | None = None) -> bytes:
+    """Compaction key of the run record of a pipeline, or of one of its shared slots."""
+    if shared_slot is not None:
+        return dump_object({"group": group, SLOT_RUN: shared_slot})
+    return dump_object({"group": group, "run": True})
+
+
+def run_value(run: Run) -> bytes:
+    """Value of the run record."""
+    value: dict[str, Any] = {
+        "v": _VERSION if run.layout is None and run.shared_slot is None else _SHARED_VERSION,
+        "term": run.term,
+        "slots": run.slots,
+        "name": run.name,
+        "host": run.host,
+    }
+    if run.registers:
+        value["registers"] = True
+    if run.bidirectional:
+        value["bidirectional"] = run.bidirectional
+    if run.layout is not None:
+        layout = run.layout
+        value["layout"] = {"id": layout.id, "slots": layout.slots, "ready": layout.ready}
+    if run.fenced_by:
+        value["fencedBy"] = run.fenced_by
+    if run.most_shared:
+        value["mostShared"] = run.most_shared
+    if run.digest:
+        value["digest"] = run.digest
+    if run.editions.known:
+        value["editions"] = editions_value(run.editions)
+    return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
+
+
+def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
+    """Return the run in a decoded value; raises MalformedRecord."""
+    version = integer(field(value, "v"))
+    if version not in (_VERSION, _SHARED_VERSION):
+        raise MalformedRecord(
+            f"a run of version {version}, this release reads up to {_SHARED_VERSION}"
+        )
+    slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SHARED_SLOTS - 1)
+    return Run(
+        term=integer(field(value, "term"), high=LARGEST_TERM),
+        slots=integer(field(value, "slots"), high=LARGEST_SLOTS),
+        name=text(value.get("name", "")),
+        host=text(value.get("host", "")),
+        started_ms=integer(value.get("startedAt", 0), high=LARGEST_MS),
+        pair=read_cluster_pair(value),
+        registers=flag(value.get("registers", False)),
+        bidirectional=text(value.get("bidirectional", "")),
+        layout=_parse_layout(value.get("layout")),
+        most_shared=integer(value.get("mostShared", 0), high=LARGEST_SHARED_SLOTS),
+        shared_slot=slot,
+        fenced_by=text(value.get("fencedBy", "")),
+        digest=read_digest(value["digest"]) if "digest" in value else "",
+        editions=read_editions(value.get("editions", {})),
+    )
+
+
+def _parse_layout(value: object) -> SharedLayout | None:
+    if value is None:
+        return None
+    body = mapping(value)
+    return SharedLayout(
+        text(field(body, "id"), _LONGEST_LAYOUT_ID),
+        integer(field(body, "slots"), 1, LARGEST_SHARED_SLOTS),
+        flag(field(body, "ready")),
+    )
+
+
+def may_be_run(key: bytes | None) -> bool:
+    """Return False only if a key is not that of a run record; this is quicker than decoding it.
+
+    A JSON text without a backslash has the names of its members as they are.
+    """
+    return key is not None and (b"\\" in key or any(name in key for name in _RUN_MEMBERS))
+
+
+def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
+    """Decode a record of a commit topic if it is a run, with its group; None for any other record.
+
+    Raises:
+        UnknownVersion: a run of another release; ``of`` is its group.
+        MalformedRecord: a run that cannot be read.
+    """
+    if key is None or value is None or RUN_MARK not in key:
+        return None
+    head = parse_object(key, "the key", largest=_LARGEST_BYTES)
+    if head.get("run") is not True:
+        return None
+    group = text(field(head, "group"))
+    body = parse_object(value, "the value", largest=_LARGEST_BYTES)
+    if integer(field(body, "v")) not in (_VERSION, _SHARED_VERSION):
+        raise UnknownVersion("a run", group)
+    return group, parse_run(body)

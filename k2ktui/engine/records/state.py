@@ -1,0 +1,474 @@
+"""Records that a pipeline writes to the target: positions, runs and mapping ranges.
+
+All are compact JSON with sorted keys, readable with a console consumer. The schema is documented
+in ``docs/internals/record-formats.md``; ``v`` is its version.
+
+- *Position* (commit topic, compacted): next source offset to copy of one source partition.
+- *Run* (commit topic, compacted): the term and the number of slots of the pipeline's latest run, or
+  of the latest run of a slot that runs share.
+- *Producer* (commit topic, compacted): a producer id that it writes with; see
+  ``producer_registration``.
+- *Mapping* (mapping topic): where consecutive records of one source partition landed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from k2ktui.engine.deleted_logs import DELETED, DeletedLog, parse_deleted_log
+from k2ktui.engine.pickled import pickled_by_fields
+from k2ktui.engine.records.producer_registration import (
+    PRODUCER,
+    ProducerRegistration,
+    parse_registration,
+)
+from k2ktui.engine.records.run_record import ASSIGNMENT_KINDS, LARGEST_TERM, SLOT_RUN, parse_run
+from k2ktui.engine.records.run_record import Run as Run
+from k2ktui.engine.records.run_record import run_key as run_key
+from k2ktui.engine.records.run_record import run_value as run_value
+from k2ktui.engine.strict_json import (
+    LARGEST_INT,
+    dump_object,
+    field,
+    flag,
+    integer,
+    parse_object,
+    rows,
+    text,
+)
+from k2ktui.engine.strict_json import MalformedRecord as MalformedRecord
+
+VERSION = 1
+_LARGEST_KEY = 1 << 20
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True, order=True)
+class SourcePartition:
+    """A partition of a topic on the source cluster."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRange:
+    """``count`` consecutive source records that landed on consecutive target offsets."""
+
+    source: int
+    target: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScatteredRun:
+    """Records at consecutive target offsets from ``target`` on; ``sources`` are their offsets.
+
+    A compact form for records that keys scatter over partitions, where neighbors rarely stay
+    together. ``sources`` never decrease. A source offset that repeats, within a run or at the
+    beginning of one after the record that mapped it, is a further record that a transform made of
+    the same source record; only the first one is mapped.
+    """
+
+    target: int
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covers:
+    """The source offsets ``[first, end)`` that a mapping record covers, with its other parts.
+
+    All parts together are the complete mapping of these offsets: an offset that none of them maps
+    holds no record.
+
+    Attributes:
+        first: replicated position before the transaction.
+        end: replicated position after it.
+        part: number of this part, starting at 0.
+        parts: number of parts.
+    """
+
+    first: int
+    end: int
+    part: int = 0
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Source offsets ``[first, end)`` that were lost before they could be copied."""
+
+    first: int
+    end: int
+    reason: str
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """How far a pipeline has written to one target partition.
+
+    Attributes:
+        topic: the target topic.
+        partition: its partition.
+        first: the target offsets ``[first, end)`` hold only committed records of this pipeline and
+            the markers between them; equal to ``end`` if that is not known of any.
+        end: target offset after the last committed record. A log that ends before it is not the
+            one that was written to, or has lost records.
+    """
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Replicated position of one source partition.
+
+    Attributes:
+        offset: next source offset to copy.
+        start: source offset at which this pipeline began; offsets from here on have a mapping.
+        leader_epoch: source leader epoch of the last batch copied, -1 if unknown.
+        topic_id: source topic id (KIP-516) as hex text, empty if the broker has none.
+        term: term of the run that wrote it; a later run's position wins.
+        slot: slot that wrote it.
+        target_topic: where the records go.
+        target_partition: target partition, or None when records scatter over several.
+        target_topic_id: id of the target topic, in the form of ``topic_id``.
+        since: term in which ``start`` was set; mappings of earlier terms belong to another log.
+        at_ms: wall clock of the writer, epoch milliseconds.
+        gaps: lost ranges that an operator chose to skip.
+        further_targets: the other target topics, each with its id, if an expression chooses one.
+        landed: how far the pipeline had written to the target partitions of this source partition;
+            empty in the records of earlier releases.
+        stopped: why the partition is not copied until an operator has chosen where from: it was not
+            shown to be the one that was copied when a restored cluster was accepted. "" if it is
+            copied.
+        end: last stable offset of the source log when the position was written, if that is beyond
+            ``offset``; 0 otherwise, and in records of earlier releases. The records up to there
+            are lost if the topic is deleted now.
+    """
+
+    offset: int
+    start: int
+    leader_epoch: int
+    topic_id: str
+    term: int
+    slot: int
+    target_topic: str
+    target_partition: int | None
+    target_topic_id: str = ""
+    since: int = 0
+    at_ms: int = 0
+    gaps: tuple[Gap, ...] = ()
+    further_targets: tuple[tuple[str, str], ...] = ()
+    landed: tuple[Landed, ...] = ()
+    stopped: str = ""
+    end: int = 0
+
+    @property
+    def target_topics(self) -> dict[str, str]:
+        """The ids of the target topics by name; an id is empty if the broker has none."""
+        return {self.target_topic: self.target_topic_id, **dict(self.further_targets)}
+
+    def beyond(self, ends: Mapping[tuple[str, int], int]) -> Landed | None:
+        """Return what the pipeline had written to a target partition that now ends before it.
+
+        Args:
+            ends: high watermarks of target partitions, read after this position. Those that are
+                missing are not compared.
+        """
+        for at in self.landed:
+            if at.end > ends.get((at.topic, at.partition), at.end):
+                return at
+        return None
+
+    def newer_than(self, other: Position | None) -> bool:
+        """Whether this is the later of two positions of one partition."""
+        return other is None or (self.term, self.offset) >= (other.term, other.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRecord:
+    """The mapping that one transaction added for one source partition on one target partition.
+
+    Attributes:
+        term: term of the run that wrote it. A later term replaces all earlier mappings from the
+            first offset that it covers.
+        covers: the source offsets that it covers; None only in a template.
+        left_out: source offsets ``[first, end)`` that came from the target (provenance mode), in
+            the first part only.
+        again: whether it repeats older records so that retention does not delete them. It is
+            ignored for offsets that another record covers.
+    """
+
+    pipeline: str
+    source: SourcePartition
+    target_topic: str
+    target_partition: int
+    term: int = 0
+    ranges: tuple[MappingRange, ...] = ()
+    runs: tuple[ScatteredRun, ...] = ()
+    covers: Covers | None = None
+    again: bool = False
+    left_out: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def records(self) -> int:
+        """Number of records that it maps."""
+        return sum(r.count for r in self.ranges) + sum(len(r.sources) for r in self.runs)
+
+    @property
+    def first_source(self) -> int | None:
+        """Lowest source offset that it maps."""
+        firsts = [r.source for r in self.ranges] + [r.sources[0] for r in self.runs]
+        return min(firsts, default=None)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield the source and target offset of every record."""
+        for r in self.ranges:
+            yield from zip(range(r.source, r.source + r.count), itertools.count(r.target))
+        for run in self.runs:
+            yield from zip(run.sources, itertools.count(run.target))
+
+
+def position_key(group: str, source: SourcePartition) -> bytes:
+    """Compaction key of a position record; ``group`` is ``coordination.commit.group``."""
+    return dump_object({"group": group, "topic": source.topic, "partition": source.partition})
+
+
+def position_value(position: Position) -> bytes:
+    """Value of a position record."""
+    value: dict[str, Any] = {
+        "v": VERSION,
+        "offset": position.offset,
+        "start": position.start,
+        "leaderEpoch": position.leader_epoch,
+        "topicId": position.topic_id,
+        "term": position.term,
+        "slot": position.slot,
+        "targetTopic": position.target_topic,
+        "targetPartition": position.target_partition,
+        "targetTopicId": position.target_topic_id,
+        "since": position.since,
+        "at": position.at_ms,
+    }
+    if position.gaps:
+        value["gaps"] = [[gap.first, gap.end, gap.reason] for gap in position.gaps]
+    if position.further_targets:
+        value["furtherTargets"] = [list(target) for target in position.further_targets]
+    if position.landed:
+        value["landed"] = [[at.topic, at.partition, at.first, at.end] for at in position.landed]
+    if position.stopped:
+        value["stopped"] = position.stopped
+    if position.end > position.offset:
+        value["end"] = position.end
+    return dump_object(value)
+
+
+def mapping_key(mapping: MappingRecord) -> bytes:
+    """Key of a mapping record."""
+    return dump_object(
+        {
+            "pipeline": mapping.pipeline,
+            "topic": mapping.source.topic,
+            "partition": mapping.source.partition,
+        }
+    )
+
+
+def mapping_value(mapping: MappingRecord) -> bytes:
+    """Value of a mapping record."""
+    value: dict[str, Any] = {
+        "v": VERSION,
+        "targetTopic": mapping.target_topic,
+        "targetPartition": mapping.target_partition,
+        "term": mapping.term,
+        "ranges": [[r.source, r.target, r.count] for r in mapping.ranges],
+    }
+    if mapping.runs:
+        value["runs"] = [[run.target, *_deltas(run.sources)] for run in mapping.runs]
+    if mapping.covers is not None:
+        covers = mapping.covers
+        value["covers"] = [covers.first, covers.end, covers.part, covers.parts]
+    if mapping.again:
+        value["again"] = True
+    if mapping.left_out:
+        value["leftOut"] = [list(span) for span in mapping.left_out]
+    return dump_object(value)
+
+
+def _deltas(sources: tuple[int, ...]) -> list[int]:
+    return [sources[0], *(b - a for a, b in itertools.pairwise(sources))]
+
+
+def _parse_scattered(row: list[Any]) -> ScatteredRun:
+    if len(row) < 2:
+        raise MalformedRecord("a run without a record")
+    target, first, *deltas = (integer(number) for number in row)
+    run = ScatteredRun(target, tuple(itertools.accumulate(deltas, initial=first)))
+    integer(max(run.sources[-1], target + len(run.sources)))
+    return run
+
+
+def _range(row: list[Any]) -> MappingRange:
+    source, target, count = integer(row[0]), integer(row[1]), integer(row[2], 1)
+    integer(max(source, target) + count)
+    return MappingRange(source, target, count)
+
+
+def _span(row: list[Any]) -> tuple[int, int]:
+    first, end = integer(row[0]), integer(row[1])
+    if first >= end:
+        raise MalformedRecord("left out no offsets")
+    return first, end
+
+
+def _covers(value: object) -> Covers:
+    (row,) = rows([value], 4)
+    first, end, part, parts = (integer(number) for number in row)
+    if not (first < end and part < parts):
+        raise MalformedRecord("covers no offsets, or is a part outside the whole")
+    return Covers(first, end, part, parts)
+
+
+CommitValue = Position | Run | ProducerRegistration | DeletedLog
+"""What a record of the commit topic says."""
+
+
+def read_commit_record(
+    key: bytes | None, value: bytes | None, only: str | None = None
+) -> tuple[str, SourcePartition | None, CommitValue | None]:
+    """Decode a record of the commit topic.
+
+    Args:
+        key: its key.
+        value: its value.
+        only: decode the values of this group only (default: all). The values of other pipelines,
+            which may be damaged or of another version, are not read.
+
+    Returns:
+        ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run,
+        ``(group, None, registration)`` for a producer id, ``(group, None, log)`` for a deleted
+        source log; the last element is None for a tombstone, a value that was not decoded, and a
+        record of the assignment topic (it may be the same).
+
+    Raises:
+        MalformedRecord: the record is not k2ktui's, or of a newer version.
+    """
+    head = parse_object(key, "the key", largest=_LARGEST_KEY)
+    group = text(field(head, "group"))
+    if head.get("kind") in ASSIGNMENT_KINDS:
+        return group, None, None
+    producer, shared_slot = head.get(PRODUCER), head.get(SLOT_RUN)
+    is_run = head.get("run") is True or shared_slot is not None
+    is_deleted = head.get("kind") == DELETED
+    is_position = producer is None and not is_run and not is_deleted
+    source = _source(head) if is_position else None
+    if value is None or only not in (None, group):
+        return group, source, None
+    body = parse_object(value, "the value")
+    if is_run:
+        return group, None, parse_run(body, shared_slot)
+    _check_version(body)
+    if producer is not None:
+        return group, None, parse_registration(producer, body)
+    if is_deleted:
+        at = _source(head)
+        return group, None, parse_deleted_log(at.topic, at.partition, body)
+    return group, source, _position(body)
+
+
+def read_commit_group(key: bytes | None) -> str:
+    """Return the group of a commit record's key; raises MalformedRecord if it has none."""
+    return text(field(parse_object(key, "the key", largest=_LARGEST_KEY), "group"))
+
+
+def _source(head: dict[str, Any]) -> SourcePartition:
+    return SourcePartition(
+        text(field(head, "topic")), integer(field(head, "partition"), high=LARGEST_INT)
+    )
+
+
+def _check_version(value: dict[str, Any]) -> None:
+    version = integer(field(value, "v"))
+    if version != VERSION:
+        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
+
+
+def _position(value: dict[str, Any]) -> Position:
+    target_partition = field(value, "targetPartition")
+    return Position(
+        offset=integer(field(value, "offset")),
+        start=integer(field(value, "start")),
+        leader_epoch=integer(field(value, "leaderEpoch"), -1, LARGEST_INT),
+        topic_id=text(field(value, "topicId")),
+        term=integer(field(value, "term"), high=LARGEST_TERM),
+        slot=integer(field(value, "slot"), -1, LARGEST_INT),
+        target_topic=text(field(value, "targetTopic")),
+        target_partition=None
+        if target_partition is None
+        else integer(target_partition, high=LARGEST_INT),
+        target_topic_id=text(value.get("targetTopicId", "")),
+        since=integer(value.get("since", 0), high=LARGEST_TERM),
+        at_ms=integer(value.get("at", 0)),
+        gaps=tuple(
+            Gap(integer(first), integer(end), text(reason))
+            for first, end, reason in rows(value.get("gaps", []), 3)
+        ),
+        further_targets=tuple(
+            (text(name), text(id_)) for name, id_ in rows(value.get("furtherTargets", []), 2)
+        ),
+        landed=tuple(_landed(row) for row in rows(value.get("landed", []), 4)),
+        stopped=text(value.get("stopped", "")),
+        end=integer(value.get("end", 0)),
+    )
+
+
+def _landed(row: list[Any]) -> Landed:
+    first, end = integer(row[2]), integer(row[3])
+    if first > end:
+        raise MalformedRecord("landed before it began")
+    return Landed(text(row[0]), integer(row[1], high=LARGEST_INT), first, end)
+
+
+def read_mapping_key(key: bytes | None) -> tuple[str, SourcePartition]:
+    """Return the pipeline and the source partition of a record of the mapping topic.
+
+    Raises:
+        MalformedRecord: the key is not k2ktui's.
+    """
+    head = parse_object(key, "the key", largest=_LARGEST_KEY)
+    return text(field(head, "pipeline")), _source(head)
+
+
+def read_mapping_record(key: bytes | None, value: bytes | None) -> MappingRecord:
+    """Decode a record of the mapping topic; filter with :func:`read_mapping_key` first.
+
+    Raises:
+        MalformedRecord: the record is not k2ktui's, damaged, or of a newer version.
+    """
+    pipeline, source = read_mapping_key(key)
+    body = parse_object(value, "the value")
+    _check_version(body)
+    return MappingRecord(
+        pipeline=pipeline,
+        source=source,
+        target_topic=text(field(body, "targetTopic")),
+        target_partition=integer(field(body, "targetPartition"), high=LARGEST_INT),
+        term=integer(field(body, "term"), high=LARGEST_TERM),
+        ranges=tuple(_range(row) for row in rows(field(body, "ranges"), 3)),
+        runs=tuple(_parse_scattered(row) for row in rows(body.get("runs", []))),
+        covers=_covers(field(body, "covers")),
+        again=flag(body.get("again", False)),
+        left_out=tuple(_span(row) for row in rows(body.get("leftOut", []), 2)),
+    )

@@ -1,0 +1,1 @@
+"""What ``replication.transform`` does to records, as plain values; pure."""

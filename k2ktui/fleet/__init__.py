@@ -1,0 +1,1 @@
+"""Many pipelines at once: those of a directory of pipeline files, each in a row."""

@@ -1,0 +1,94 @@
+"""The coordinator's state of one transactional id, by DescribeTransactions (KIP-664).
+
+Requires Kafka 3.0 or newer and Describe on the transactional id. Topics that the principal may not
+describe are missing from the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from time import monotonic
+
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+from k2ktui.kafka.wire.cluster import CoordinatorError, CoordinatorWire, NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code
+
+_ABORTING = "PrepareAbort"
+_COMMITTING = "PrepareCommit"
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """State of a transactional id.
+
+    Attributes:
+        name: the coordinator's state, for example ``Ongoing`` or ``PrepareAbort``.
+        producer_id: current producer id.
+        epoch: current epoch; while an abort waits for its markers, that of the markers.
+        partitions: the partitions of the transaction; once its outcome is decided, those that do
+            not have their marker yet.
+    """
+
+    name: str
+    producer_id: int
+    epoch: int
+    partitions: frozenset[tuple[str, int]]
+
+    @property
+    def aborting(self) -> bool:
+        """Whether the transaction is aborted, and waits for markers."""
+        return self.name == _ABORTING
+
+    @property
+    def committing(self) -> bool:
+        """Whether the transaction is committed, and waits for markers."""
+        return self.name == _COMMITTING
+
+
+async def describe_transaction(
+    wire: CoordinatorWire, transactional_id: str, deadline: float
+) -> TransactionState | None:
+    """Return the state of a transactional id; None if unknown, as with brokers before Kafka 3.0.
+
+    Args:
+        wire: connection to the cluster.
+        transactional_id: the id.
+        deadline: seconds.
+    """
+    if wire.version_of(DescribeTransactionsRequest) < 0:
+        return None
+    until = monotonic() + deadline
+    while True:
+        code: int = Code.NETWORK_EXCEPTION
+        try:
+            left = max(0.1, until - monotonic())
+            node = await wire.coordinator(transactional_id, left)
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            response = await wire.send(request, node, left)
+            (state,) = response.transaction_states
+            code = state.error_code
+        except (NotSent, OutcomeUnknown):
+            pass
+        except CoordinatorError as error:
+            code = error.code
+        if code == Code.NONE:
+            return TransactionState(
+                state.transaction_state,
+                state.producer_id,
+                state.producer_epoch,
+                frozenset((t.topic, p) for t in state.topics for p in t.partitions),
+            )
+        if code not in COORDINATOR_RETRIABLE or monotonic() > until:
+            return None
+        wire.forget_coordinator(transactional_id)
+        await wire.loop.sleep(_PAUSE_S)
+
+
+def describe_partitions(partitions: Collection[tuple[str, int]]) -> str:
+    """Return the names of partitions for a message; of many only the first."""
+    first, *more = sorted(partitions) or [("", -1)]
+    text = f"{first[0]}-{first[1]}" if first[0] else "a partition"
+    return text + (f" and {len(more)} more" if more else "")

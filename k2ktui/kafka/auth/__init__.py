@@ -1,0 +1,1 @@
+"""Logins and TLS of both client libraries: JAAS, key stores, Kerberos, OAuth, MSK."""

@@ -1,0 +1,1 @@
+"""A pipeline's own topics on the target: made, inspected, read and written."""

@@ -1,0 +1,1 @@
+"""Java client properties, as both client libraries take them."""

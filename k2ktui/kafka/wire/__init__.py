@@ -1,0 +1,1 @@
+"""Requests to brokers over kafka-python's connections, and their encoding."""

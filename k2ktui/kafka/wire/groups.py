@@ -1,0 +1,401 @@
+"""Consumer groups of one cluster: their states, members and committed offsets.
+
+Requests are batched for thousands of groups, and an error of one group does not affect the others.
+
+A cluster creates ``__consumer_offsets`` on the first lookup of a group coordinator. To keep the
+source read-only, requests there cover only groups that its brokers list; the broker that lists a
+group is its coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Self
+
+from kafka.protocol.consumer.group import OffsetFetchRequest
+
+from k2ktui.errors import Refused, TimedOut
+from k2ktui.kafka.unreachable import no_connection
+from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.codes import Code, code_name
+from k2ktui.kafka.wire.group_coordinator import (
+    BatchRequest,
+    GroupCoordinatorClient,
+    GroupError,
+    back_off,
+)
+from k2ktui.kafka.wire.group_messages import (
+    HAS_MEMBERS,
+    OUTCOME_UNKNOWN,
+    ConsumerGroupDescribeRequest,
+    FetchedOffsets,
+    GroupCommit,
+    GroupListing,
+    GroupOffsets,
+    GroupState,
+    Member,
+    PartitionCodes,
+    TopicPartition,
+    commit_offsets,
+    delete_offsets,
+    describe_classic,
+    describe_consumer,
+    describe_error,
+    fetch_offsets,
+    list_request,
+    read_listing,
+)
+
+__all__ = [
+    "HAS_MEMBERS",
+    "OUTCOME_UNKNOWN",
+    "ConsumerGroupClient",
+    "GroupCommit",
+    "GroupListing",
+    "GroupOffsets",
+    "GroupState",
+    "Member",
+]
+
+_SOURCE = "source"
+# Number of unanswered attempts (about half a second) after which closed ports end the retries.
+_CLOSED_AFTER = 4
+# Kinds for which the listing is the only source of details; share groups commit no offsets.
+_LISTED_ONLY = frozenset({"share", "streams"})
+
+_NO_KIP_848 = GroupError(Code.UNSUPPORTED_VERSION)
+_NOT_IN_RESPONSE = GroupError(Code.NONE, "the broker's response does not contain it", doubtful=True)
+
+WriteErrors = dict[str, dict[TopicPartition, str]]
+
+
+class ConsumerGroupClient:
+    """Client for the consumer groups of one cluster; not thread-safe.
+
+    Args:
+        options: wire options, from ``k2ktui.kafka.properties.translation``.
+        label: ``source`` or ``target``; the source is read-only.
+        patience: seconds without progress after which retries stop for coordinators that move,
+            load or do not answer.
+        stable_patience: seconds to wait for transactions with pending offset commits.
+
+    Attributes:
+        incomplete_reason: why the last listing may be incomplete; "" if it is complete.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        label: str,
+        *,
+        patience: float = 30.0,
+        stable_patience: float = 5.0,
+    ) -> None:
+        self._coordinators = GroupCoordinatorClient(options, label, patience)
+        self._label = label
+        self._stable_patience = stable_patience
+        self.incomplete_reason = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self, timeout: float) -> None:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: no broker answered within ``timeout`` seconds, the login was refused,
+                or the certificate is not trusted.
+        """
+        self._coordinators.open(timeout)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._coordinators.close()
+
+    def list(self) -> dict[str, GroupListing]:
+        """Return the groups that the principal may describe; sets ``incomplete_reason``.
+
+        Raises:
+            ConnectionFailed: no broker accepts connections.
+            TimedOut: no broker answered.
+        """
+        return self._coordinators.run(self._list)
+
+    def describe(
+        self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
+    ) -> dict[str, GroupState]:
+        """Return the state and members of groups.
+
+        ``listed`` is the last result of :meth:`list`; without it, the groups are listed again. On
+        the source, groups that are not listed, including those that the principal may not
+        describe, are reported as nonexistent.
+
+        Raises:
+            ConnectionFailed, TimedOut: as for :meth:`list`.
+        """
+        return self._coordinators.run(lambda: self._describe(list(names), listed))
+
+    def read_committed(
+        self, names: Iterable[str], listed: Mapping[str, GroupListing] | None = None
+    ) -> dict[str, GroupOffsets]:
+        """Return all committed offsets of groups; the arguments are those of :meth:`describe`.
+
+        If an open transaction has a pending offset commit (KIP-447), this method waits up to
+        ``stable_patience`` seconds for it to end. If it stays open, the previously committed offset
+        is returned, and the partition is ``unsettled``. Brokers omit offsets of topics that the
+        principal may not describe, and a group's first commit of a partition while its transaction
+        is open.
+
+        Raises:
+            TimedOut: no broker answered.
+        """
+        return self._coordinators.run(lambda: self._read_committed(list(names), listed))
+
+    def find_gone(self, names: Iterable[str]) -> set[str]:
+        """Return which groups do not exist: their coordinators know neither them nor a commit.
+
+        A group whose coordinator refuses to answer is not among them. Ask it only where the topic
+        of commits exists: looking for a coordinator creates it.
+
+        Raises:
+            TimedOut: no broker answered.
+        """
+        return self._coordinators.run(lambda: self._find_gone(list(names)))
+
+    def commit(self, commits: Mapping[str, Mapping[TopicPartition, GroupCommit]]) -> WriteErrors:
+        """Commit offsets of groups that have no members.
+
+        If a coordinator does not answer, the same offsets are sent again.
+
+        Returns:
+            For each group and partition, "" if it was committed, otherwise the reason, which
+            starts with ``HAS_MEMBERS`` if the group has members.
+
+        Raises:
+            Refused: this client is connected to the source.
+        """
+        self._refuse_source("committed")
+        return self._write(commits, commit_offsets(commits), "Read")
+
+    def delete_offsets(self, where: Mapping[str, Collection[TopicPartition]]) -> WriteErrors:
+        """Delete committed offsets; returns and raises the same as :meth:`commit`.
+
+        An offset or a group that does not exist counts as deleted.
+        """
+        self._refuse_source("deleted")
+        return self._write(where, delete_offsets(where), "Delete")
+
+    def _refuse_source(self, done: str) -> None:
+        if self._label == _SOURCE:
+            raise Refused(
+                "committed offsets on the source cluster are only read",
+                unchanged=f"No offset was {done}.",
+            )
+
+    def _write(
+        self,
+        wanted: Mapping[str, Collection[TopicPartition]],
+        request: BatchRequest[PartitionCodes],
+        operation: str,
+    ) -> WriteErrors:
+        groups = [group for group, partitions in wanted.items() if partitions]
+        answers = self._coordinators.run(lambda: self._coordinators.ask(groups, request))
+        errors: WriteErrors = {group: {} for group in wanted}
+        for group, answer in answers.items():
+            errors[group] = self._explain_codes(wanted[group], answer, operation)
+        return errors
+
+    def _explain_codes(
+        self,
+        partitions: Iterable[TopicPartition],
+        answer: PartitionCodes | GroupError,
+        operation: str,
+    ) -> dict[TopicPartition, str]:
+        if isinstance(answer, GroupError):
+            return dict.fromkeys(partitions, describe_error(answer, self._label, operation))
+        texts = {
+            code: describe_error(
+                _NOT_IN_RESPONSE if code is None else GroupError(code), self._label, operation
+            )
+            for code in set(map(answer.get, partitions)) - {0}
+        }
+        return {where: texts.get(answer.get(where), "") for where in partitions}
+
+    async def _list(self) -> dict[str, GroupListing]:
+        until, attempt = monotonic() + self._coordinators.patience, 0
+        while True:
+            listed, self.incomplete_reason = await self._list_once()
+            if not self.incomplete_reason:
+                return listed or {}
+            if monotonic() > until:
+                break
+            if (
+                listed is None
+                and attempt == _CLOSED_AFTER
+                and (why := self._coordinators.refusal())
+            ):
+                raise no_connection(self._label, why)
+            # The groups of a failed broker move to others, so every broker is asked again.
+            await self._coordinators.sleep(back_off(attempt))
+            attempt += 1
+        if listed is None:
+            raise TimedOut(
+                f"the {self._label} cluster did not list its groups within "
+                f"{self._coordinators.patience:g} s: {self.incomplete_reason}",
+                hint="Check that its brokers are up and reachable from here.",
+            )
+        return listed
+
+    async def _list_once(self) -> tuple[dict[str, GroupListing] | None, str]:
+        """Ask every broker once; return the groups (None if no broker answered) and the errors."""
+        kind = "" if self._knows_consumer_groups() else "classic"
+        listed: dict[str, GroupListing] = {}
+        failed: list[str] = []
+        try:
+            answers = await self._coordinators.ask_all_brokers(list_request)
+        except (NotSent, OutcomeUnknown) as error:
+            return None, str(error)
+        for node, response in answers.items():
+            code = (
+                Code.NETWORK_EXCEPTION if isinstance(response, GroupError) else response.error_code
+            )
+            if code:
+                failed.append(_listing_error(node, response))
+                continue
+            for group in read_listing(response, kind):
+                listed[group.group] = group
+                self._coordinators.coordinators[group.group] = node
+        return (listed if len(failed) < len(answers) else None), "; ".join(failed)
+
+    def _knows_consumer_groups(self) -> bool:
+        return self._coordinators.version_of(ConsumerGroupDescribeRequest) >= 0
+
+    async def _describe(
+        self, names: Collection[str], listed: Mapping[str, GroupListing] | None
+    ) -> dict[str, GroupState]:
+        listed = await self._list() if listed is None else listed
+        states = {name: self._as_listed(name, listed) for name in names}
+        groups = [n for n in self._askable(names, listed) if states[n].kind not in _LISTED_ONLY]
+        modern = [n for n in groups if states[n].kind == "consumer"]
+        classic = [n for n in groups if states[n].kind != "consumer"]
+        answers = await self._coordinators.ask(classic, describe_classic())
+        if self._knows_consumer_groups():
+            # A group whose kind was unknown or has changed is not found as a classic one.
+            modern += [n for n, answer in answers.items() if answer == GroupState(n, "", "")]
+            described = await self._coordinators.ask(modern, describe_consumer())
+            # Without the feature group.version (Kafka 3.9, or a cluster upgraded from it), brokers
+            # offer this request and refuse it: there, the answer about classic groups is complete.
+            answers |= {n: a for n, a in described.items() if n not in answers or a != _NO_KIP_848}
+        for name, answer in answers.items():
+            if isinstance(answer, GroupError):
+                why = describe_error(answer, self._label, "Describe")
+                states[name] = replace(states[name], error=why)
+            else:
+                states[name] = answer
+        return states
+
+    async def _find_gone(self, names: Collection[str]) -> set[str]:
+        answers = await self._coordinators.ask(names, describe_classic())
+        gone = [name for name, answer in answers.items() if answer == GroupState(name, "", "")]
+        if gone and self._knows_consumer_groups():
+            described = await self._coordinators.ask(gone, describe_consumer())
+            # Where the feature group.version is off, the answer about classic groups is complete.
+            gone = [
+                name
+                for name, answer in described.items()
+                if answer in (GroupState(name, "", ""), _NO_KIP_848)
+            ]
+        # Groups of other kinds have commits, too, and are not found by either request.
+        commits = await self._fetch(gone)
+        return {
+            name
+            for name, answer in commits.items()
+            if isinstance(answer, FetchedOffsets)
+            and not (answer.offsets or answer.refused or answer.unstable)
+        }
+
+    def _as_listed(self, name: str, listed: Mapping[str, GroupListing]) -> GroupState:
+        group = listed.get(name)
+        if group is None:
+            return GroupState(name, "", "", (), self._incomplete_listing())
+        return GroupState(name, group.state, group.kind)
+
+    def _askable(self, names: Iterable[str], listed: Mapping[str, GroupListing]) -> Sequence[str]:
+        """Return the groups that can be queried without side effects on the cluster."""
+        return [name for name in names if name in listed or self._label != _SOURCE]
+
+    def _incomplete_listing(self) -> str:
+        """Return why an unlisted group may still exist; "" if the listing is complete."""
+        return (
+            f"not every broker listed its groups: {self.incomplete_reason}"
+            if self.incomplete_reason
+            else ""
+        )
+
+    async def _read_committed(
+        self, names: Collection[str], listed: Mapping[str, GroupListing] | None
+    ) -> dict[str, GroupOffsets]:
+        listed = await self._list() if listed is None else listed
+        unlisted = self._incomplete_listing()
+        offsets = {n: GroupOffsets(n, {}, "" if n in listed else unlisted) for n in names}
+        answers = await self._fetch(self._askable(names, listed))
+        for name, answer in answers.items():
+            if isinstance(answer, GroupError):
+                why = describe_error(answer, self._label, "Describe")
+                offsets[name] = GroupOffsets(name, {}, why)
+            else:
+                offsets[name] = GroupOffsets(
+                    name, answer.offsets, unsettled=self._explain_missing(answer)
+                )
+        return offsets
+
+    async def _fetch(self, names: Collection[str]) -> dict[str, FetchedOffsets | GroupError]:
+        version = self._coordinators.version_of(OffsetFetchRequest)
+        stable = fetch_offsets(version, require_stable=True)
+        answers = await self._coordinators.ask(names, stable)
+        until, attempt = monotonic() + self._stable_patience, 0
+        while (unstable := _unstable(answers)) and monotonic() < until:
+            await self._coordinators.sleep(back_off(attempt))
+            attempt += 1
+            again = await self._coordinators.ask(list(unstable), stable)
+            answers |= again
+        unstable_offsets = await self._coordinators.ask(
+            list(unstable), fetch_offsets(version, require_stable=False)
+        )
+        for name, answer in unstable_offsets.items():
+            if isinstance(answer, FetchedOffsets):
+                answer.unstable = unstable[name]
+            answers[name] = answer
+        return answers
+
+    def _explain_missing(self, fetched: FetchedOffsets) -> dict[TopicPartition, str]:
+        open_since = (
+            "a transaction that commits the offset has not ended within "
+            f"{self._stable_patience:g} s; its previous committed offset is shown"
+        )
+        refused = {
+            where: describe_error(GroupError(code), self._label, "Describe")
+            for where, code in fetched.refused.items()
+        }
+        return dict.fromkeys(fetched.unstable, open_since) | refused
+
+
+def _unstable(
+    answers: Mapping[str, FetchedOffsets | GroupError],
+) -> dict[str, list[TopicPartition]]:
+    return {
+        name: answer.unstable
+        for name, answer in answers.items()
+        if isinstance(answer, FetchedOffsets) and answer.unstable
+    }
+
+
+def _listing_error(node: int, response: Any) -> str:
+    if isinstance(response, GroupError):
+        return f"broker {node}: {response.reason}"
+    return f"broker {node}: {code_name(response.error_code)}"

@@ -1,0 +1,1 @@
+"""MirrorMaker 2's checkpoints as a plan of commits."""

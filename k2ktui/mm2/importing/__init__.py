@@ -1,0 +1,1 @@
+"""A flow of MirrorMaker 2 as a pipeline file."""

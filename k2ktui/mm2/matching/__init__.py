@@ -1,0 +1,1 @@
+"""Positions on a copy, found by comparing records."""

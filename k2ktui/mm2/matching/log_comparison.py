@@ -1,0 +1,362 @@
+"""Proves exact positions by comparing records around an estimate on both clusters.
+
+MirrorMaker 2 records the target offsets of few records only. From the nearest of these anchors,
+both logs are compared record by record up to the committed offsets; the positions are proven if
+key, value, headers and timestamp of every record match. One walk serves all groups of a partition.
+If a position is too far from the previous one, a pattern of neighboring records is searched around
+the estimate; it proves the position if it occurs exactly once. If records were deleted on either
+side, for example by compaction, the remaining neighbors prove it if their copies are adjacent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from time import monotonic
+
+from k2ktui.engine.mapping.anchors import OffsetAnchor, OffsetAnchors
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import K2kError
+from k2ktui.kafka.clients import Cluster
+from k2ktui.log.content import ContentReader, KafkaRecord, RecordRange, Where
+from k2ktui.mm2.matching.comparing import (
+    NEIGHBOURS,
+    UNSTABLE,
+    Answers,
+    compare,
+    found_once,
+    walk_backward,
+    walk_forward,
+)
+
+log = logging.getLogger(__name__)
+
+# Maximum step of a walk from one committed offset to the next, in source offsets.
+WALK = 5000
+# Maximum distance of a pattern from the estimate, in offsets.
+_AROUND = 1000
+# Maximum size of one read, in offsets.
+PORTION = 50_000
+# A range that has too few committed records is read again, this many times as far.
+_WIDER = 8
+
+Span = tuple[Where, int]
+Borders = tuple[OffsetAnchor | None, OffsetAnchor | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonJob:
+    """Committed offsets of one partition that are compared together, and the ranges to read.
+
+    ``forward`` is None for a pattern; True or False for a walk from the anchor through the offsets,
+    forward or backward. ``low`` is where a walk backward ends at the latest, if that is known.
+    """
+
+    at: SourcePartition
+    offsets: tuple[int, ...]
+    anchor: OffsetAnchor
+    forward: bool | None
+    source_span: Span
+    target_span: Span
+    low: OffsetAnchor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A failed attempt: the surrounding anchors, how far copying had reached, and the reason."""
+
+    borders: Borders
+    reached: int
+    why: str
+
+
+class PositionProver:
+    """Proves anchors; does not retry a failed attempt until its conditions change.
+
+    Args:
+        source: the source cluster; it is only read.
+        target: the target cluster; it is only read.
+    """
+
+    def __init__(self, source: Cluster, target: Cluster) -> None:
+        self._source, self._target = ContentReader(source), ContentReader(target)
+        self._tried: dict[tuple[SourcePartition, int], _Tried] = {}
+        self._trouble = ""
+
+    def prove(
+        self,
+        anchors: Mapping[SourcePartition, OffsetAnchors],
+        positions: Mapping[SourcePartition, Position],
+        wanted: Mapping[SourcePartition, Collection[int]],
+        timeout: float,
+    ) -> list[tuple[SourcePartition, OffsetAnchor]]:
+        """Add an anchor at every wanted offset where possible, and return the added ones.
+
+        Args:
+            anchors: known anchors; proven ones are added.
+            positions: position and target of each source partition.
+            wanted: committed offsets.
+            timeout: seconds; offsets not compared by then are tried on the next call.
+        """
+        until = monotonic() + timeout
+        self._trouble = ""
+        # Forget attempts for offsets that are no longer committed.
+        self._tried = {
+            (at, offset): tried
+            for (at, offset), tried in self._tried.items()
+            if offset in wanted.get(at, ())
+        }
+        proven: list[tuple[SourcePartition, OffsetAnchor]] = []
+        # Each round continues from the anchors that the previous one proved.
+        while jobs := self._round(anchors, positions, wanted):
+            for portion in _portions(jobs):
+                left = until - monotonic()
+                if left <= 0:
+                    self._trouble = "the time limit was reached"
+                    log.info("comparing records stopped after %.0f s", timeout)
+                    return proven
+                try:
+                    proven += self._run(portion, anchors, positions, left)
+                except K2kError as error:
+                    log.info("comparing records stopped: %s", error.message)
+                    self._trouble = error.message
+                    return proven
+        return proven
+
+    def notes(self) -> list[str]:
+        """Return how many positions could not be proven, and why."""
+        whys = Counter(tried.why for tried in self._tried.values())
+        notes = [f"{count} positions are not exact: {why}" for why, count in whys.items()]
+        if self._trouble:
+            notes.append(f"records were not compared, so positions are not exact:  {self._trouble}")
+        return notes
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._source.close()
+        self._target.close()
+
+    def _round(
+        self,
+        anchors: Mapping[SourcePartition, OffsetAnchors],
+        positions: Mapping[SourcePartition, Position],
+        wanted: Mapping[SourcePartition, Collection[int]],
+    ) -> list[ComparisonJob]:
+        jobs: list[ComparisonJob] = []
+        for at, offsets in sorted(wanted.items()):
+            known = anchors.get(at)
+            if known:
+                open_ = self._open(at, sorted(set(offsets)), known, positions[at])
+                for borders, some in groupby(open_, key=lambda gap: gap[1]):
+                    jobs += plan_jobs(at, [offset for offset, _ in some], borders, positions[at])
+        return jobs
+
+    def _open(
+        self, at: SourcePartition, offsets: Sequence[int], known: OffsetAnchors, position: Position
+    ) -> Iterator[tuple[int, Borders]]:
+        """Yield the offsets that are neither proven nor tried, with the anchors around each."""
+        for offset in offsets:
+            low, high = known.at_or_before(offset), known.at_or_after(offset)
+            if (low is None and high is None) or (low is not None and low.source == offset):
+                self._tried.pop((at, offset), None)
+                continue
+            tried = self._tried.get((at, offset))
+            # Retry once copying has advanced; progress beyond the offset changes nothing.
+            reached = min(offset, position.offset)
+            if tried is None or (tried.borders, tried.reached) != ((low, high), reached):
+                yield offset, (low, high)
+
+    def _run(
+        self,
+        jobs: Sequence[ComparisonJob],
+        anchors: Mapping[SourcePartition, OffsetAnchors],
+        positions: Mapping[SourcePartition, Position],
+        timeout: float,
+    ) -> list[tuple[SourcePartition, OffsetAnchor]]:
+        until = monotonic() + timeout
+        copies = self._target.stretches([job.target_span for job in jobs], timeout)
+        jobs, originals = self._read_source(jobs, until)
+        proven = []
+        for job, original, copy in zip(jobs, originals, copies, strict=True):
+            known, failed = anchors[job.at], {}
+            for offset, landed in zip(
+                job.offsets, find_target_offsets(job, original, copy), strict=True
+            ):
+                if isinstance(landed, str):
+                    failed[offset] = landed
+                elif known.prove(OffsetAnchor(offset, landed)):
+                    proven.append((job.at, OffsetAnchor(offset, landed)))
+                else:
+                    failed[offset] = "the records found contradict the offset-syncs"
+            for offset, why in failed.items():
+                if why == UNSTABLE:
+                    continue  # can be proven once the transaction has ended
+                borders = known.at_or_before(offset), known.at_or_after(offset)
+                reached = min(offset, positions[job.at].offset)
+                self._tried[job.at, offset] = _Tried(borders, reached, why)
+                log.debug("%s: position of source offset %d not proven: %s", job.at, offset, why)
+        return proven
+
+    def _read_source(
+        self, jobs: Sequence[ComparisonJob], until: float
+    ) -> tuple[list[ComparisonJob], list[RecordRange]]:
+        """Read the source's ranges, as far as each job needs; return the jobs as they were read."""
+        read: dict[int, RecordRange] = {}
+        made, unread = list(jobs), dict(enumerate(jobs))
+        while unread:
+            left = max(0.0, until - monotonic())
+            # By default MirrorMaker 2 also copies records of aborted transactions.
+            spans = [job.source_span for job in unread.values()]
+            ranges = self._source.stretches(spans, left, with_aborted=True)
+            read |= zip(unread, ranges, strict=True)
+            wider = {number: widen(made[number], read[number]) for number in unread}
+            unread = {number: job for number, job in wider.items() if job is not None}
+            for number, job in unread.items():
+                made[number] = job
+        return made, [read[number] for number in range(len(made))]
+
+
+def widen(job: ComparisonJob, read: RecordRange) -> ComparisonJob | None:
+    """Return a job that reads more of the source; None if it has what it needs, or all there is.
+
+    A long aborted transaction, or compaction, leaves a range without committed records: a walk back
+    needs the one before its lowest offset, a pattern its neighbors on both sides.
+    """
+    if job.forward or read.unread:
+        return None
+    (topic, partition, first), count = job.source_span
+    end, lowest = first + count, job.offsets[-1]
+    before = sum(at < lowest for at in read.records)
+    begin = first
+    if before < (1 if job.forward is False else NEIGHBOURS):
+        floor = max(read.bounds.start, job.low.source if job.low else 0)
+        begin = max(floor, end - PORTION, lowest - _WIDER * (lowest - first))
+    if job.forward is None and len(read.records) - before < NEIGHBOURS:
+        end = min(read.bounds.stable, begin + PORTION, lowest + _WIDER * (end - lowest))
+    if begin >= first and end <= first + count:
+        return None
+    begin, end = min(begin, first), max(end, first + count)
+    return replace(job, source_span=((topic, partition, begin), end - begin))
+
+
+def plan_jobs(
+    at: SourcePartition, offsets: Sequence[int], borders: Borders, position: Position
+) -> Iterator[ComparisonJob]:
+    """Yield the comparisons for sorted offsets that lie between the same two anchors."""
+    low, high = borders
+    middle = len(offsets)
+    if low is None:
+        middle = 0
+    elif high is not None:
+        middle = sum(offset - low.source <= high.source - offset for offset in offsets)
+    onwards, back = list(offsets[:middle]), list(offsets[middle:])[::-1]
+    for anchor, some, forward in ((low, onwards, True), (high, back, False)):
+        if anchor is None or not some:
+            continue
+        chain = _chain(some, anchor.source)
+        # Offsets farther than one portion continue from there in the next round.
+        near = [offset for offset in chain if abs(offset - anchor.source) <= PORTION]
+        if near:
+            yield _walk(at, near, anchor, borders, position, forward=forward)
+        for offset in some[len(chain) :]:
+            yield _pattern(at, offset, borders, position)
+
+
+def _chain(offsets: Sequence[int], start: int) -> list[int]:
+    """Return the leading offsets reachable from ``start`` in steps of at most ``WALK``."""
+    chain: list[int] = []
+    for offset in offsets:
+        if abs(offset - start) > WALK:
+            break
+        chain.append(offset)
+        start = offset
+    return chain
+
+
+def _walk(
+    at: SourcePartition,
+    offsets: Sequence[int],
+    anchor: OffsetAnchor,
+    borders: Borders,
+    position: Position,
+    *,
+    forward: bool,
+) -> ComparisonJob:
+    topic, partition = position.target_topic, at.partition
+    far = abs(offsets[-1] - anchor.source)
+    low, high = borders
+    # With transactions, a marker may follow every record.
+    room = 2 * far + 2 * NEIGHBOURS
+    if low and high:
+        # Aborted records take up offsets too; between two anchors their number is bounded.
+        between = high.target - low.target + NEIGHBOURS
+        room = between if between <= WALK else min(room, between)
+    if forward:
+        on_source = (at.topic, partition, anchor.source), far + NEIGHBOURS
+        on_target = (topic, partition, anchor.target), room
+    else:
+        first = max(0, offsets[-1] - NEIGHBOURS)
+        room = min(anchor.target, room)
+        on_source = (at.topic, partition, first), anchor.source - first
+        on_target = (topic, partition, anchor.target - room), room
+    return ComparisonJob(
+        at, tuple(offsets), anchor, forward, on_source, on_target, None if forward else low
+    )
+
+
+def _pattern(
+    at: SourcePartition, offset: int, borders: Borders, position: Position
+) -> ComparisonJob:
+    anchors = [anchor for anchor in borders if anchor]
+    # Markers and aborted records may lie between the neighbors.
+    first = max(0, offset - 4 * NEIGHBOURS)
+    guesses = _guesses(offset, *borders)
+    begin = max(0, min(guesses) - _AROUND)
+    count = min(max(guesses) + _AROUND - begin, WALK)
+    on_source = (at.topic, at.partition, first), offset + 4 * NEIGHBOURS - first
+    on_target = (position.target_topic, at.partition, begin), count
+    return ComparisonJob(at, (offset,), anchors[0], None, on_source, on_target)
+
+
+def _guesses(offset: int, low: OffsetAnchor | None, high: OffsetAnchor | None) -> list[int]:
+    """Return the estimated target offsets of a source offset."""
+    guesses = [anchor.target + offset - anchor.source for anchor in (low, high) if anchor]
+    if low and high and max(guesses) - min(guesses) > WALK - 2 * _AROUND:
+        # The source has offsets without a copy (markers), so interpolate between the anchors.
+        part = (offset - low.source) / (high.source - low.source)
+        middle = low.target + round(part * (high.target - low.target))
+        return [middle - WALK // 2 + _AROUND, middle + WALK // 2 - _AROUND]
+    return guesses
+
+
+def _portions(jobs: Sequence[ComparisonJob]) -> Iterator[list[ComparisonJob]]:
+    portion: list[ComparisonJob] = []
+    size = 0
+    for job in jobs:
+        reads = max(job.source_span[1], job.target_span[1])
+        if portion and size + reads > PORTION:
+            yield portion
+            portion, size = [], 0
+        portion.append(job)
+        size += reads
+    if portion:
+        yield portion
+
+
+def find_target_offsets(
+    job: ComparisonJob, source_range: RecordRange, target_range: RecordRange
+) -> Answers:
+    """Return the anchor's target offset for each of the job's offsets, or why it is not proven."""
+    low = job.low if job.low and job.source_span[0][2] <= job.low.source else None
+
+    def way(one: Sequence[KafkaRecord], other: Sequence[KafkaRecord]) -> Answers:
+        if job.forward is None:
+            return found_once(job.offsets, job.anchor, one, other)
+        if job.forward:
+            return walk_forward(job.offsets, job.anchor, one, other)
+        return walk_backward(job.offsets, job.anchor, one, other, low=low)
+
+    return compare(job.offsets, source_range, target_range, way)

@@ -1,0 +1,1 @@
+"""Stored positions of a MirrorSourceConnector."""

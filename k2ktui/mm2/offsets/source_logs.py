@@ -1,0 +1,53 @@
+"""Reads the bounds of source partitions, to check positions against; the source is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import Refused
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.mm2.offsets.positions import Bounds
+
+_PREFIX = "source.cluster."
+
+
+def connector_source(config: Mapping[str, str]) -> ClusterConfig:
+    """Return the source cluster configured in a MirrorSourceConnector's settings.
+
+    Raises:
+        Refused: settings are missing, or need a config provider of the workers.
+    """
+    clients = {k.removeprefix(_PREFIX): v for k, v in config.items() if k.startswith(_PREFIX)}
+    clients.pop("alias", None)
+    if not clients.get("bootstrap.servers") or any("${" in value for value in clients.values()):
+        raise Refused("the source cluster's settings are known only to Connect's workers")
+    return ClusterConfig(kafka=KafkaClients(common=clients))
+
+
+def read_bounds(
+    config: ClusterConfig, sources: Collection[SourcePartition]
+) -> dict[SourcePartition, Bounds]:
+    """Return the log start offset and high watermark of the partitions that exist.
+
+    Raises:
+        ConnectionFailed, TimedOut, Refused, ConfigError: the source cannot be queried.
+    """
+    cluster = Cluster(config, "source")
+    topics = cluster.describe(sorted({source.topic for source in sources}))
+    where = [
+        (source.topic, source.partition)
+        for source in sources
+        if isinstance(topic := topics[source.topic], TopicDescription)
+        and source.partition < topic.partitions
+    ]
+    starts = cluster.offsets(where, OffsetSpec.earliest())
+    ends = cluster.offsets(where, OffsetSpec.latest())
+    return {
+        SourcePartition(*at): Bounds(starts[at], ends[at])
+        for at in where
+        if at in starts and at in ends
+    }

@@ -1,0 +1,1 @@
+"""A pipeline continues where a stopped MirrorMaker 2 ended."""

@@ -1,0 +1,231 @@
+"""Reads what differs between the two clusters of a pipeline, and whether parity may change it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.parity.acls import WantedAcl
+from k2ktui.engine.parity.model import (
+    Difference,
+    ParityAction,
+    ParityItem,
+    ParityMemory,
+)
+from k2ktui.engine.parity.pause import find_pause
+from k2ktui.engine.parity.rules import ParityKind
+from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.parity_record import ParityRecord
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.parity.part import ParityContext
+from k2ktui.parity.parts import PARTS, part_of
+from k2ktui.replication.ownership.pipeline import read_run_pair
+from k2ktui.replication.preflight.rights import selected_topics
+from k2ktui.replication.topics.naming import target_names
+from k2ktui.sync.drill.guard import read_named_fence
+from k2ktui.sync.drill.pair import OppositeDrills, choose_opposite
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+
+log = logging.getLogger(__name__)
+
+_READ_S = 20.0
+# A right may be granted later. To ask at each poll would fill the brokers' logs.
+ASK_AGAIN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """What differs between the clusters, at one moment.
+
+    Attributes:
+        differences: all of them; empty while it is paused.
+        notes: what could not be compared, and why.
+        pause: why nothing is compared now; "" if it is.
+        memory: what parity has done on the target.
+        clusters: ids of source and target.
+        wanted_acls: the ACLs that the target should have; None if they were not compared.
+    """
+
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+    pause: str = ""
+    memory: ParityMemory = field(default_factory=ParityMemory)
+    clusters: tuple[str, str] = ("", "")
+    wanted_acls: tuple[WantedAcl, ...] | None = None
+
+
+class ParityReader:
+    """Reads both clusters; keeps its connections, and what the target refused.
+
+    Args:
+        config: the pipeline.
+
+    Attributes:
+        target: its target cluster.
+        store: its state store.
+    """
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        self._source, self.target = source_cluster(config), target_cluster(config)
+        self.store = StateStore(config, self.target)
+        self._opposite = OppositeDrills(config, self._source)
+        self._recorded: ClusterPair | None = None
+        self._named = ""
+        # By item and wanted value, why the target refuses it, "" if it does not, and when it was
+        # asked.
+        self._answers: dict[tuple[ParityItem, str | None], tuple[str, float]] = {}
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._opposite.close()
+        self.store.close()
+
+    def read(self, kinds: Iterable[ParityKind] = tuple(ParityKind)) -> Parity:
+        """Compare both clusters; a kind whose mode is ``off`` is left out.
+
+        Raises:
+            Refused: another cluster answers, or the state topic may not be read.
+            ConnectionFailed, TimedOut: a cluster does not answer.
+        """
+        clusters = self._source.cluster_id(), self.target.cluster_id()
+        recorded = self._read_recorded(clusters)
+        own, opposite, unread = self._read_drills(clusters, recorded)
+        memory = read_memory(self.store.read().parity)
+        pause = find_pause(own, opposite, self._named, unread)
+        if pause:
+            return Parity((), (), pause, memory, clusters)
+        topics, notes = self._read_topics()
+        context = ParityContext(
+            self._config, self._source, self.target, topics, own, opposite, memory
+        )
+        differences: list[Difference] = []
+        wanted_acls: tuple[WantedAcl, ...] | None = None
+        for part in PARTS:
+            if part.kind not in kinds or self._config.parity.rules_of(part.kind).mode == "off":
+                continue
+            try:
+                findings = part.compare(context)
+            except (ConnectionFailed, TimedOut):
+                raise
+            except K2kError as error:
+                log.debug("parity of %s: the cause", part.kind, exc_info=error)
+                hint = f" {error.hint}" if error.hint else ""
+                notes.append(f"{part.kind.section} are not compared: {error.message}.{hint}")
+                continue
+            notes += findings.notes
+            if findings.wanted_acls is not None:
+                wanted_acls = findings.wanted_acls
+            differences += self._check(part.kind, findings.differences)
+        return Parity(tuple(differences), tuple(notes), "", memory, clusters, wanted_acls)
+
+    def find_pause(self) -> str:
+        """Return why parity pauses now; "" if it does not. Errors as for :meth:`read`."""
+        clusters = self._source.cluster_id(), self.target.cluster_id()
+        own, opposite, unread = self._read_drills(clusters, self._read_recorded(clusters))
+        return find_pause(own, opposite, self._named, unread)
+
+    def refuse_from_now(self, item: ParityItem, wanted: str | None, why: str) -> None:
+        """Note that the target has refused a write that it had accepted when it was asked.
+
+        The value is only reported from now on: to ask again would not tell when to write again.
+        """
+        self._answers[item, wanted] = (why, inf)
+
+    def _read_recorded(self, clusters: tuple[str, str]) -> ClusterPair:
+        """Return the clusters that the pipeline copies between, by its run record."""
+        now = ClusterPair(*clusters)
+        if self._recorded is None or self._recorded.find_changed(now):
+            self._recorded = read_run_pair(self._config, self.target, _READ_S)
+        for side, before, id_ in self._recorded.find_changed(now):
+            raise Refused(
+                f"another cluster, {safe_text(id_)}, answers in place of the {side} "
+                f"({safe_text(before)})",
+                unchanged="Nothing was compared or changed.",
+                hint="If it was restored, accept it: k2ktui start --accept-cluster.",
+            )
+        return self._recorded
+
+    def _read_drills(
+        self, clusters: tuple[str, str], recorded: ClusterPair
+    ) -> tuple[tuple[Drill, ...], tuple[Drill, ...], str]:
+        own = tuple(self.store.read().drills.values())
+        # Only where no drill is known: it costs a reading of the commit topic.
+        self._named = "" if own else self._named or read_named_fence(self._config, self.target)
+        drills, unread = self._opposite.read()
+        is_ours = self._config.topics.matches
+        pair = recorded if recorded.is_known else UNKNOWN_PAIR
+        return own, choose_opposite(drills, self._config.name, clusters, pair, is_ours), unread
+
+    def _read_topics(self) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+        """Return the target topics by source topic, of those on both clusters, and notes."""
+        on_source, on_target = self._source.topic_names(), self.target.topic_names()
+        topics: dict[str, tuple[str, ...]] = {}
+        for topic in sorted(selected_topics(self._config, self._source) & on_source):
+            try:
+                targets = target_names(self._config, topic)
+            except Refused:
+                continue  # it is never copied, and the run says so
+            copied = tuple(name for name in targets if name in on_target)
+            if copied:
+                topics[topic] = copied
+        return topics, []
+
+    def _check(self, kind: ParityKind, rows: Sequence[Difference]) -> list[Difference]:
+        """Return the differences; what the target would refuse is only reported."""
+        asked = [
+            row for row in rows if row.action is not ParityAction.REPORT and self._must_ask(row)
+        ]
+        if asked:
+            refused = part_of(kind).check(self.target, asked)
+            for row in asked:
+                answer = refused.get(row.item, "")
+                self._answers[row.item, row.wanted] = (answer, monotonic())
+        return [self._judge(row) for row in rows]
+
+    def _must_ask(self, row: Difference) -> bool:
+        _, asked_at = self._answers.get((row.item, row.wanted), ("", -inf))
+        return monotonic() - asked_at > ASK_AGAIN_S
+
+    def _judge(self, row: Difference) -> Difference:
+        why, _ = self._answers.get((row.item, row.wanted), ("", 0.0))
+        if row.action is ParityAction.REPORT or not why:
+            return row
+        return replace(row, action=ParityAction.REPORT, why=f"the target refuses it: {why}")
+
+
+def read_memory(records: Iterable[ParityRecord]) -> ParityMemory:
+    """Return what parity has done, by its records."""
+    created: dict[ParityItem, str] = {}
+    held: dict[ParityItem, str | None] = {}
+    for record in records:
+        if record.kind not in list(ParityKind):
+            continue
+        kind = ParityKind(record.kind)
+        for key, value in record.created.items():
+            created[ParityItem(kind, record.name, key)] = value
+        for key, wanted in record.held.items():
+            held[ParityItem(kind, record.name, key)] = wanted
+    return ParityMemory(created, held)
+
+
+def memory_records(
+    memory: ParityMemory, names: Iterable[tuple[ParityKind, str]]
+) -> list[ParityRecord]:
+    """Return the records of what parity has done with these topics, entities and resources."""
+    return [
+        ParityRecord(
+            str(kind),
+            name,
+            {i.key: v for i, v in memory.created.items() if (i.kind, i.name) == (kind, name)},
+            {i.key: v for i, v in memory.held.items() if (i.kind, i.name) == (kind, name)},
+        )
+        for kind, name in sorted(set(names))
+    ]

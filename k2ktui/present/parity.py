@@ -1,0 +1,103 @@
+"""Columns of a table of differences between the clusters, and of what was done about them."""
+
+from __future__ import annotations
+
+from k2ktui.engine.moves.apply import WriteOutcome
+from k2ktui.engine.parity.model import Difference, ParityAction, ParityResult, ParityWrite
+from k2ktui.engine.severity import Severity, SeverityLabel
+from k2ktui.present.columns import Column, text_column
+from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.text import safe_message, safe_text
+
+_LONGEST = 400
+NO_VALUE = "none"
+
+
+def value_text(value: str | None) -> str:
+    """Return a value as people read it, safe to print."""
+    return NO_VALUE if value is None else safe_text(value, _LONGEST)
+
+
+def judge_difference(row: Difference) -> SeverityLabel:
+    """Rate a difference by what a plan does with it."""
+    if row.action is ParityAction.REPORT:
+        return SeverityLabel(Severity.WARN, "report")
+    return SeverityLabel(Severity.OK, str(row.action))
+
+
+def difference_columns(glyphs: Glyphs) -> tuple[Column[Difference], ...]:
+    """Return the columns of a table of differences."""
+    return (
+        Column(
+            "kind",
+            "kind",
+            lambda row: Cell(str(row.item.kind)),
+            lambda row: str(row.item.kind),
+            width=5,
+            rank=5,
+        ),
+        Column(
+            "name",
+            "name",
+            lambda row: Cell(safe_text(row.item.name, _LONGEST)),
+            lambda row: row.item.name,
+            width=10,
+            widest=48,
+        ),
+        Column(
+            "key",
+            "key",
+            lambda row: Cell(safe_text(row.item.key, _LONGEST)),
+            lambda row: row.item.key,
+            width=10,
+            widest=40,
+        ),
+        Column("source", "source", lambda row: Cell(value_text(row.source)), right=True, width=6),
+        Column("target", "target", lambda row: Cell(value_text(row.target)), right=True, width=6),
+        Column(
+            "wanted",
+            "wanted",
+            lambda row: Cell(value_text(row.wanted)),
+            right=True,
+            width=6,
+            rank=3,
+        ),
+        Column(
+            "action",
+            "action",
+            lambda row: glyphs.mark(judge_difference(row)),
+            lambda row: str(row.action),
+            width=9,
+        ),
+        Column("why", "why", lambda row: Cell(safe_message(row.why, _LONGEST)), rank=9, widest=120),
+        Column("origin", "from", lambda row: Cell(safe_text(row.origin, _LONGEST)), rank=10),
+    )
+
+
+def write_columns() -> tuple[Column[ParityWrite], ...]:
+    """Return the columns of a table of writes that an undo will make."""
+    return (
+        text_column("kind", lambda write: str(write.item.kind), left=True),
+        text_column("name", lambda write: safe_text(write.item.name), left=True),
+        text_column("key", lambda write: safe_text(write.item.key), left=True),
+        text_column("now", lambda write: value_text(write.before)),
+        text_column("restored", lambda write: value_text(write.after)),
+    )
+
+
+def result_columns() -> tuple[Column[ParityResult], ...]:
+    """Return the columns of a table of results."""
+    return (
+        text_column("kind", lambda row: str(row.write.item.kind), left=True),
+        text_column("name", lambda row: safe_text(row.write.item.name), left=True),
+        text_column("key", lambda row: safe_text(row.write.item.key), left=True),
+        text_column("before", lambda row: value_text(row.write.before)),
+        text_column("after", lambda row: value_text(row.write.after)),
+        Column("result", "result", _result, width=10, widest=80),
+    )
+
+
+def _result(row: ParityResult) -> Cell:
+    if row.result is WriteOutcome.APPLIED:
+        return Cell(str(row.result))
+    return Cell(f"{row.result}: {safe_message(row.why)}", Tone.BAD)

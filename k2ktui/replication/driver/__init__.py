@@ -1,0 +1,1 @@
+"""The driver: laps of all slots, recovery, heartbeats."""

@@ -1,0 +1,513 @@
+"""The driver: starts the laps of all slots and recovers after failures.
+
+Each lap of a slot is a separate Spark job, so a failed slot resumes at once while the others
+continue, and the slots do not pause between laps at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from time import monotonic, time
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import REFUSALS, ClusterRefused, ConnectionFailed, K2kError, TimedOut
+from k2ktui.kafka.control.reader import ReadInterrupted
+from k2ktui.replication.copying import partition_faults
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.slot_task import (
+    Assignment,
+    Fault,
+    FaultKind,
+    LapOutcome,
+    SlotResult,
+)
+from k2ktui.replication.driver.isolation import UnfinishedTransactions
+from k2ktui.replication.driver.laps import LapPlanner, LapRunner
+from k2ktui.replication.driver.learned_limits import LearnedLimits, with_settings
+from k2ktui.replication.driver.loss import LossRecorder
+from k2ktui.replication.fencing_errors import Superseded, TransactionUnfinished
+from k2ktui.replication.ownership.commit_state import CommitState, adopt_positions
+from k2ktui.replication.ownership.epochs import Contested
+from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.ownership.pipeline import describe_malformed
+from k2ktui.replication.reports.events import Event, Finished, Note, Started
+from k2ktui.replication.reports.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
+from k2ktui.replication.reports.stopped import StoppedPartitions
+from k2ktui.replication.reports.waiting import WaitingRecords
+from k2ktui.replication.slots import SlotPlacement, SlotState, in_turn, make_slots
+from k2ktui.replication.spark.session import SparkEnded
+from k2ktui.replication.topics.deleted_topics import DeletedTopics
+from k2ktui.replication.topics.discovery import TopicDiscovery, TopicSnapshot
+from k2ktui.replication.topics.held_back import HeldBackWatch
+from k2ktui.runtime.stop_flag import StopFlag
+from k2ktui.text import counted, duration
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.2
+_DISCOVERY_INTERVAL_S = 5.0
+_LOST_IN_A_ROW = 3
+_PROGRESS_S = 5.0  # where laps are micro-batches
+_TAKE_OVER_RETRY_S = 1.0
+_DISCOVERY = "looking for new topics"
+_TAKE_OVER = "taking over"
+_LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
+
+
+class Driver:
+    """Runs one pipeline until stopped, or until caught up.
+
+    I7: after any fault the pipeline resumes without an operator, or stops one partition with a
+    reason. A lap that fails raises the slot's epoch and reads the positions from the target again;
+    nothing that a failed lap remembered is used.
+
+    Args:
+        spark: runs the laps; started by the caller.
+        report: called with every event, from the driver's thread.
+        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
+        until_caught_up: end when every partition has reached the end it had at the start.
+        began_at: epoch seconds of the request to run.
+        stopping: set when the driver has to end, as by ``stop``; its loop says there that it moves.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        ownership: Ownership,
+        spark: LapRunner,
+        discovery: TopicDiscovery,
+        report: Callable[[Event], None],
+        *,
+        mapping_partitions: int,
+        until_caught_up: bool = False,
+        began_at: float | None = None,
+        stopping: StopFlag | None = None,
+    ) -> None:
+        self._config, self._ownership = config, ownership
+        self._spark = spark
+        self._discovery = discovery
+        self._report = report
+        self._until_caught_up = until_caught_up
+        self._continue = config.on_source_data_loss == "continue"
+        self._retries_sync = config.error_handling.on_commit_sync_timeout == "ignore"
+        self._stopping = stopping or StopFlag()
+        self._began_at = began_at or time()
+        self._positions: dict[SourcePartition, Position] = {}
+        self._stopped = StoppedPartitions(report)
+        self._limits = LearnedLimits()
+        self._refused: dict[SourcePartition, Fault] = {}
+        self._until: dict[SourcePartition, int] = {}
+        self._topics = TopicSnapshot()
+        self._reported_notes: set[str] = set()
+        self._slots: list[SlotState] = []
+        self._progress_reporter = ProgressReporter(
+            report, self._began_at, _PROGRESS_S if config.replication.transforms() else 0.0
+        )
+        self._notifier = ThrottledNotifier(report)
+        self._loss = LossRecorder(ownership, report, self._notifier)
+        self._deleted = DeletedTopics(config, ownership, self._stopped, report, self._notifier)
+        self._laps = LapPlanner(config, ownership, mapping_partitions)
+        self._held_back = HeldBackWatch(report)
+        self._skipped = SkippedReporter(report)
+        self._waiting = WaitingRecords(self._notifier)
+        self._unfinished = UnfinishedTransactions(ownership, self._laps, self._stopped, report)
+
+    def stop(self) -> None:
+        """Request a stop and return at once; called from signal handlers and other threads."""
+        self._stopping.set()
+
+    def run(self, slots: int) -> Finished:
+        """Take over the pipeline and copy.
+
+        Raises:
+            Superseded: another driver took over.
+            SparkEnded: Spark has ended and could not be restarted.
+            K2kError: the pipeline could not start; nothing was copied.
+        """
+        name = self._ownership.topic.ids
+        log.info("%s: taking over with %s", name, counted(slots, "slot"))
+        state = self._take_over(slots)
+        if state is None:
+            return self._finish()
+        log.info("%s: took over with %s", name, counted(len(state.positions), "position"))
+        self._positions = dict(state.positions)
+        self._deleted.begin(state.deleted)
+        if state.malformed:
+            self._report(Note(describe_malformed(self._config, state)))
+        self._slots = make_slots(slots, self._ownership.topic.shared_slot or 0)
+        self._unfinished.begin(self._slots)
+        first = self._discovery.discover(self._positions)
+        # Where no run was there when a topic was deleted, only its position says where it ended.
+        ends = {at: end for at in first.deleted if (end := self._positions[at].end)}
+        self._deleted.look(first.deleted, first.routes.keys(), ends)
+        self._apply_snapshot(first)
+        if self._until_caught_up:
+            self._until = self._topics.every_end()
+        self._report(
+            Started(
+                self._config.name,
+                self._ownership.run.term,
+                slots,
+                len(self._topics.routes),
+                time() - self._began_at,
+            )
+        )
+        with ThreadPoolExecutor(1, thread_name_prefix="discovery") as pool:
+            self._loop(pool)
+        return self._finish()
+
+    def _take_over(self, slots: int) -> CommitState | None:
+        """Take over; wait while a task of an earlier driver may still write. None if stopped."""
+        while not self._stopping.is_set():
+            try:
+                return self._ownership.take_over(slots)
+            except (TransactionUnfinished, TimedOut) as error:
+                if not isinstance(error, TransactionUnfinished) and not self._retries_sync:
+                    raise
+                log.info("take-over waits: %s", error.message)
+                self._notifier.report(_TAKE_OVER, error.message)
+                self._stopping.wait(_TAKE_OVER_RETRY_S)
+        return None
+
+    def _loop(self, pool: ThreadPoolExecutor) -> None:
+        pending, next_discovery = None, monotonic() + _DISCOVERY_INTERVAL_S
+        self._progress_reporter.begin()
+        while not self._stopping.is_set():
+            if self._ownership.must_take_over:
+                self._take_over_again()
+            self._loss.record(len(self._slots), self._positions)
+            self._forget(self._deleted.settle(self._slots, self._positions))
+            self._unfinished.resume(self._positions)
+            for slot in self._slots:
+                self._start_lap(slot)
+            running = [slot.running for slot in self._slots if slot.running is not None]
+            if self._until_caught_up and not running and self._all_reached():
+                return
+            if running:
+                wait(running, timeout=_TICK_S, return_when=FIRST_COMPLETED)
+            else:
+                self._stopping.wait(_TICK_S / 4)
+            for slot in self._slots:
+                if slot.running is None:
+                    continue
+                if slot.running.done():
+                    self._end_lap(slot, slot.running)
+                elif monotonic() >= slot.deadline:
+                    self._abandon_lap(slot, slot.running)
+            if pending is None and monotonic() >= next_discovery:
+                known = dict(self._positions)
+                is_well = not (self._stopped or self._until or self._deleted.pending)
+                pending = pool.submit(self._discovery.discover, known, is_well)
+            if pending is not None and pending.done():
+                next_discovery = monotonic() + self._finish_discovery(pending)
+                pending = None
+
+    def _finish_discovery(self, pending: Future[TopicSnapshot]) -> float:
+        """Apply what was discovered; return the seconds until the next discovery."""
+        try:
+            snapshot, before = pending.result(), self._topics
+            # Partitions that a lap has set aside wait for it, also if nothing else has changed.
+            self._deleted.look(snapshot.deleted, snapshot.routes.keys(), before.ends)
+            if snapshot is not before:
+                self._apply_snapshot(snapshot)
+        except Superseded:
+            raise
+        except K2kError as error:
+            return self._notifier.report_error(_DISCOVERY, error, _DISCOVERY_INTERVAL_S)
+        self._notifier.over(_DISCOVERY)
+        return _DISCOVERY_INTERVAL_S
+
+    def _forget(self, deleted: Sequence[SourcePartition]) -> None:
+        """Copy partitions of deleted topics no longer."""
+        for source in deleted:
+            self._until.pop(source, None)
+            self._refused.pop(source, None)
+            for slot in self._slots:
+                if source in slot.sources:
+                    slot.sources.remove(source)
+
+    def _apply_snapshot(self, snapshot: TopicSnapshot) -> None:
+        """Apply a snapshot: start new partitions, stop changed ones, assign them to slots."""
+        self._topics = snapshot
+        self._limits.forget_changed(snapshot)
+        for note in [note for note in snapshot.notes if note not in self._reported_notes]:
+            self._reported_notes.add(note)
+            self._report(Note(note))
+        recreated = snapshot.recreated if self._continue else {}
+        for fault in snapshot.faults:
+            if fault.source not in recreated:
+                self._stopped.stop(fault)
+        new = {s: p for s, p in snapshot.begin.items() if s not in self._positions}
+        if recreated:
+            log.info("%d source partitions created again", len(recreated))
+            self._ownership.begin_term(len(self._slots))
+            names = ", ".join(sorted({source.topic for source in recreated}))
+            self._report(Note(f"{names}: created again on the source; copied from the start"))
+        if new or recreated:
+            self._write_start_positions({**new, **recreated})
+        known = {source for slot in self._slots for source in slot.sources}
+        known |= self._unfinished.sources
+        routes = snapshot.routes
+        placement = SlotPlacement(self._slots, routes, spread=bool(self._config.slots))
+        for source in in_turn(routes.keys() - known, routes):
+            slot, position = placement.choose(source), self._positions.get(source)
+            if self._unfinished.admit(slot, source, routes[source], position):
+                slot.sources.append(source)
+        for fault in self._held_back.look(snapshot.held_back, self._positions, self._until):
+            self._stopped.stop(fault)
+        self._report(snapshot.event(self._positions))
+
+    def _write_start_positions(self, new: Mapping[SourcePartition, Position]) -> None:
+        """Write the start positions of partitions before any of their records is copied."""
+        term, ends = self._ownership.run.term, self._topics.ends
+        stamped = {
+            s: replace(p, term=term, since=term, end=max(p.end, ends.get(s, 0)))
+            for s, p in new.items()
+        }
+        self._ownership.write_positions(stamped)
+        self._positions.update(stamped)
+        for source in stamped:
+            self._stopped.clear(source)
+            self._refused.pop(source, None)
+
+    def _start_lap(self, slot: SlotState) -> None:
+        # During an outage each of many slots waits for its time-outs in turn.
+        self._stopping.moves()
+        now = monotonic()
+        if slot.running is not None or now < slot.not_before:
+            return
+        longest_s = inf
+        if not self._until:
+            self._stopped.retry(slot.sources)
+            longest_s = self._stopped.longest_lap_s(slot.sources)
+        assignments = [a for source in slot.sources if (a := self._assignment(source)) is not None]
+        if not assignments:
+            return
+        try:
+            if slot.broken:
+                self._restore_from_target(slot)
+                return
+            task = self._laps.make_task(slot, *slot.take_turn(assignments), longest_s)
+        except (Contested, ReadInterrupted):
+            slot.broken = True  # read its positions before its next lap
+            return
+        except REFUSALS as error:
+            self._stop_slot(slot, error)
+            return
+        except (ConnectionFailed, TimedOut) as error:
+            self._postpone(slot, error)
+            return
+        slot.lost = False
+        failpoint("token")
+        slot.running = self._spark.submit([task])
+        slot.deadline = monotonic() + self._laps.longest_s
+
+    def _assignment(self, source: SourcePartition) -> Assignment | None:
+        position, route = self._positions.get(source), self._topics.routes.get(source)
+        if position is None or route is None or source in self._loss or source in self._deleted:
+            return None
+        # What is before a record that is too large is copied, although its partition has stopped.
+        refused = self._refused.get(source) if self._refused else None
+        if source in self._stopped and (refused is None or self._stopped.why(source) != refused):
+            return None
+        until = self._until.get(source) if self._until_caught_up else None
+        if self._until_caught_up and (until is None or position.offset >= until):
+            return None
+        return Assignment(source, position, route, until, self._limits.of(source), refused)
+
+    def _end_lap(self, slot: SlotState, future: Future[list[SlotResult]]) -> None:
+        self._stopping.moves()
+        slot.running = None
+        error = future.exception()
+        if isinstance(error, SparkEnded):
+            raise error
+        result = None if error else slot.adopt(future.result()[0], self._positions)
+        if result is not None and result.size_limits:
+            self._limits.learn(result.size_limits, self._topics)
+        self._progress_reporter.lap_ended(slot.number, result)
+        if result is not None and result.outcome is LapOutcome.DONE:
+            slot.failures = 0
+            self._skipped.add(result.skipped)
+            self._notifier.over(slot.name)
+            again = {fault.source for fault in result.faults}
+            self._stopped.report_resumed(slot.copied, again)
+        else:
+            text = str(error) if error else result.error if result else ""
+            reason = text.partition("\n")[0]  # the message without what to do next
+            slot.lost = error is not None
+            self._waiting.lap_failed(slot.number)
+            self._recover(slot, reason, lost=error is not None)
+        is_over = result is not None and result.outcome is LapOutcome.DONE
+        for fault in result.faults if result else ():
+            bounds = result.log_bounds if result else {}
+            if not self._deleted.suspect(fault, bounds.get(fault.source)):
+                self._handle_fault(fault, is_over=is_over)
+        if result is not None and is_over:
+            copied = [source for source in slot.copied if source not in self._stopped]
+            ends = self._topics.ends
+            self._waiting.lap_read(slot.number, copied, self._positions, ends, result.unread)
+        if self._progress_reporter.all_ended(
+            [s.number for s in self._slots if s.running is not None]
+        ):
+            self._progress()
+
+    def _abandon_lap(self, slot: SlotState, lap: Future[list[SlotResult]]) -> None:
+        """Fence a hung task, cancel its job, and let the slot continue with a new lap."""
+        if self._spark.is_waiting(lap):
+            self._notifier.report(slot.name, "its lap waits for a free core of Spark", lasts=True)
+            slot.deadline = monotonic() + self._laps.longest_s
+            return
+        log.warning("slot %d: task did not end, canceling its job", slot.number)
+        slot.running, slot.lost = None, True
+        self._spark.give_up(lap)
+        self._progress_reporter.lap_ended(slot.number, None)
+        limit = duration(self._laps.longest_s)
+        reason = f"its task did not end within {limit}; its Spark job was canceled"
+        self._recover(slot, reason, lost=True)
+
+    def _take_over_again(self) -> None:
+        """Take over again after ownership became unknown, as a starting driver does."""
+        self.give_up_laps()
+        try:
+            state = self._ownership.take_over(len(self._slots))
+        except (ConnectionFailed, TimedOut, ClusterRefused) as error:
+            self._stopping.wait(self._notifier.report_error(_TAKE_OVER, error, _TAKE_OVER_RETRY_S))
+            return
+        self._notifier.over(_TAKE_OVER)
+        self._positions = dict(state.positions)
+        self._unfinished.begin(self._slots)
+        for slot in self._slots:
+            slot.broken = False
+
+    def give_up_laps(self) -> None:
+        """Cancel the laps that run, and no others of the Spark session."""
+        for slot in self._slots:
+            if slot.running is not None:
+                self._spark.give_up(slot.running)
+                slot.running = None
+
+    def _recover(self, slot: SlotState, reason: str, *, lost: bool) -> None:
+        """After a failed lap: fence its task, and read the positions from the target."""
+        log.info("slot %d: lap failed %d times: %s", slot.number, slot.failures + 1, reason)
+        slot.broken = True
+        before = slot.offsets(self._positions)
+        # Report every lost task, until several laps in a row have failed.
+        always = lost and slot.failures < _LOST_IN_A_ROW
+        outage: K2kError | None = None
+        refused: K2kError | None = None
+        try:
+            with suppress(ReadInterrupted):  # it is still broken, and read before its next lap
+                self._restore_from_target(slot)
+        except REFUSALS as error:
+            refused = error
+        except (ConnectionFailed, TimedOut) as error:
+            outage = error
+        if slot.offsets(self._positions) != before:
+            self._notifier.over(slot.name)
+        if not self._stopping.is_set():
+            self._notifier.report(
+                slot.name, f"{reason}; its positions are read from the target again", always=always
+            )
+        if outage:
+            self._postpone(slot, outage)
+        if refused:
+            self._stop_slot(slot, refused)
+
+    def _restore_from_target(self, slot: SlotState) -> None:
+        self._ownership.recover(slot.identity)
+        slot.lost = False
+        failpoint("recovering")
+        state = self._ownership.read(lambda: any(slot.lap_failed for slot in self._slots))
+        adopt_positions(self._positions, slot.sources, state)
+        log.info("slot %d: what was not committed is aborted, positions read", slot.number)
+        slot.broken = False
+        slot.back_off()
+
+    def _postpone(self, slot: SlotState, error: K2kError) -> None:
+        """Back off while the target does not answer; the slot copies nothing meanwhile."""
+        log.info("slot %d: waiting for the target: %s", slot.number, error.message)
+        slot.broken = True
+        if isinstance(error, TransactionUnfinished) and self._unfinished.isolate(
+            slot, error, self._topics.routes, self._positions
+        ):
+            return
+        slot.back_off()
+        self._notifier.report(slot.name, f"waiting for the target cluster: {error.message}")
+
+    def _stop_slot(self, slot: SlotState, error: K2kError) -> None:
+        """Stop the partitions of a slot after a refusal, which is tried again every 30 s.
+
+        A cluster's authorizer may refuse for a minute, so that it does not end the run.
+        """
+        log.warning("slot %d: stopped: %s", slot.number, error.message)
+        slot.broken = True
+        for fault in partition_faults.slot_faults(slot.sources, error, self._positions):
+            self._stopped.stop(fault)
+
+    def _handle_fault(self, fault: Fault, *, is_over: bool) -> None:
+        """Resolve a fault that needs no operator; otherwise stop the partition.
+
+        ``is_over`` says whether the lap has committed what is before it.
+        """
+        source = fault.source
+        if fault.kind is FaultKind.TOO_LARGE and source in self._topics.routes:
+            fault = self._handle_refused(fault, is_over=is_over)
+        if fault.kind in _LOST and self._continue:
+            self._loss.add(fault)
+            self._loss.record(len(self._slots), self._positions)
+            return
+        self._stopped.stop(fault)
+
+    def _handle_refused(self, fault: Fault, *, is_over: bool) -> Fault:
+        """Let what is before a record that is too large be copied; return the complete fault."""
+        source = fault.source
+        known = self._refused.get(source)
+        if known is not None and known.offset < fault.offset and not is_over:
+            return known  # another record is refused as well, before the one of the last lap
+        self._refused.pop(source, None)
+        if known is None or known.message != fault.message:
+            route = self._topics.routes[source]
+            names = {choice.name for choice in route.choices} or {route.topic}
+            fault = with_settings(fault, self._discovery.read_sizes(names))
+        position = self._positions.get(source)
+        if position is not None and position.offset < fault.offset and not is_over:
+            self._refused[source] = fault
+        return fault
+
+    def _all_reached(self) -> bool:
+        return (
+            bool(self._slots)
+            and not self._loss.pending
+            and not self._deleted.pending
+            and all(self._assignment(source) is None for source in self._refused)
+            and all(
+                source in self._stopped
+                or (source in self._positions and self._positions[source].offset >= end)
+                for source, end in self._until.items()
+            )
+        )
+
+    def _progress(self) -> None:
+        self._progress_reporter.progress(
+            partitions=len(self._topics.routes),
+            stopped=len(self._stopped),
+            lag_records=self._topics.lag_records,
+        )
+
+    def _finish(self) -> Finished:
+        self.give_up_laps()
+        self._ownership.close()
+        if self._progress_reporter.unreported:
+            self._progress()
+        faults = self._stopped.faults
+        caught_up = self._until_caught_up and self._all_reached() and not faults
+        records = self._progress_reporter.records
+        finished = Finished(caught_up, records, time() - self._began_at, faults)
+        self._report(finished)
+        return finished

@@ -1,0 +1,309 @@
+"""Heartbeats of a running pipeline, written to the state topic on the target every few seconds.
+
+A separate thread with its own connections writes them; a failure is reported and does not affect
+the run. Heartbeats show where a pipeline runs; fencing, not heartbeats, keeps two drivers
+apart.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+
+from k2ktui import __version__
+from k2ktui.config.copying import copy_digest
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.moves.journal import BEAT_MS, RunKind, Runner, RunnerKey, RunnerState
+from k2ktui.engine.moves.journal_format import (
+    read_state_key,
+    read_state_value,
+    state_key,
+    state_value,
+)
+from k2ktui.engine.records.state import MalformedRecord
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.clients import Cluster, target_cluster
+from k2ktui.kafka.control.keyed_writer import KeyedWriter
+from k2ktui.kafka.control.reader import read_committed
+from k2ktui.kafka.control.topics import ensure_state_topic
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.reports.events import (
+    Event,
+    HeartbeatWritten,
+    PartitionsReleased,
+    Progress,
+    Resumed,
+    SlotsAssigned,
+    Started,
+    Stopped,
+    TopicsDiscovered,
+    Trouble,
+)
+from k2ktui.runtime.background import BackgroundRunner
+from k2ktui.runtime.host import birth_of, pid_space
+from k2ktui.text import counted, safe_message, safe_text
+
+BEAT_S = BEAT_MS / 1000
+_WRITE_S = 8.0
+_READ_S = 10.0
+_FAREWELL_S = 1.5
+_FORGET_MS = 24 * 3_600_000
+_ERROR_CHARS = 500
+_RUNNER = b'"kind":"runner"'
+
+
+class Heartbeat(BackgroundRunner):
+    """The heartbeat of one run; the last one says that the run has stopped.
+
+    Args:
+        config: the pipeline.
+        began_at: epoch seconds at which the run was requested.
+        report: called when heartbeats fail, at growing intervals, and when they work again.
+        observe: called on the heartbeat's thread with an event for each heartbeat.
+        kind: what the run does.
+        beat_s: seconds between two heartbeats.
+    """
+
+    failing = (
+        "heartbeats cannot be written (the run continues, but other hosts do not see it running)"
+    )
+    recovered = "heartbeats are written again"
+    refusals = (Refused,)  # the topic is missing, or may not be written to
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        began_at: float,
+        report: Callable[[str], None],
+        observe: Callable[[Event], None] = lambda event: None,
+        kind: RunKind = RunKind.COPY,
+        beat_s: float = BEAT_S,
+    ) -> None:
+        super().__init__(
+            "heartbeat",
+            beat_s,
+            report,
+            immediately=True,
+            last_turn=True,
+            is_urgent=lambda: self._state() is not self._written,
+            longest_pause_s=beat_s,
+            stop_s=_FAREWELL_S,
+        )
+        self._config = config
+        self._observe = observe
+        self._group = config.coordination.commit.group
+        self._now = Runner(
+            runner=f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}",
+            host=socket.gethostname(),
+            user=_user(),
+            pid=os.getpid(),
+            started_ms=int(began_at * 1000),
+            at_ms=0,
+            state=RunnerState.STARTING,
+            version=__version__,
+            pid_space=pid_space(),
+            birth=birth_of(os.getpid()),
+            kind=kind,
+            name=config.name,
+            digest=copy_digest(config) if kind is RunKind.COPY else "",
+        )
+        self._troubles: dict[str, tuple[str, int]] = {}  # by subject: what lasts, since when
+        self._partitions = 0
+        self._cleaned_term = -1
+        self._written: RunnerState | None = None
+        self._open: tuple[Cluster, KeyedWriter] | None = None
+        self._written_at = monotonic()
+        # A plain flag, because signal handlers set it: the interrupted code may hold the lock of
+        # an Event.
+        self._ending = False
+
+    @property
+    def runner(self) -> str:
+        """The unique id of this process."""
+        return self._now.runner
+
+    @property
+    def shown(self) -> Runner:
+        """What heartbeats say of this run."""
+        return replace(self._now, state=self._state())
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last heartbeat was written, or since there is a run."""
+        return monotonic() - self._written_at
+
+    def observe(self, event: Event) -> None:
+        """Update the heartbeat from an event of the pipeline; called from one thread."""
+        if isinstance(event, Started):
+            self._now = replace(
+                self._now, state=RunnerState.RUNNING, slots=event.slots, term=event.term
+            )
+        elif isinstance(event, Progress):
+            mean_commit_s = event.commit_s / event.transactions if event.transactions else None
+            self._now = replace(
+                self._now,
+                lap=event.lap,
+                commit_ms=None if mean_commit_s is None else round(1000 * mean_commit_s, 1),
+            )
+        elif isinstance(event, TopicsDiscovered):
+            self._now = replace(self._now, lag_records=event.lag_records)
+        elif isinstance(event, SlotsAssigned):
+            self._now = replace(self._now, generation=event.generation, owned=event.slots)
+        elif isinstance(event, Stopped):
+            self._note_trouble(str(event.fault.source), event.fault.message)
+        elif isinstance(event, Resumed):
+            self._note_trouble(f"{event.topic}-{event.partition}", "")
+        elif isinstance(event, PartitionsReleased):
+            for source in event.partitions:
+                self._note_trouble(str(source), "")
+        elif isinstance(event, Trouble):
+            self._note_trouble(event.subject, event.text, blocks=event.blocks)
+
+    def observe_poll(self, error: str = "") -> None:
+        """Update the heartbeat of ``k2ktui sync`` after a poll; "" if it did not fail."""
+        self._now = replace(self._now, state=RunnerState.RUNNING)
+        self.add_error(error)
+
+    def add_error(self, error: str) -> None:
+        """Include an error in the following heartbeats."""
+        self._now = replace(self._now, last_error=safe_message(error, _ERROR_CHARS), error_ms=0)
+
+    def _note_trouble(self, subject: str, text: str, *, blocks: bool = True) -> None:
+        """Show the trouble that has lasted longest, and how many others there are.
+
+        Trouble that keeps no record from being copied has no time, and comes last.
+        """
+        before = self._troubles.pop(subject, None)
+        if text:
+            since_ms = before[1] if before else now_ms()
+            self._troubles[subject] = text, since_ms if blocks else 0
+        elif before is None:
+            return
+        text, since_ms = min(
+            self._troubles.values(),
+            key=lambda trouble: (not trouble[1], trouble[1]),
+            default=("", 0),
+        )
+        others = len(self._troubles) - 1
+        more = f" (and {counted(others, 'other problem')})" if others > 0 else ""
+        shown = safe_message(text, _ERROR_CHARS) + more
+        self._now = replace(self._now, last_error=shown, error_ms=since_ms)
+
+    def stand_by(self, *, waiting: bool) -> None:
+        """Report the run as a standby, or as starting once its turn has come."""
+        state = RunnerState.STANDBY if waiting else RunnerState.STARTING
+        self._now = replace(self._now, state=state, slots=0)
+
+    def ending(self) -> None:
+        """Report the run as stopping; safe in a signal handler."""
+        self._ending = True
+
+    def work(self) -> None:
+        """Write one heartbeat; create the topic before the first.
+
+        Raises:
+            Refused: the topic is missing or may not be written to.
+            K2kError: the target does not answer.
+        """
+        last = self.stop_requested
+        self._written = RunnerState.STOPPED if last else self._state()
+        self._beat(self._written)
+        if not last and self._cleaned_term != self._now.term:
+            self._cleaned_term = self._now.term
+            self._forget_the_dead()
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._open is not None:
+            self._open[1].close()
+
+    def _state(self) -> RunnerState:
+        return RunnerState.STOPPING if self._ending else self._now.state
+
+    def _connect(self) -> tuple[Cluster, KeyedWriter]:
+        if self._open is None:
+            target, topic = target_cluster(self._config), self._config.coordination.state.topic
+            self._open = target, KeyedWriter(target, topic, _WRITE_S)
+        return self._open
+
+    def record(self, state: RunnerState) -> Runner:
+        """Return the heartbeat that is written now; a standby owns no slot.
+
+        It may own the same slots again in the same generation, so they are not forgotten.
+        """
+        owned = () if state is RunnerState.STANDBY else self._now.owned
+        return replace(self._now, at_ms=now_ms(), state=state, owned=owned)
+
+    def _beat(self, state: RunnerState) -> None:
+        target, writer = self._connect()
+        if not self._partitions:
+            self._partitions = ensure_state_topic(self._config, target, self.say)
+        runner = self.record(state)
+        writer.put([(state_key(self._group, runner.key), state_value(runner))])
+        self._written_at = monotonic()
+        self._observe(HeartbeatWritten())
+
+    def _forget_the_dead(self) -> None:
+        """Delete the last heartbeats of runs that ended long ago: each run has its own key."""
+        target, writer = self._connect()
+        topic = self._config.coordination.state.topic
+        values: dict[bytes, bytes | None] = {}
+        with suppress(K2kError):  # the next run tries again
+            for record in read_committed(target, topic, self._partitions, _READ_S):
+                if record.key and _RUNNER in record.key:
+                    values[record.key] = record.value
+            writer.put([(raw, None) for raw, value in values.items() if self._is_dead(raw, value)])
+
+    def _is_dead(self, raw: bytes, value: bytes | None) -> bool:
+        if value is None:
+            return False
+        try:
+            _, key = read_state_key(raw, self._group)
+            if not isinstance(key, RunnerKey):
+                return False
+            runner = read_state_value(key, value)
+        except MalformedRecord:
+            return False
+        # Age alone does not prove that a run is over: it must have stopped or been fenced.
+        if not isinstance(runner, Runner):
+            return False
+        fenced = 0 < runner.term < self._now.term
+        # Runs that share a pipeline have one term. This one has seen a later generation of owners:
+        # the run sends no more heartbeats, or it writes its own again.
+        left = 0 < runner.generation < self._now.generation
+        over = fenced or left or runner.state is RunnerState.STOPPED
+        return over and now_ms() - runner.at_ms > _FORGET_MS
+
+
+def heartbeats_refused(
+    config: PipelineConfig, heartbeat: Heartbeat, who: str, unchanged: str
+) -> Refused:
+    """Return the error of a run that cannot go on without heartbeats, with their own cause.
+
+    Args:
+        config: the pipeline.
+        heartbeat: the heartbeats, which have ended.
+        who: who needs them, as the beginning of a sentence.
+        unchanged: what was therefore not changed.
+    """
+    topic, error = safe_text(config.coordination.state.topic), heartbeat.refusal
+    cause = error.message if error else f"topic {topic} on the target could not be written to"
+    hint = error.hint if error else "Grant the target principal Write on the topic."
+    return Refused(
+        f"{who}: {cause}",
+        unchanged=unchanged,
+        hint=f"{hint}\nOr set coordination.mode: exclusive.",
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,70 @@
+"""What targets accepted after they had refused batches for their size, kept from lap to lap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.replication.copying.slot_task import Fault, SizeLimit
+from k2ktui.replication.topics.discovery import TopicSnapshot
+
+# Data changes: after this time, a partition's batches are sent whole again. One that is refused
+# then costs a few requests, and all that follow it are split at once.
+_KEPT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    limit: SizeLimit
+    until: float
+    settings: object
+
+
+class LearnedLimits:
+    """The size limits of a driver's partitions; each is forgotten after an hour.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._known: dict[SourcePartition, _Learned] = {}
+
+    def of(self, source: SourcePartition) -> SizeLimit | None:
+        """Return the limit of a partition's next batches; None if they are sent whole."""
+        learned = self._known.get(source) if self._known else None
+        if learned is None:
+            return None
+        if self._clock() >= learned.until:
+            del self._known[source]
+            return None
+        return learned.limit
+
+    def learn(self, limits: Mapping[SourcePartition, SizeLimit], topics: TopicSnapshot) -> None:
+        """Keep what a lap has found out, with the present settings of the targets."""
+        until = self._clock() + _KEPT_S
+        for source, limit in limits.items():
+            self._known[source] = _Learned(limit, until, topics.sizes_of(source))
+
+    def forget_changed(self, topics: TopicSnapshot) -> None:
+        """Forget the limits of partitions whose targets have other settings now."""
+        for source in [
+            s for s, learned in self._known.items() if learned.settings != topics.sizes_of(s)
+        ]:
+            del self._known[source]
+
+
+def with_settings(fault: Fault, sizes: Mapping[str, tuple[int, str]]) -> Fault:
+    """Add the settings of the target topic to the message of a record that is too large."""
+    # It may be about another topic, such as that of dead letters.
+    matching = [
+        settings for name, settings in sizes.items() if fault.message.startswith(f"{name}-")
+    ]
+    if len(matching) != 1:
+        return fault
+    limit, codec = matching[0]
+    compression = f"compression.type {codec}, " if codec else ""
+    return replace(fault, message=f"{fault.message} ({compression}max.message.bytes {limit:,})")

@@ -1,0 +1,114 @@
+"""The driver of one slot of a pipeline that runs share (docs/internals/ownership.md).
+
+It works like the driver of a pipeline with one slot. It owns that slot and copies its partitions,
+in laps of its own in the Spark session that all slots of the run share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.ownership.slot_owners import shared_slot_of
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.replication.driver.driver import Driver
+from k2ktui.replication.driver.laps import LapRunner
+from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.reports.events import Event, Started
+from k2ktui.replication.topics.discovery import TopicDiscovery
+
+_ONE_SLOT = 1
+
+IsWanted = Callable[[SourcePartition], bool]
+
+
+class SlotDriver:
+    """Takes one slot over and copies it until it is stopped or fenced.
+
+    Args:
+        config: the pipeline.
+        ownership: takes the slot over; closed when the driver has ended.
+        laps: runs the laps of all slots of this run.
+        make_discovery: returns the discovery of the slot's partitions.
+        report: called with every event, from this driver's thread.
+        mapping_partitions: partitions of the mapping topic, 0 without offset mapping.
+        began_at: epoch seconds of the request to run.
+        until_caught_up: end when every partition of the slot has reached the end that it has when
+            the slot is taken over, or has stopped.
+        at_end: called when the driver has ended; its argument says whether it ended by itself.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        ownership: Ownership,
+        laps: LapRunner,
+        make_discovery: Callable[[IsWanted], TopicDiscovery],
+        report: Callable[[Event], None],
+        *,
+        mapping_partitions: int,
+        began_at: float,
+        until_caught_up: bool = False,
+        at_end: Callable[[bool], None] = lambda reached: None,
+    ) -> None:
+        self._at_end, self._is_stopping = at_end, False
+        self._report, self._is_abandoned = report, False
+        self._has_started = False
+        self._ownership = ownership
+        self._driver = Driver(
+            config,
+            ownership,
+            laps,
+            make_discovery(self._is_own),
+            self._report_own,
+            mapping_partitions=mapping_partitions,
+            until_caught_up=until_caught_up,
+            began_at=began_at,
+        )
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it has taken the slot over."""
+        return self._has_started
+
+    def run(self) -> None:
+        """Take the slot over and copy until it ends; nothing can write for it afterwards.
+
+        Raises:
+            Superseded: another run has taken the slot over.
+            LayoutChanged: the slots were divided again.
+            K2kError: the slot could not be taken over, or its driver had to end.
+        """
+        reached = False
+        try:
+            self._driver.run(_ONE_SLOT)
+            reached = not self._is_stopping
+        except BaseException:
+            self._driver.give_up_laps()
+            self._ownership.close()
+            raise
+        finally:
+            if not self._is_abandoned:
+                self._at_end(reached)
+
+    def stop(self) -> None:
+        """Request a stop and return at once."""
+        self._is_stopping = True
+        self._driver.stop()
+
+    def abandon(self) -> None:
+        """Report the end of the driver now, although it has not ended, and nothing later."""
+        self._is_abandoned = True
+        self._at_end(False)
+
+    def _report_own(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._has_started = True
+        if not self._is_abandoned:
+            self._report(event)
+
+    def _is_own(self, source: SourcePartition) -> bool:
+        """Return whether a partition belongs to the slot, in the layout that was taken over."""
+        layout = self._ownership.pipeline_run.layout
+        assert layout is not None, "the slot has not been taken over"
+        return shared_slot_of(source, layout.slots) == self._ownership.topic.shared_slot

@@ -1,0 +1,1 @@
+"""Which run may write: fencing by producer epochs, and slots that runs share."""

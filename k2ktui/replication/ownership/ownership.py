@@ -1,0 +1,511 @@
+"""What one run owns: a whole pipeline, or one slot of a pipeline that runs share.
+
+Both are the same mechanism: a ``Fence`` says who may write, a ``RecordStore`` what was written, and
+taking over is fencing, reading, and beginning a new term. They differ in what precedes and follows:
+
+- A whole pipeline: before any slot is fenced, the layout is written, and every shared slot that any
+  layout has had is fenced as well. A run that takes a slot over later finds that layout.
+- A shared slot: once it is fenced, it is given up unless the newest run record of the pipeline has
+  its layout (docs/internals/ownership.md#one-layout).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import BoundedSemaphore
+from time import monotonic, sleep
+from typing import Any
+
+from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
+from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
+from k2ktui.engine.records.run_record import Run, SharedLayout
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.kafka.admin.transaction_state import TransactionState
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.producer_id import Producer
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.fencing_errors import (
+    Superseded,
+    clusters_changed,
+    layout_changed,
+    never_fenced,
+)
+from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, find_newest
+from k2ktui.replication.ownership.epochs import STATE
+from k2ktui.replication.ownership.fence import Fence
+from k2ktui.replication.ownership.record_store import RecordStore
+from k2ktui.text import counted
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a run wants to own, and what its run record will say.
+
+    Attributes:
+        name: the pipeline's name, for messages and the run record.
+        topic: the commit topic; its ``shared_slot`` is the slot, None for the whole pipeline.
+        transactional: whether exactly-once is enabled; without it nothing is fenced.
+        timeout_ms: transaction timeout in milliseconds; without exactly-once, delivery timeout.
+        sync_timeout: seconds to wait for open transactions and for reading the topic.
+        parallelism: how many shared slots are fenced at the same time.
+        pair: what the run copies, for its run record; None keeps that of the run before.
+        bidirectional: the mode in which it leaves out what came from the target; "" if it does not.
+        guard: called after each take-over with the id of the drill that the run record names, ""
+            without one; what it raises keeps the pipeline from copying. If it raises nothing, the
+            run record names that drill no more.
+        fenced_by: the drill that fences the pipeline, for its run record; "" for none, None keeps
+            that of the run before.
+        digest: that of the file by which the run copies, for its run record; "" keeps that of the
+            run before.
+        layout: id of the layout that the slot belongs to; "" for the whole pipeline.
+    """
+
+    name: str
+    topic: CommitTopic
+    transactional: bool
+    timeout_ms: int
+    sync_timeout: float
+    parallelism: int = 1
+    pair: ClusterPair | None = None
+    bidirectional: str = ""
+    guard: Callable[[str], None] | None = None
+    fenced_by: str | None = None
+    digest: str = ""
+    layout: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """How a pipeline is to be divided into slots that runs share."""
+
+    slots: int
+    edition: int  # the number that the runs of this file have announced
+    puts_first: bool
+
+    def make_layout(self, editions: Editions, digest: str) -> SharedLayout:
+        """Return a new layout, not ready; ``editions`` are those of all runs so far."""
+        edition = Edition()
+        if digest:
+            first, known = editions.next(digest), editions.edition_of(digest, self.edition)
+            edition = first if self.puts_first else known
+        return SharedLayout(layout_id(uuid.uuid4().hex, edition), self.slots)
+
+
+class Ownership:
+    """Takes a pipeline or a slot over, hands out tokens for it, and writes its records.
+
+    Args:
+        target: the target cluster.
+        options: connection options of the target's producer.
+        claim: what is to be owned.
+        limit: entered while epochs are bumped.
+
+    Attributes:
+        run: the run that this driver has begun.
+        pipeline_run: the run record of the whole pipeline as of the last takeover of a slot.
+        retired: the transactional ids whose producer id is registered for another source cluster.
+    """
+
+    def __init__(
+        self,
+        target: Cluster,
+        options: Mapping[str, Any],
+        claim: Claim,
+        limit: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._target, self._options, self._claim = target, options, claim
+        self._slot_limit = BoundedSemaphore(claim.parallelism)
+        self._pair, self._fenced_by = claim.pair, claim.fenced_by
+        self._began = False
+        self._fence = Fence(
+            options,
+            cluster_id=claim.pair.target if claim.pair else None,
+            pipeline=claim.name,
+            topic=claim.topic,
+            transactional=claim.transactional,
+            timeout_ms=claim.timeout_ms,
+            sync_timeout=claim.sync_timeout,
+            limit=limit or nullcontext(),
+            has_successor=self._has_successor,
+        )
+        self._store = RecordStore(
+            target,
+            claim.topic,
+            self._fence,
+            claim.pair if claim.transactional else None,
+            transactional=claim.transactional,
+            sync_timeout=claim.sync_timeout,
+        )
+        self.run = self.pipeline_run = Run(0, 0)
+        self.retired: frozenset[int] = frozenset()
+        self._layout: SharedLayout | None = None  # of the run records that it writes
+
+    @property
+    def topic(self) -> CommitTopic:
+        """The commit topic."""
+        return self._store.topic
+
+    @property
+    def pair(self) -> ClusterPair:
+        """What the run copies between; unknown if it copies nothing."""
+        return self._pair or UNKNOWN_PAIR
+
+    @property
+    def unfinished(self) -> Mapping[int, TransactionState]:
+        """The transactional ids whose last transaction waited for markers at the takeover."""
+        return self._fence.unfinished
+
+    @property
+    def must_take_over(self) -> bool:
+        """Whether this driver owned the pipeline but ownership is now unknown."""
+        return self._began and not self._fence.is_owned
+
+    @property
+    def longest_commit_s(self) -> float:
+        """Seconds after which a lap can no longer commit what it wrote."""
+        return self._claim.timeout_ms / 1000
+
+    # Taking over
+
+    def take_over(self, slots: int) -> CommitState:
+        """Fence every other driver, begin a new term, return the state before it.
+
+        Raises:
+            Superseded: another driver has started in the meantime.
+            LayoutChanged: the slot is of a layout that is no longer the pipeline's.
+            Refused: the positions belong to other clusters, by the run record.
+            TransactionUnfinished: a task of an earlier driver may still write.
+            ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
+            Exception: what the guard raises.
+        """
+        return self._take_over(slots, None)
+
+    def divide(self, slots: int, edition: int = 0, *, puts_first: bool = False) -> CommitState:
+        """Take the whole pipeline over, and divide it into slots that runs share.
+
+        ``publish_layout`` lets them begin. Raises as ``take_over``.
+
+        Args:
+            slots: number of slots.
+            edition: the number that the runs of this file have announced for its edition.
+            puts_first: let the file of this run count before those of all other runs.
+        """
+        return self._take_over(0, _Division(slots, edition, puts_first))
+
+    def _take_over(self, slots: int, division: _Division | None) -> CommitState:
+        self._fence.open()
+        try:
+            self._fence.take(partial(self._count_slots, slots, division))
+            state = self._store.read()
+            self.run = state.run
+            failpoint("fenced")
+            self._require_layout()
+            # Again, although the preflight has: a run in between may have recorded other ids.
+            self._follow(state)
+            self._begin(slots, state)
+        except BaseException:
+            self._fence.is_owned = False
+            raise
+        self._began = True
+        failpoint("begun")
+        if self._claim.guard is not None:
+            self._claim.guard(self.run.fenced_by)
+            if self.run.fenced_by:
+                self._fenced_by = ""
+                self._write_run(self.run.term, self.run.slots)
+        return state
+
+    def _count_slots(self, slots: int, division: _Division | None) -> int:
+        """Return how many slots any driver may have used; first fence all shared slots.
+
+        Uncommitted run records count, too: fencing too many slots is harmless, but a slot's open
+        transaction hides all later records until the slot is fenced.
+        """
+        runs = self._store.read_written_runs()
+        if self._claim.topic.shared_slot is None:
+            self._fence_shared(runs, division)
+        return max([slots, *(run.slots for run in runs)])
+
+    def _fence_shared(self, runs: Sequence[Run], division: _Division | None) -> None:
+        """Write the new layout, then fence every shared slot that any layout has had.
+
+        A run that takes a slot over later finds the layout; one that did earlier is fenced here.
+        """
+        most = max((run.most_shared for run in runs), default=0)
+        self._layout = None
+        if division is None and not most:
+            return
+        # Also of records that were never committed: no number may be used for two files.
+        editions = merge_editions(run.editions for run in runs)
+        if division is not None:
+            self._layout = division.make_layout(editions, self._claim.digest)
+            most = max(most, division.slots)
+        slots = max((run.slots for run in runs), default=0)
+        self.run = replace(find_newest(runs), slots=slots, most_shared=most, editions=editions)
+        # The pair must be a committed one. What was accepted or started in a transaction that was
+        # aborted does not count, and what this run copies between is compared only later.
+        committed = self._store.read_committed()
+        self._follow(committed)
+        self.begin_term(slots, committed.run.pair)
+        with ThreadPoolExecutor(self._claim.parallelism, thread_name_prefix="fencing") as pool:
+            fencing = []
+            for slot in range(most):
+                self._fence.confirm(self._claim.sync_timeout)
+                fencing.append(pool.submit(self._fence_slot, slot))
+            for fence in fencing:
+                fence.result()
+
+    def _fence_slot(self, slot: int, *, reads: bool = False) -> dict[str, tuple[int, int]]:
+        """Fence whatever run has a shared slot; return its ids' states if they are to be read."""
+        owned = self.of_slot(slot, "")
+        try:
+            return owned.fence(reads=reads)
+        finally:
+            owned.close(fence=False)
+
+    def fence(self, *, reads: bool = False) -> dict[str, tuple[int, int]]:
+        """Fence the run that owns the slot without taking the slot over.
+
+        A run that takes the slot over at the same time finds that the layout has changed.
+
+        Args:
+            reads: return producer id and epoch of each transactional id; otherwise nothing.
+
+        Raises:
+            TimedOut: other runs take it over each time.
+            TransactionUnfinished, ConnectionFailed, Refused: as ``take_over``.
+        """
+        self._fence.open()
+        until = monotonic() + self._claim.sync_timeout
+        while True:
+            try:
+                self._fence.take(partial(self._count_slots, 1, None))
+                return self._fence.read_states() if reads else {}
+            except Superseded as error:
+                if monotonic() > until:
+                    slot = self._claim.topic.shared_slot
+                    raise never_fenced(self._claim.name, slot) from error
+            sleep(_AGAIN_S)
+
+    def _require_layout(self) -> None:
+        """Give the slot up unless the newest run record has its layout, ready for use.
+
+        The record counts even if it is not committed yet: the driver that writes it bumps the lock
+        of this slot later than this run did, or has bumped it before, which fences this run.
+        """
+        if self._claim.topic.shared_slot is None:
+            return
+        newest = self._store.read_newest_of_pipeline()
+        layout = newest.layout
+        if layout is None or not layout.ready or layout.id != self._claim.layout:
+            raise layout_changed(self._claim.name)
+        self.pipeline_run = newest
+
+    def _follow(self, state: CommitState) -> None:
+        """Compare the clusters with those on record, and adopt the aliases of these.
+
+        Those of a slot are on record in the pipeline's run: the slot's own last run may be of
+        before a restore.
+
+        Raises:
+            Refused: the positions belong to another cluster.
+        """
+        if self._pair is None:
+            return
+        is_slot = self._claim.topic.shared_slot is not None
+        recorded = self.pipeline_run.pair if is_slot else state.run.pair
+        changed = recorded.find_changed(self._pair)
+        if changed and (state.positions or is_slot):
+            raise clusters_changed(self._claim.name, changed)
+        self._pair = self._pair.follow(recorded)
+
+    def _begin(self, slots: int, state: CommitState) -> None:
+        """Begin a term with a usable transactional id for each slot."""
+        self._store.adopt(state.registrations, self.pair)
+        ids = self._fence.producer_ids().items()
+        self.retired = frozenset(n for n, id_ in ids if not self._store.is_usable(id_))
+        self.begin_term(slots + len(self.unfinished.keys() | self.retired))
+
+    def of_slot(self, slot: int, layout: str) -> Ownership:
+        """Return the ownership of a shared slot; ``layout`` is the id of its layout.
+
+        ``fencingMaxParallelism`` of those that are made here bump epochs at the same time.
+        """
+        claim = self._claim
+        topic = replace(self.topic, shared_slot=slot)
+        claim = replace(claim, topic=topic, layout=layout, digest="")
+        return Ownership(self._target, self._options, claim, self._slot_limit)
+
+    def _has_successor(self) -> bool:
+        """Return whether another driver has begun a term since this one did."""
+        return self._began and self._store.has_later_run(self.run.term)
+
+    def read_states(self) -> dict[str, tuple[int, int]]:
+        """Return producer id and epoch of each transactional id, as this driver has left them.
+
+        It fences shared slots again.
+
+        Raises:
+            Superseded, OwnershipLost: another driver has taken over, or may have.
+            ConnectionFailed, TimedOut, Refused: as for :meth:`take_over`.
+        """
+        read_slot = partial(self._fence_slot, reads=True)
+        with ThreadPoolExecutor(self._claim.parallelism, thread_name_prefix="fencing") as pool:
+            shared = list(pool.map(read_slot, range(self.run.most_shared)))
+        # Last: another driver would have bumped the epoch of the driver's id first.
+        states = self._fence.read_states()
+        for slot_states in shared:
+            states |= slot_states
+        return states
+
+    def close(self, *, fence: bool = True) -> None:
+        """Bump every slot's epoch, so that no task can write any longer, and disconnect."""
+        self._fence.close(fence=fence)
+
+    # Tokens
+
+    def renew(self, slot: int) -> Producer:
+        """Raise a slot's epoch on the condition that nothing else did; see ``Fence.renew``."""
+        return self._registered(slot, self._fence.renew(slot))
+
+    def recover(self, slot: int) -> Producer:
+        """Fence whatever is left of a slot's task; see ``Fence.recover``."""
+        return self._registered(slot, self._fence.recover(slot))
+
+    def _registered(self, slot: int, token: Producer) -> Producer:
+        """Return the token; first register its producer id, if it is new."""
+        if not self._store.is_usable(token.producer_id):
+            self.retired |= {slot}
+        elif slot >= 0:
+            self._store.register(token.producer_id)
+        return token
+
+    def renew_own(self) -> None:
+        """Abort a transaction that the driver's own write left open; raises as ``recover``."""
+        self._fence.recover(STATE)
+
+    def waiting_state(self, slot: int) -> TransactionState | None:
+        """Return the state of a slot's last transaction if it is known to wait for markers."""
+        return self._fence.waiting_state(slot)
+
+    # Records
+
+    def read(self, canceled: Callable[[], bool] = lambda: False) -> CommitState:
+        """Wait until no transaction is open on the commit topic, then read the state."""
+        return self._store.read(canceled)
+
+    def begin_term(self, slots: int, recorded: ClusterPair = UNKNOWN_PAIR) -> None:
+        """Begin a new term, whose positions supersede all earlier ones, even larger offsets.
+
+        Args:
+            slots: number of slots.
+            recorded: the clusters that the run record keeps, if they are known.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+            Refused: no run could read the record, as its term or its slots are too many.
+        """
+        self._write_run(self.run.term + 1, max(slots, self.run.slots), recorded)
+
+    def publish_layout(self) -> SharedLayout:
+        """Begin a term in which runs may take the slots of the layout over; return the layout.
+
+        Raises:
+            Superseded, TimedOut: as ``begin_term``.
+        """
+        assert self._layout is not None
+        self._layout = replace(self._layout, ready=True)
+        self.begin_term(self.run.slots)
+        return self._layout
+
+    def add_id(self) -> int:
+        """Return the number of one more transactional id; ``recover`` it before its first use.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+            Refused: no run could read the record.
+        """
+        added = self.run.slots
+        self._write_run(self.run.term, added + 1)
+        return added
+
+    def _write_run(self, term: int, slots: int, recorded: ClusterPair = UNKNOWN_PAIR) -> None:
+        before, slot = self.run, self._claim.topic.shared_slot
+        way = (before.registers, before.bidirectional)
+        if self._pair:
+            way = self._store.registers, self._claim.bidirectional
+        run = Run(
+            term,
+            slots,
+            self._claim.name,
+            socket.gethostname(),
+            now_ms(),
+            recorded if recorded.is_known else self._pair or before.pair,
+            *way,
+            self._layout,
+            before.most_shared,
+            slot,
+            before.fenced_by if self._fenced_by is None else self._fenced_by,
+        )
+        if slot is None:  # the run record of a slot is of the layout in that of the pipeline
+            digest = self._claim.digest or before.digest
+            run = replace(run, digest=digest, editions=self._editions())
+        self._store.write_run(run)
+        self.run = run
+        log.info("term %d of %s begun with %s", term, self.topic.ids, counted(slots, "slot"))
+
+    def _editions(self) -> Editions:
+        """Return the editions for the run record; a file that no run had is the next one."""
+        known, digest = self.run.editions, self._claim.digest
+        if not digest:
+            return known
+        edition = self._layout.edition if self._layout else known.edition_of(digest)
+        return known.with_edition(edition)
+
+    def write_positions(self, changed: Mapping[SourcePartition, Position]) -> None:
+        """Write positions outside a lap, for example start positions.
+
+        Raises:
+            Superseded: another driver has taken over; nothing was written.
+            TimedOut: the outcome is unknown.
+        """
+        self._store.write(self._store.position_entries(changed))
+
+    def write_deleted(self, logs: Iterable[DeletedLog]) -> None:
+        """Record source logs that were deleted too early; raises as write_positions."""
+        group = self.topic.group
+        self._store.write([(deleted_log_key(group, log), deleted_log_value(log)) for log in logs])
+
+    def accept_pair(self, pair: ClusterPair, changed: Mapping[SourcePartition, Position]) -> None:
+        """Record that clusters were restored, and write positions of the next term.
+
+        Both are written in one transaction: a partition that must not be copied is never seen
+        without its mark. The term is new, so that the record of no earlier run counts.
+
+        Args:
+            pair: the clusters of now, with the ids that they had.
+            changed: positions, of the term after this driver's.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+        """
+        run = replace(self.run, term=self.run.term + 1, pair=pair, started_ms=now_ms(), layout=None)
+        self._store.write_run(run, changed)
+        self.run = run
+
+    def remove_positions(self, sources: Collection[SourcePartition]) -> None:
+        """Delete positions from all partitions of the commit topic; raises as write_positions."""
+        self._store.remove_positions(sources)

@@ -1,0 +1,1 @@
+"""What a running pipeline reports: events, progress and problems."""

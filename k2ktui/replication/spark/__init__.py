@@ -1,0 +1,1 @@
+"""The Spark session: its settings, Java process, workers and executors."""

@@ -1,0 +1,153 @@
+"""Settings of a new target topic: those of the source topic, except broker-specific ones.
+
+Settings that were set on the source topic itself are copied; ``topicCreation.replication``
+overrides them. Not copied, unless set there: those in ``target.kafka.topicPropsExclusionList``, and
+
+- what MirrorMaker 2 excludes by default: ``follower.`` and ``leader.replication.throttled.
+  replicas`` (broker ids), ``min.insync.replicas`` and ``unclean.leader.election.enable`` (the
+  target's operators trade safety for availability with another number of brokers),
+  ``message.timestamp.type`` (LogAppendTime would replace the records' timestamps) and the limits
+  on timestamps (``message.timestamp.*.max.ms``: old records would be refused);
+- the old record format and its conversion (``message.format.version``,
+  ``message.downconversion.enable``), which Kafka 4 removed (KIP-724);
+- tiered storage (``remote.*``, ``local.retention.*``), which the target may not have;
+- settings that only one vendor's brokers support (``confluent.*``, ``redpanda.*``).
+
+One setting is copied even if the source topic inherits it from its brokers: a
+``max.message.bytes`` above Kafka's default, because larger records could not be written otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.config.topic_creation import TopicSettings
+from k2ktui.errors import K2kError
+from k2ktui.kafka.admin.topics import Settings, TopicSpec
+from k2ktui.kafka.clients import TopicDescription
+from k2ktui.text import safe_text
+
+DEFAULT_MAX_MESSAGE_BYTES = 1048588
+CLEANUP_POLICY = "cleanup.policy"
+MAX_MESSAGE_BYTES = "max.message.bytes"
+COMPRESSION_TYPE = "compression.type"
+TIMESTAMP_TYPE = "message.timestamp.type"
+
+_EXCLUDED = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+        TIMESTAMP_TYPE,
+        "message.format.version",
+        "message.downconversion.enable",
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+    }
+)
+_EXCLUDED_PREFIXES = ("remote.", "local.retention.", "confluent.", "redpanda.")
+
+
+def max_message_bytes(settings: Settings) -> int:
+    """Return the largest batch that a topic with these settings accepts, in bytes."""
+    entry = settings.get(MAX_MESSAGE_BYTES)
+    return int(entry.value) if entry is not None and entry.value else DEFAULT_MAX_MESSAGE_BYTES
+
+
+def size_settings(settings: Settings) -> tuple[int, str]:
+    """Return ``max.message.bytes`` and ``compression.type``, empty if it is unknown.
+
+    The second decides what the brokers make of a batch before they compare it with the first.
+    """
+    entry = settings.get(COMPRESSION_TYPE)
+    return max_message_bytes(settings), entry.value if entry is not None else ""
+
+
+def target_spec(
+    config: PipelineConfig,
+    name: str,
+    topics: Sequence[TopicDescription],
+    settings: Mapping[str, Settings | K2kError],
+    brokers: int,
+) -> tuple[TopicSpec, tuple[str, ...]]:
+    """Return how to create the target of one or more source topics, and notes for the operator.
+
+    Args:
+        config: the pipeline.
+        name: the target topic.
+        topics: its source topics.
+        settings: settings of the source topics by name; an error if they could not be read.
+        brokers: number of brokers of the target cluster.
+    """
+    wanted = config.topic_creation.replication.settings_for(name)
+    copied, notes = _common_settings(config, topics, settings)
+    replication = wanted.replication
+    if replication is None:
+        replication, note = _replication(topics, brokers)
+        notes += note
+    spec = TopicSpec(
+        name, planned_partitions(wanted, topics), replication, {**copied, **wanted.config}
+    )
+    return spec, notes
+
+
+def planned_partitions(wanted: TopicSettings, topics: Iterable[TopicDescription]) -> int:
+    """Return a new target's number of partitions: the configured one, or its sources' maximum."""
+    return wanted.partitions or max(topic.partitions for topic in topics)
+
+
+def _common_settings(
+    config: PipelineConfig,
+    topics: Sequence[TopicDescription],
+    settings: Mapping[str, Settings | K2kError],
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    copied: list[dict[str, str]] = []
+    for topic in topics:
+        entries = settings[topic.name]
+        if isinstance(entries, K2kError):
+            return {}, (_unread_note(topic.name),)
+        copied.append(_select_settings(config, entries))
+    agreed = {k: v for k, v in copied[0].items() if all(c.get(k) == v for c in copied)}
+    disputed = sorted({key for chosen in copied for key in chosen} - agreed.keys())
+    if not disputed:
+        return agreed, ()
+    return agreed, (
+        f"its source topics differ in {', '.join(map(safe_text, disputed))}: the target's "
+        "default applies; topicCreation.replication can set it",
+    )
+
+
+def _unread_note(topic: str) -> str:
+    return (
+        f"the settings of {safe_text(topic)} cannot be read on the source (requires "
+        "DescribeConfigs): created with the target's defaults and those of "
+        "topicCreation.replication; a compacted topic needs cleanup.policy there"
+    )
+
+
+def _select_settings(config: PipelineConfig, settings: Settings) -> dict[str, str]:
+    excluded = _EXCLUDED.union(config.target.topic_props_exclusion_list)
+    copied = {key: entry.value for key, entry in settings.items() if not entry.is_default}
+    limit = settings.get(MAX_MESSAGE_BYTES)
+    if limit and int(limit.value or 0) > DEFAULT_MAX_MESSAGE_BYTES:
+        copied[MAX_MESSAGE_BYTES] = limit.value
+    return {
+        key: value
+        for key, value in copied.items()
+        if key not in excluded and not key.startswith(_EXCLUDED_PREFIXES)
+    }
+
+
+def _replication(
+    topics: Sequence[TopicDescription], brokers: int
+) -> tuple[int | None, tuple[str, ...]]:
+    copies = max(topic.replication for topic in topics)
+    if not copies or copies <= brokers:
+        return copies or None, ()
+    return None, (
+        f"the source keeps {copies} copies and the target has {brokers} "
+        f"broker{'s' if brokers != 1 else ''}: created with the target's default replication",
+    )

@@ -1,0 +1,421 @@
+"""Target topics: planned for all source topics, then created and grown, never shrunk.
+
+A topic that this pipeline does not yet replicate must fit before anything is written: with
+``partition: source``, a target with fewer partitions is refused. The target of an already
+replicated topic grows with its source (``features.autoCreateTopics``); if it cannot, only the
+partitions without a target partition stop. With ``partition: producer`` a target is never grown:
+that would move existing keys to other partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from time import sleep
+
+from confluent_kafka import KafkaError
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.errors import K2kError, Refused
+from k2ktui.kafka.admin.known_settings import KnownSettings
+from k2ktui.kafka.admin.topics import (
+    Settings,
+    TopicSpec,
+    await_topics,
+    broker_count,
+    create_command,
+    create_topics,
+    grow_command,
+    grow_topics,
+    not_ready,
+    topic_settings,
+)
+from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.replication.topics.dead_letters import DeadLetterTopic, ensure_dead_letters
+from k2ktui.replication.topics.naming import check_supported, target_names
+from k2ktui.replication.topics.target_settings import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    TIMESTAMP_TYPE,
+    size_settings,
+    target_spec,
+)
+from k2ktui.text import counted, list_names, safe_text
+
+log = logging.getLogger(__name__)
+
+# Number of topics that a log line names.
+_NAMED = 5
+_READY_ATTEMPTS = 100
+_READY_DELAY_S = 0.1
+_MISSING_ATTEMPTS = 5
+_MISSING_DELAY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """The target topic of a source topic.
+
+    Attributes:
+        name: topic on the target.
+        topic_id: hex text, empty if the broker has no topic ids.
+        partitions: current number of partitions.
+        sizes: its ``size_settings``; Kafka's default for what cannot be read.
+        timestamp_type: ``CreateTime`` or ``LogAppendTime``; empty if it cannot be read.
+        notes: notes for the operator on how the topic was created.
+        short: why it has fewer partitions than its source; the surplus source partitions stop.
+        dead_letters: where records that fail its transform go.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    sizes: tuple[int, str] = (DEFAULT_MAX_MESSAGE_BYTES, "")
+    timestamp_type: str = ""
+    notes: tuple[str, ...] = ()
+    short: K2kError | None = None
+    dead_letters: DeadLetterTopic | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlan:
+    """The planned changes of one target topic.
+
+    Attributes:
+        name: the target topic.
+        sources: its source topics that are copied, sorted by name.
+        existing: the topic as it is, None if it is to be created.
+        create: the topic to create, None if it exists.
+        grow_to: number of partitions to grow it to, 0 if it has enough.
+        short: source topics that are copied only in part, and why.
+        notes: notes for the operator.
+    """
+
+    name: str
+    sources: tuple[TopicDescription, ...]
+    existing: TopicDescription | None = None
+    create: TopicSpec | None = None
+    grow_to: int = 0
+    short: Mapping[str, K2kError] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions once the plan is carried out."""
+        if self.create is not None:
+            return self.create.partitions or 0
+        return self.grow_to or (self.existing.partitions if self.existing else 0)
+
+
+Refusals = dict[str, K2kError]
+
+
+def ensure_targets(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    topics: Collection[TopicDescription],
+    replicated: Collection[str],
+    known: KnownSettings | None = None,
+) -> tuple[dict[str, tuple[TargetTopic, ...]], Refusals]:
+    """Create and grow target topics where allowed, and describe them.
+
+    Args:
+        config: the pipeline.
+        source: its source cluster, only read.
+        target: its target cluster.
+        topics: the source topics to copy.
+        replicated: names of source topics that already have a position in this pipeline.
+        known: settings of the target's topics that were read before; None for none.
+
+    Returns:
+        The targets by source topic, and the refused source topics with the reason.
+
+    Raises:
+        ConfigError: the pipeline enables an unsupported feature; nothing was changed.
+        ConnectionFailed, TimedOut: a cluster did not answer.
+    """
+    plans, refused = plan_targets(config, source, target, topics, replicated)
+    failed = _carry_out(target, plans)
+    changed = {
+        p.name: p.partitions for p in plans if (p.create or p.grow_to) and not failed[p.name]
+    }
+    ready = await_topics(target, changed, attempts=_READY_ATTEMPTS, delay_s=_READY_DELAY_S)
+    settled: list[TargetPlan] = []
+    for plan in plans:
+        error = failed[plan.name]
+        if error is None and plan.name in changed and plan.name not in ready:
+            error = not_ready(target, [plan.name])
+        _log_change(plan, error)
+        plan = replace(plan, existing=ready.get(plan.name, plan.existing))
+        kept = plan if error is None else _without_change(plan, error, replicated, refused)
+        if kept is not None:
+            settled.append(kept)
+    described = _describe(known or KnownSettings(target), settled)
+    names = {
+        source: [target_topic.name for target_topic in targets]
+        for source, targets in described.items()
+    }
+    dead, errors = ensure_dead_letters(config, source, target, names, topics)
+    refused.update(errors)
+    targets_by_source = {
+        name: tuple(replace(target_topic, dead_letters=dead.get(name)) for target_topic in targets)
+        for name, targets in described.items()
+        if name not in errors
+    }
+    return targets_by_source, refused
+
+
+def plan_targets(
+    config: PipelineConfig,
+    source: Cluster,
+    target: Cluster,
+    topics: Collection[TopicDescription],
+    replicated: Collection[str],
+) -> tuple[list[TargetPlan], Refusals]:
+    """Plan what :func:`ensure_targets` would do without changing anything; same arguments."""
+    check_supported(config)
+    named, refused = _by_target(config, topics)
+    described = _describe_targets(target, named, replicated)
+    new = [name for name, topic in described.items() if _is_missing(topic)]
+    settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
+    brokers = broker_count(target) if new else 0
+    planner = _Planner(config, frozenset(replicated), refused)
+    plans: list[TargetPlan | None] = []
+    for name, group in named.items():
+        topic = described[name]
+        if isinstance(topic, TopicDescription):
+            plans.append(planner.existing(name, group, topic))
+        elif _is_missing(topic):
+            spec, notes = target_spec(config, name, group, settings, brokers)
+            plans.append(planner.new(spec, group, notes))
+        else:
+            refused.update(
+                (source_topic.name, _describe_error(source_topic, name, topic))
+                for source_topic in group
+            )
+    return list(_without(refused, plans)), refused
+
+
+def _without(refused: Refusals, plans: Iterable[TargetPlan | None]) -> Iterator[TargetPlan]:
+    """Yield the plans without refused source topics: another of a topic's targets may refuse it."""
+    for plan in plans:
+        left = (
+            tuple(source_topic for source_topic in plan.sources if source_topic.name not in refused)
+            if plan
+            else ()
+        )
+        if plan is not None and left:
+            yield replace(plan, sources=left)
+
+
+def _describe_targets(
+    target: Cluster, named: Mapping[str, list[TopicDescription]], replicated: Collection[str]
+) -> Mapping[str, TopicDescription | KafkaError]:
+    """Describe target topics; retry while one that existed before is missing.
+
+    A broker of a ZooKeeper cluster that has just started knows no topics until its controller
+    sends it the metadata.
+    """
+    once_there = {name for name, group in named.items() if {t.name for t in group} & {*replicated}}
+    for _ in range(_MISSING_ATTEMPTS):
+        described = target.describe(named)
+        missing = [name for name in once_there if _is_missing(described[name])]
+        if not missing:
+            break
+        log.debug("target topics not found, asking again: %s", list_names(missing, _NAMED))
+        sleep(_MISSING_DELAY_S)
+    return described
+
+
+def _by_target(
+    config: PipelineConfig, topics: Iterable[TopicDescription]
+) -> tuple[dict[str, list[TopicDescription]], Refusals]:
+    named: dict[str, list[TopicDescription]] = defaultdict(list)
+    refused: Refusals = {}
+    for topic in sorted(topics, key=lambda topic: topic.name):
+        try:
+            for name in target_names(config, topic.name):
+                named[name].append(topic)
+        except K2kError as error:
+            refused[topic.name] = error
+    return dict(named), refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    config: PipelineConfig
+    replicated: frozenset[str]
+    refused: Refusals
+
+    def new(
+        self, spec: TopicSpec, group: list[TopicDescription], notes: tuple[str, ...]
+    ) -> TargetPlan | None:
+        fit: list[TopicDescription] = []
+        for topic in group:
+            error = self._not_creatable(spec, topic)
+            if error is None:
+                fit.append(topic)
+            else:
+                self.refused[topic.name] = error
+        return TargetPlan(spec.name, tuple(fit), create=spec, notes=notes) if fit else None
+
+    def _not_creatable(self, spec: TopicSpec, topic: TopicDescription) -> K2kError | None:
+        if topic.name in self.replicated:
+            return _missing_target_error(self.config, topic, spec)
+        if not self.config.features.auto_create_topics:
+            return _missing(self.config, topic, spec)
+        if self._keeps_partitions and (spec.partitions or 0) < topic.partitions:
+            return _set_too_narrow(topic, spec)
+        return None
+
+    def existing(
+        self, name: str, group: list[TopicDescription], existing: TopicDescription
+    ) -> TargetPlan | None:
+        wide = [
+            t for t in group if not self._keeps_partitions or t.partitions <= existing.partitions
+        ]
+        narrow = [topic for topic in group if topic not in wide]
+        known = any(topic.name in self.replicated for topic in group)
+        if narrow and known and self.config.features.auto_create_topics:
+            grow_to = max(topic.partitions for topic in narrow)
+            return TargetPlan(name, tuple(group), existing, grow_to=grow_to)
+        errors = {topic.name: self._too_narrow(topic, existing) for topic in narrow}
+        short = {topic: error for topic, error in errors.items() if topic in self.replicated}
+        self.refused.update((t, error) for t, error in errors.items() if t not in short)
+        copied = tuple(t for t in group if t in wide or t.name in short)
+        return TargetPlan(name, copied, existing, short=short) if copied else None
+
+    def _too_narrow(self, topic: TopicDescription, existing: TopicDescription) -> K2kError:
+        partial = topic.name in self.replicated
+        return Refused(
+            f"topic {safe_text(topic.name)} has "
+            f"{counted(topic.partitions, 'partition')} and its target "
+            f"{safe_text(existing.name)} has {existing.partitions}; partition: source keeps "
+            "partition numbers",
+            unchanged=f"Nothing was written for its partitions from {existing.partitions} on, and "
+            "the target was not grown: features.autoCreateTopics is disabled."
+            if partial
+            else "Nothing of it was written, and the target was not grown: this pipeline does not "
+            "replicate to it yet.",
+            hint=f"Run: {grow_command(self.config.target, existing.name, topic.partitions)} "
+            "(or use partition: producer).",
+        )
+
+    @property
+    def _keeps_partitions(self) -> bool:
+        return self.config.replication.sink.keeps_partitions
+
+
+def targets_by_source(plans: Iterable[TargetPlan]) -> dict[str, list[str]]:
+    """Return the names of the target topics by source topic."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for plan in plans:
+        for topic in plan.sources:
+            names[topic.name].append(plan.name)
+    return names
+
+
+def _log_change(plan: TargetPlan, error: K2kError | None) -> None:
+    if plan.create is None and not plan.grow_to:
+        return
+    what = "grow" if plan.grow_to else "create"
+    if error is not None:  # the next discovery tries again, and stopped partitions say why
+        log.debug("target topic %s: could not %s it: %s", plan.name, what, error.message)
+        return
+    done = "grown" if plan.grow_to else "created"
+    log.info("target topic %s %s: %s", plan.name, done, counted(plan.partitions, "partition"))
+
+
+def _carry_out(target: Cluster, plans: Iterable[TargetPlan]) -> dict[str, K2kError | None]:
+    failed: dict[str, K2kError | None] = {plan.name: None for plan in plans}
+    failed |= create_topics(target, [plan.create for plan in plans if plan.create])
+    failed |= grow_topics(target, {plan.name: plan.grow_to for plan in plans if plan.grow_to})
+    return failed
+
+
+def _without_change(
+    plan: TargetPlan, error: K2kError, replicated: Collection[str], refused: Refusals
+) -> TargetPlan | None:
+    """Return what can still be copied after creation or growth failed; refuse the rest."""
+    has = plan.existing.partitions if plan.existing else 0
+    short = {t.name: error for t in plan.sources if t.partitions > has and t.name in replicated}
+    left = tuple(t for t in plan.sources if has and (t.partitions <= has or t.name in short))
+    refused.update((topic.name, error) for topic in plan.sources if topic not in left)
+    return replace(plan, sources=left, grow_to=0, short=short) if left else None
+
+
+def _describe(
+    known: KnownSettings, plans: Collection[TargetPlan]
+) -> dict[str, tuple[TargetTopic, ...]]:
+    settings = known.read({plan.name: plan.existing.topic_id for plan in plans if plan.existing})
+    described: dict[str, tuple[TargetTopic, ...]] = {}
+    for plan in plans:
+        existing, entries = plan.existing, settings[plan.name]
+        assert existing is not None
+        readable: Settings = {} if isinstance(entries, K2kError) else entries
+        stamps = readable.get(TIMESTAMP_TYPE)
+        topic = TargetTopic(
+            plan.name,
+            existing.topic_id,
+            existing.partitions,
+            size_settings(readable),
+            stamps.value if stamps else "",
+            plan.notes,
+        )
+        for source_topic in plan.sources:
+            found_topic = replace(topic, short=plan.short.get(source_topic.name))
+            described[source_topic.name] = (*described.get(source_topic.name, ()), found_topic)
+    return described
+
+
+def _is_missing(topic: TopicDescription | KafkaError) -> bool:
+    return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def _describe_error(topic: TopicDescription, name: str, error: KafkaError) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
+        f"described: {safe_text(error.str())}",
+        unchanged="None of its records were written.",
+        hint="Grant the target principal Describe and Write on it, and Create to create it.",
+    )
+
+
+def _missing_target_error(
+    config: PipelineConfig, topic: TopicDescription, spec: TopicSpec
+) -> K2kError:
+    hint = f"Clear the positions of {safe_text(topic.name)} to copy it again from its start."
+    if config.topic_mapping.kind == "expression":
+        hint += " If the topic is new in replication.sink.topic, create it: " + create_command(
+            config.target, spec
+        )
+    return Refused(
+        f"topic {safe_text(topic.name)} was being copied to {safe_text(spec.name)}, which does not "
+        "exist on the target any more (or replication.sink.topic was changed)",
+        unchanged="It was not created again: it would lack the records copied so far.",
+        hint=hint,
+    )
+
+
+def _missing(config: PipelineConfig, topic: TopicDescription, spec: TopicSpec) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} is not copied: its target {safe_text(spec.name)} does not "
+        "exist, and features.autoCreateTopics is disabled",
+        unchanged="None of its records were written.",
+        hint="Set features.autoCreateTopics: enabled, or create it: "
+        + create_command(config.target, spec),
+    )
+
+
+def _set_too_narrow(topic: TopicDescription, spec: TopicSpec) -> K2kError:
+    return Refused(
+        f"topic {safe_text(topic.name)} is not copied: it has "
+        f"{counted(topic.partitions, 'partition')}, and "
+        f"topicCreation.replication gives its target {safe_text(spec.name)} {spec.partitions}; "
+        "partition: source keeps partition numbers",
+        unchanged="Nothing of it was written, and the target was not created.",
+        hint=f"Set partitions there to {topic.partitions} or more (or leave it out), or use "
+        "partition: producer.",
+    )

@@ -1,0 +1,231 @@
+"""Decodes Avro values into Arrow columns, and encodes columns as Avro; for tasks and the driver."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from k2ktui.engine.schemas.ids import SchemaId, SchemaIdForm
+from k2ktui.engine.schemas.model import AVRO, Schema
+from k2ktui.registry.lookup_limit import LookupLimit
+from k2ktui.replication.transforms.avro_schema import AvroSchema, find_conflict, parse_schema
+from k2ktui.replication.transforms.avro_types import AvroType, make_type
+from k2ktui.replication.transforms.columns import (
+    ValueDecoder,
+    check_type,
+    make_column,
+    to_plain_type,
+    values_of,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from k2ktui.registry.client import RegistryClient
+    from k2ktui.registry.settings import RegistrySettings
+
+_MAGIC, _PREFIX = 0, 5
+_DEEPEST = 100
+
+
+@dataclass(frozen=True)
+class AvroDecoder:
+    """Decodes Avro.
+
+    Attributes:
+        schema: the reader's schema, which the column has.
+        registry: has the writer's schema of the id before each value; None if values have no id,
+            and the writer's schema is the reader's.
+    """
+
+    schema: AvroSchema
+    registry: RegistrySettings | None = None
+
+    @property
+    def ddl(self) -> str:
+        """The column's type in Spark's DDL."""
+        return _type(self.schema).ddl
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The column's type."""
+        return _type(self.schema).arrow
+
+    def decode(self, values: pa.BinaryArray, limit: LookupLimit | None = None) -> pa.Array:
+        """Return a value for each; null where it is null or cannot be decoded."""
+        made, reader = _type(self.schema), _parse(self.schema)
+        writers = _WriterSchemas(self.registry, limit or LookupLimit())
+        decoded = [self._read(value, made, reader, writers) for value in values.to_pylist()]
+        return make_column(decoded, made.arrow)
+
+    def to_python(self, column: pa.Array) -> list[Any]:
+        """Return the values of a decoded column; times that Python does not have as numbers."""
+        return values_of(column)
+
+    def _read(
+        self, value: bytes | None, made: AvroType, reader: Any, writers: _WriterSchemas
+    ) -> Any:
+        if value is None:
+            return None
+        writer, start = reader, 0
+        if self.registry is not None:
+            if len(value) < _PREFIX or value[0] != _MAGIC:
+                return None
+            schema = writers.find(int.from_bytes(value[1:_PREFIX], "big"))
+            if schema is None or _conflict(schema, self.schema):
+                return None
+            writer, start = _parse(schema), _PREFIX
+            if schema == self.schema:
+                writer = reader
+        return _decode(value, start, writer, reader, made)
+
+
+def _decode(value: bytes, start: int, writer: Any, reader: Any, made: AvroType) -> Any:
+    import fastavro
+
+    data = BytesIO(value)
+    data.seek(start)
+    try:
+        decoded = fastavro.schemaless_reader(data, writer, None if writer is reader else reader)
+        # What is left over was written with another schema.
+        if data.tell() != len(value):
+            return None
+        return decoded if made.load is None else made.load(decoded)
+    except Exception:  # any bytes are possible, and so is any error of the library
+        return None
+
+
+@dataclass(frozen=True)
+class AvroEncoder:
+    """Encodes as Avro.
+
+    Attributes:
+        schema: the schema to write with.
+        prefix: what stands before each value: nothing, or the schema's id.
+    """
+
+    schema: AvroSchema
+    prefix: bytes = b""
+
+    @property
+    def reader(self) -> ValueDecoder:
+        """Decodes what it encodes, without a prefix."""
+        return AvroDecoder(self.schema)
+
+    def check(self, kind: Any, part: str) -> None:
+        """Raise MismatchedType if a column of this type of Spark cannot be encoded."""
+        check_type(kind, _type(self.schema), part)
+
+    def encode(self, column: pa.Array) -> tuple[list[bytes | None], list[int]]:
+        """Return the bytes of each value, and the rows that cannot be encoded."""
+        import fastavro
+
+        made, writer = _type(self.schema), _parse(self.schema)
+        encoded: list[bytes | None] = []
+        failed = []
+        for row, value in enumerate(column.cast(to_plain_type(column.type)).to_pylist()):
+            if value is None:
+                encoded.append(None)
+                continue
+            data = BytesIO()
+            data.write(self.prefix)
+            try:
+                fastavro.schemaless_writer(data, writer, made.dump(value))
+                encoded.append(data.getvalue())
+            except Exception:  # the library checks types in many ways
+                encoded.append(None)
+                failed.append(row)
+        return encoded, failed
+
+
+class _WriterSchemas:
+    """Finds writers' schemas by id; what a registry does not have is asked for once."""
+
+    def __init__(self, settings: RegistrySettings | None, limit: LookupLimit) -> None:
+        self._settings = settings
+        self._limit = limit
+        self._unknown: set[int] = set()
+
+    def find(self, schema_id: int) -> AvroSchema | None:
+        """Return the schema of an id; None if there is none that is Avro."""
+        settings = self._settings
+        assert settings is not None
+        schema = _known.get((_name(settings), schema_id))
+        if schema is None and schema_id not in self._unknown:
+            schema = self._limit.ask(lambda: _read_writer_schema(settings, schema_id))
+            if schema is None:
+                self._unknown.add(schema_id)
+        return schema
+
+
+def _read_writer_schema(settings: RegistrySettings, schema_id: int) -> AvroSchema | None:
+    from k2ktui.registry.id_lookup import read_schema  # not for workers without a registry
+
+    client = _client(settings)
+    schema = read_schema(client, SchemaId(SchemaIdForm.PREFIX, schema_id))
+    avro_schema = None if schema is None else read_avro_schema(client, schema)
+    if avro_schema is not None:
+        _known[_name(settings), schema_id] = avro_schema
+    return avro_schema
+
+
+def read_avro_schema(client: RegistryClient, schema: Schema) -> AvroSchema | None:
+    """Return a schema after those that it refers to; None if it is not a usable Avro schema."""
+    if schema.type != AVRO:
+        return None
+    texts: list[str] = []
+    _add_texts(client.version, schema, texts, 0)
+    avro_schema = AvroSchema(tuple(texts))
+    try:
+        _parse(avro_schema)
+    except ValueError:
+        return None
+    return avro_schema
+
+
+def _add_texts(
+    version: Callable[[str, int], Any], schema: Schema, texts: list[str], depth: int
+) -> None:
+    for reference in schema.references:
+        referred = version(reference.subject, reference.version)
+        if referred is not None and depth < _DEEPEST and referred.schema.text not in texts:
+            _add_texts(version, referred.schema, texts, depth + 1)
+    texts.append(schema.text)
+
+
+# A worker process keeps its clients and what they found for the micro-batches that follow.
+_clients: dict[str, RegistryClient] = {}
+_known: dict[tuple[str, int], AvroSchema] = {}
+
+
+def _client(settings: RegistrySettings) -> RegistryClient:
+    from k2ktui.registry.client import RegistryClient  # not for workers without a registry
+
+    name = _name(settings)
+    if name not in _clients:
+        _clients[name] = RegistryClient(settings)
+    return _clients[name]
+
+
+def _name(settings: RegistrySettings) -> str:
+    return sha256(pickle.dumps(settings)).hexdigest()
+
+
+@lru_cache(1024)
+def _type(schema: AvroSchema) -> AvroType:
+    return make_type(schema)
+
+
+@lru_cache(1024)
+def _conflict(writer: AvroSchema, reader: AvroSchema) -> str:
+    return find_conflict(writer, reader)
+
+
+@lru_cache(1024)
+def _parse(schema: AvroSchema) -> Any:
+    return parse_schema(schema)

@@ -1,0 +1,115 @@
+"""An Avro schema as text, and as Avro's library takes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_MEANINGFUL = (
+    "decimal",
+    "date",
+    "time-millis",
+    "time-micros",
+    "timestamp-millis",
+    "timestamp-micros",
+    "timestamp-nanos",
+    "local-timestamp-millis",
+    "local-timestamp-micros",
+    "local-timestamp-nanos",
+)
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """A schema's text, after those of the types that it refers to."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The schema's own text."""
+        return self.texts[-1]
+
+
+def parse_schema(schema: AvroSchema) -> Any:
+    """Return the schema for Avro's library, without logical types.
+
+    Raises:
+        ValueError: it is not an Avro schema.
+    """
+    import fastavro
+
+    named: dict[str, Any] = {}
+    parsed: Any = None
+    try:
+        for text in schema.texts:
+            parsed = fastavro.parse_schema(_without_logical(json.loads(text)), named)
+    except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        raise ValueError(str(error)) from error
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is not an Avro schema: {type(error).__name__} {error}") from error
+    return parsed
+
+
+def find_conflict(writer: AvroSchema, reader: AvroSchema) -> str:
+    """Return the first field whose numbers mean something else to the reader; "" for none.
+
+    Avro's rules compare types only, so that milliseconds would be read as microseconds.
+    """
+    by_writer, by_reader = _meanings(writer), _meanings(reader)
+    return next(
+        (
+            path
+            for path in by_writer.keys() & by_reader.keys()
+            if by_writer[path] != by_reader[path]
+        ),
+        "",
+    )
+
+
+def _meanings(schema: AvroSchema) -> dict[str, tuple[str, int]]:
+    """Return the logical type and the scale of fields that have one, by their path."""
+    named: dict[str, Any] = {}
+    meanings: dict[str, tuple[str, int]] = {}
+
+    def walk(part: Any, path: str, opened: tuple[str, ...]) -> None:
+        if isinstance(part, list):
+            for branch in part:
+                walk(branch, path, opened)
+        elif isinstance(part, str):
+            name = part.rpartition(".")[2]
+            if name in named and name not in opened:
+                walk(named[name], path, opened)
+        elif isinstance(part, dict):
+            if part.get("logicalType") in _MEANINGFUL:
+                meanings[path] = part["logicalType"], part.get("scale", 0)
+            name = str(part.get("name", "")).rpartition(".")[2]
+            if "fields" in part:
+                named[name] = part
+            for field in part.get("fields", ()):
+                walk(field["type"], f"{path}.{field['name']}", (*opened, name))
+            walk(part.get("items"), f"{path}[]", opened)
+            walk(part.get("values"), f"{path}{{}}", opened)
+            if not isinstance(part.get("type"), str):
+                walk(part.get("type"), path, opened)
+
+    for text in schema.texts:
+        meanings.clear()  # those of a type that another one refers to
+        walk(json.loads(text), "", ())
+    return meanings
+
+
+def _without_logical(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_logical(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {
+        key: _without_logical(value) if key in ("type", "items", "values") else value
+        for key, value in schema.items()
+        if key != "logicalType"
+    }
+    if isinstance(plain.get("fields"), list):
+        plain["fields"] = [_without_logical(field) for field in plain["fields"]]
+    return plain

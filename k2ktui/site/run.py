@@ -1,0 +1,620 @@
+"""Run the members of a site drill side by side: barrier, fence and questions are for all of them.
+
+Each member is a drill of its own on a thread of its own, run by the same code as one without peers.
+This module only lets them wait for each other:
+
+- **Begin**: no phase runs before every member was begun, or could not be reached. If one is
+  refused, none begins.
+- **Questions**: a phase is confirmed once for all members that ask for it, when no other one can
+  still come to it.
+- **Barrier**: ``open-target`` begins when each member is verified or left out by a typed choice.
+- **Fence**: quotas of a cluster are lowered by one member for all of them. The state before is in
+  the record of each of them before.
+- **Bound**: at most :data:`~k2ktui.site.directory.AT_ONCE` members work at a time; one that waits
+  for people or for another member does not count.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+
+from k2ktui.drill.operations import abort_drill
+from k2ktui.drill.runner import run_drill
+from k2ktui.drill.session import Session
+from k2ktui.drill.store import TakenOver
+from k2ktui.engine.access import Access
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
+from k2ktui.engine.drill.site import (
+    BARRIER,
+    MemberState,
+    SiteDrill,
+    find_fence,
+    find_question,
+    find_unverified,
+    list_fence_users,
+    may_restore_fence,
+)
+from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
+from k2ktui.engine.drill.steps import find_change, next_phase, waits_for_tail_choice
+from k2ktui.engine.topics import LEGAL_TOPIC
+from k2ktui.errors import ConfigError, K2kError, Refused
+from k2ktui.faults import fault
+from k2ktui.kafka.admin.acls import allow_writes
+from k2ktui.kafka.clients import source_cluster
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.site.directory import AT_ONCE, SitePipeline
+from k2ktui.site.operator import SiteOperator, SiteQuestion, SiteQuestionKind
+from k2ktui.text import counted, list_names, safe_message, safe_text
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.5
+_NAMED = 5
+Opener = Callable[["MemberRun"], AbstractContextManager[Session]]
+
+
+class MemberRun:
+    """A member's thread: the operator and the peers of its drill.
+
+    Args:
+        run: the site drill.
+        state: the member as it is when the run begins.
+        pipeline: its pipeline in this directory; None if there is none.
+
+    Attributes:
+        session: the session of its drill while it acts.
+        error: why it ended early.
+    """
+
+    def __init__(self, run: SiteRun, state: MemberState, pipeline: SitePipeline | None) -> None:
+        self._run = run
+        self.id, self.pipeline = state.member.drill, pipeline
+        self.session: Session | None = None
+        self.error: K2kError | None = None
+        self.has_begun = self.has_ended = False
+        self.at_gate: DrillPhase | None = None
+        self.asks: tuple[DrillPhase, str] | None = None
+        self.answer: bool | None = None
+        self._works = False
+
+    @property
+    def phase(self) -> DrillPhase | None:
+        """The phase that its drill is in; None before it was begun."""
+        drill = self._run.site.find(self.id).drill
+        return next_phase(drill) if drill is not None else None
+
+    # The operator of its drill
+
+    def show(self, drill: Drill) -> None:
+        """Show the site drill with this member as it is now."""
+        self._run.update(self.id, drill)
+
+    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+        """Wait until the phase is confirmed for all members that ask for it."""
+        self._run.update(self.id, drill)
+        with self._run.changed:
+            self.asks, self.answer = (phase, effect), None
+            self._run.changed.notify_all()
+            self._run.await_(lambda: self.answer is not None)
+            self.asks = None
+            return bool(self.answer)
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Ask at once: what a record says that is not proven concerns this member only."""
+        name = safe_text(drill.id)
+        question = SiteQuestion(
+            SiteQuestionKind.UNPROVEN,
+            f"A person must agree to what the record of {safe_text(drill.pipeline)} says.",
+            tuple(lines),
+            name,
+            pipelines=(drill.pipeline,),
+        )
+        return self._run.ask(question)
+
+    # Its peers
+
+    def enter(self, phase: DrillPhase) -> None:
+        """Wait until this member may begin a phase."""
+        self._run.require_running()
+        if phase is not BARRIER or self._run.site.kind is DrillKind.REHEARSE:
+            return
+        with self.idle(), self._run.changed:
+            self.at_gate = phase
+            self._run.changed.notify_all()
+            self._run.await_(lambda: self.at_gate is None)
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Let another member work meanwhile."""
+        works = self._works
+        self.stop_working()
+        try:
+            yield
+            self._run.require_running()
+        finally:
+            if works:
+                self.start_working()
+
+    def start_working(self) -> None:
+        """Wait for a place among the members that work."""
+        self._run.places.acquire()
+        self._works = True
+
+    def stop_working(self) -> None:
+        """Give the place to another member."""
+        if self._works:
+            self._works = False
+            self._run.places.release()
+
+    @contextmanager
+    def fencing(self) -> Iterator[None]:
+        """Keep other members from the fence of the source."""
+        with self._run.fence:
+            yield
+
+    def find_fence(self, kind: ChangeKind) -> Change | None:
+        """Return the fence that another member has recorded."""
+        return find_fence(self._run.site, kind)
+
+    def record_fence(self, change: Change) -> None:
+        """Write the fence into the records of the members that act; another gets it from them."""
+        for other in self._run.members.values():
+            session = other.session
+            if other is self or session is None or other.has_ended:
+                continue
+            if find_change(session.drill, change.kind) is not None:
+                continue
+            with suppress(K2kError):  # it fails at its own next step, too
+                session.intend(replace(change, status=ChangeStatus.INTENDED))
+        failpoint("site-fence-recorded")
+
+    def record_denied(self, topics: Collection[str]) -> None:
+        """Write the topics of this member's fence into the records of all that act."""
+        with self._run.fence:
+            if set(topics) <= set(self._run.site.mark.find_denied(self.id)):
+                return
+            pipeline = safe_text(self._run.site.find(self.id).pipeline)
+            text = f"{pipeline} is about to deny Write on its topics"
+            self._run.write_mark(lambda mark: mark.deny(self.id, topics), text)
+
+    def set_fence(self, set_: Callable[[], None]) -> None:
+        """Set the fence once."""
+        if not self._run.is_fenced:
+            set_()
+            self._run.is_fenced = True
+            failpoint("site-fence-set")
+
+    def explain_kept_fence(self) -> str:
+        """Return why the fence of the source must stay."""
+        site, kind = self._run.site, ChangeKind.QUOTAS
+        users = [s for s in list_fence_users(site, but=self.id) if may_restore_fence(s, kind)]
+        if not users:
+            return ""
+        names = list_names([user.pipeline for user in users], _NAMED)
+        return f"{names} of this site drill may need them, and restore them when aborted"
+
+
+class SiteRun:
+    """The members of a site drill in this process.
+
+    Args:
+        site: the site drill as it was read, or is to be begun.
+        pipelines: the pipelines of this directory, by their names.
+        may: the caller's access rights, by name of the pipeline.
+        operator: who watches and confirms.
+
+    Attributes:
+        site: the site drill as it is now.
+        members: its members that take part here, by drill.
+        changed: held while the state below is read or changed.
+        places: limits how many members work at a time.
+        fence: held by the member that works on the fence of the source.
+        is_fenced: whether the fence was set since this process began.
+    """
+
+    def __init__(
+        self,
+        site: SiteDrill,
+        pipelines: Mapping[str, SitePipeline],
+        may: Mapping[str, Access],
+        operator: SiteOperator,
+    ) -> None:
+        self.site = site
+        self._operator, self._may = operator, may
+        self.changed = threading.Condition()
+        self.places = threading.BoundedSemaphore(AT_ONCE)
+        self.fence = threading.RLock()
+        self.is_fenced = False
+        self._showing, self._asking = threading.RLock(), threading.RLock()
+        self._error: K2kError | None = None
+        self._begins = self._may_start = False
+        self._leaves_out: Sequence[MemberState] = ()
+        self.members = {
+            state.member.drill: MemberRun(self, state, pipelines.get(state.pipeline))
+            for state in site.members
+        }
+
+    # Shared state
+
+    def update(self, drill_id: str, drill: Drill) -> None:
+        """Keep a member's drill, and show the site drill.
+
+        Raises:
+            K2kError: the operator stopped it.
+        """
+        with self.changed:
+            state = self.site.find(drill_id)
+            over = drill.is_over or not drill.session
+            self.site = self.site.put(replace(state, drill=drill, acting=not over))
+            self.changed.notify_all()
+        self._show()
+
+    def _show(self) -> None:
+        try:
+            with self._showing:
+                self._operator.show(self.site)
+        except K2kError as error:
+            self.stop(error)
+            raise
+
+    def ask(self, question: SiteQuestion) -> bool:
+        """Ask the operator; the members work on meanwhile."""
+        try:
+            with self._asking:
+                return self._operator.confirm(self.site, question)
+        except K2kError as error:
+            self.stop(error)
+            raise
+
+    def stop(self, error: K2kError) -> None:
+        """Let every member stop at its next step."""
+        with self.changed:
+            self._error = self._error or error
+            self.changed.notify_all()
+
+    def require_running(self) -> None:
+        """Raise why the site drill was stopped, if it was."""
+        if self._error is not None:
+            raise self._error
+
+    def await_(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition holds; ``changed`` is held.
+
+        Raises:
+            K2kError: the site drill was stopped.
+        """
+        while not holds():
+            self.require_running()
+            self.changed.wait(_LOOK_S)
+
+    # The run
+
+    def run(
+        self,
+        openers: Mapping[str, Opener],
+        *,
+        begins: bool = False,
+        left_out: Sequence[MemberState] = (),
+    ) -> SiteDrill:
+        """Run the members as far as they get; return the site drill as it then is.
+
+        Args:
+            openers: how each member's drill is begun or resumed; the other members are not acted
+                on.
+            begins: whether all drills are begun now: if one is refused, none is left.
+            left_out: members that are left out before any phase runs.
+
+        Raises:
+            Refused: the operator did not confirm, or a member was refused when all began.
+            K2kError: the operator has stopped it.
+        """
+        self._begins, self._leaves_out = begins, left_out
+        threads = []
+        for drill_id, member in self.members.items():
+            opener = openers.get(drill_id)
+            if opener is None:
+                member.has_begun = member.has_ended = True
+                continue
+            act = partial(self._act, member, opener)
+            threads.append(threading.Thread(target=act, name=f"site-{drill_id}", daemon=True))
+        for thread in threads:
+            thread.start()
+        try:
+            while self._step():
+                pass
+        except K2kError as error:
+            self.stop(error)
+        except BaseException:
+            self.stop(Refused("the site drill was interrupted", unchanged=_STAYS))
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+        if self._error is not None:
+            if begins and not self._may_start:
+                self._abort_begun()
+            raise self._error
+        return self.site
+
+    def _abort_begun(self) -> None:
+        """End the drills that were begun before a member was refused; they changed nothing."""
+        for state in self.site.members:
+            self._abort(self.members[state.member.drill], state)
+
+    def _act(self, member: MemberRun, opener: Opener) -> None:
+        try:
+            member.start_working()
+            with opener(member) as session:
+                member.session = session
+                self.update(member.id, session.drill)
+                with member.idle(), self.changed:
+                    member.has_begun = True
+                    self.changed.notify_all()
+                    self.await_(lambda: self._may_start)
+                self._require_member(member)
+                run_drill(session)
+        except TakenOver as error:
+            self.stop(error)  # who has taken one member over takes the others, too
+        except K2kError as error:
+            member.error = error
+        except Exception as error:  # an internal error must not leave the others waiting
+            member.error = fault(error)
+        finally:
+            member.stop_working()
+            self._note_end(member)
+
+    def _require_member(self, member: MemberRun) -> None:
+        """Refuse to run a member that was left out after this process had read its record."""
+        if self.site.find(member.id).left_out:
+            raise Refused(
+                "another operator has left it out meanwhile",
+                unchanged=_STAYS,
+                hint=f"Restore it: k2ktui drill resume {safe_text(self.site.id)} -d DIR",
+            )
+
+    def _note_end(self, member: MemberRun) -> None:
+        with self.changed:
+            member.has_begun = member.has_ended = True
+            state = self.site.find(member.id)
+            drill = member.session.drill if member.session is not None else state.drill
+            member.session = None
+            error = member.error
+            why = safe_message(error.message) if error is not None and self._error is None else ""
+            if why:
+                log.warning("site drill %s: %s is held: %s", self.site.id, state.pipeline, why)
+            self.site = self.site.put(replace(state, drill=drill, acting=False, error=why))
+            self.changed.notify_all()
+        with suppress(K2kError):
+            self._show()
+
+    def _step(self) -> bool:
+        """Do what all members wait for; return whether any still acts."""
+        with self.changed:
+            while (step := self._find_step()) is None:
+                self.changed.wait(_LOOK_S)
+        return step()
+
+    def _find_step(self) -> Callable[[], bool] | None:
+        """Return what is done next for all members; None while they work."""
+        members = list(self.members.values())
+        if all(member.has_ended for member in members):
+            return lambda: False
+        if self._error is not None:
+            return None  # they end at their next step
+        if not self._may_start:
+            return self._start if all(member.has_begun for member in members) else None
+        waiting = {
+            member.id: member.asks[0]
+            for member in members
+            if member.asks is not None and member.answer is None
+        }
+        running = {
+            member.id: member.at_gate or member.phase
+            for member in members
+            if not member.has_ended and member.id not in waiting
+        }
+        phase = find_question(self.site.kind, waiting, running)
+        if phase is not None:
+            return partial(self._ask_phase, phase)
+        if any(member.at_gate is not None for member in members):
+            return self._find_gate_step()
+        return None
+
+    def _find_gate_step(self) -> Callable[[], bool] | None:
+        unverified = find_unverified(self.site)
+        if not unverified:
+            return self._open_gate
+        if all(self.members[state.member.drill].has_ended for state in unverified):
+            return partial(self._ask_leave_out, unverified)
+        return None
+
+    def _start(self) -> bool:
+        """Let the phases run, unless a member was refused when all began."""
+        refused = [m.error for m in self.members.values() if _is_refused(m.error)]
+        if self._begins and refused:
+            raise refused[0] or AssertionError
+        errors = [member.error for member in self.members.values()]
+        if all(error is not None for error in errors):
+            raise errors[0] or AssertionError
+        sessions = [m.session for m in self.members.values() if m.session is not None]
+        marks = [session.drill.site for session in sessions if session.drill.site is not None]
+        # A process that was killed may have written a choice to some records only, and another
+        # operator may have made one after these were read here, and before they were taken over.
+        with self.changed:
+            mark = merge_marks([self.site.mark, *marks])
+            self.site = self.site.with_mark(mark)
+        for session in sessions:
+            session.change_drill(lambda drill: replace(drill, site=mark))
+        if self._leaves_out:
+            self.leave_out(self._leaves_out)
+        with self.changed:
+            self._may_start = True
+            self.changed.notify_all()
+        return True
+
+    def _open_gate(self) -> bool:
+        with self.changed:
+            for member in self.members.values():
+                member.at_gate = None
+            self.changed.notify_all()
+        return True
+
+    def _ask_phase(self, phase: DrillPhase) -> bool:
+        """Ask once for all members that wait for a phase, with what it does for each of them."""
+        with self.changed:
+            asking = [
+                (member, member.asks[1])
+                for member in self.members.values()
+                if member.asks is not None and member.asks[0] is phase
+            ]
+        lines: list[str] = []
+        for member, effect in asking:
+            pipeline = self.site.find(member.id).pipeline
+            first, *more = effect.splitlines()
+            lines += [f"{safe_text(pipeline)}: {safe_message(first)}"]
+            lines += [f"    {safe_message(line)}" for line in more]
+        lines += self._list_others({member.id for member, _ in asking})
+        names = tuple(self.site.find(member.id).pipeline for member, _ in asking)
+        question = SiteQuestion(
+            SiteQuestionKind.PHASE,
+            f"{phase} of {counted(len(asking), 'pipeline')} of {safe_text(self.site.name)}",
+            tuple(lines),
+            self.site.name,
+            phase,
+            names,
+        )
+        if not self.ask(question):
+            raise _not_confirmed(str(phase), self.site)
+        with self.changed:
+            for member, _ in asking:
+                member.answer = True
+            self.changed.notify_all()
+        return True
+
+    def _list_others(self, asking: set[str]) -> list[str]:
+        """Return a line for each member that a question is not about."""
+        return [
+            f"{safe_text(state.pipeline)} is {state.status}: {state.error or _live(state)}"
+            for state in self.site.members
+            if state.member.drill not in asking and state.drill is not None
+        ]
+
+    def _ask_leave_out(self, unverified: Sequence[MemberState]) -> bool:
+        """Ask whether the others go on without those that have failed; abort these."""
+        tails = [s for s in unverified if s.drill is not None and waits_for_tail_choice(s.drill)]
+        if tails:
+            raise Refused(
+                f"{list_names([state.pipeline for state in tails], _NAMED)}: records were never "
+                "copied, and you have to choose what happens to them",
+                unchanged=_STAYS,
+                hint=f"k2ktui drill resume {safe_text(self.site.id)} -d DIR --tail CHOICE",
+            )
+        if not self.ask(leave_out_question(self.site, unverified)):
+            raise _not_confirmed("leaving pipelines out", self.site)
+        self.leave_out(unverified)
+        return True
+
+    def leave_out(self, states: Sequence[MemberState]) -> None:
+        """Write into every record that members are left out, then abort their drills."""
+        ids = [state.member.drill for state in states]
+        names = list_names([state.pipeline for state in states], _NAMED)
+        self.write_mark(lambda mark: mark.leave_out(ids), f"left out of the site drill: {names}")
+        failpoint("site-left-out")
+        for state in states:
+            self._abort(self.members[state.member.drill], state)
+            self.allow_lost(state)
+        with self.changed:
+            self.changed.notify_all()
+
+    def write_mark(self, change: Callable[[SiteMark], SiteMark], text: str) -> None:
+        """Change what all records say of the site drill, with a journal entry, where one acts."""
+        with self.changed:
+            mark = change(self.site.mark)
+            self.site = self.site.with_mark(mark)
+        for member in self.members.values():
+            session = member.session
+            if session is not None and not member.has_ended:
+                session.change_drill(lambda drill: replace(drill, site=mark))
+                with suppress(K2kError):  # it fails at its own next step, too
+                    session.write(text, phase="site")
+
+    def allow_lost(self, state: MemberState) -> None:
+        """Delete the access rules of a member whose own record is lost with its target."""
+        topics = [t for t in self.site.mark.find_denied(state.member.drill) if _is_topic(t)]
+        pipeline = next((m.pipeline for m in self.members.values() if m.pipeline), None)
+        if state.drill is not None or not topics or pipeline is None:
+            return
+        log.info("site drill %s: %s: allow writes again", self.site.id, state.pipeline)
+        try:
+            allow_writes(source_cluster(pipeline.flow.config), topics)
+        except K2kError as error:
+            why = f"left out; Write on its topics is still denied: {safe_message(error.message)}"
+            with self.changed:
+                self.site = self.site.put(replace(self.site.find(state.member.drill), error=why))
+
+    def _abort(self, member: MemberRun, state: MemberState) -> None:
+        """Restore what a member has changed that is left out, as far as its clusters answer."""
+        pipeline = member.pipeline
+        if state.drill is None or pipeline is None or state.drill.is_over:
+            return
+        may = self._may[pipeline.name]
+        try:
+            drill = abort_drill(pipeline.flow, member.id, pipeline.files, may, member, peers=member)
+        except K2kError as error:
+            why = f"left out, and not aborted: {safe_message(error.message)}"
+            log.warning("site drill %s: %s: %s", self.site.id, state.pipeline, why)
+        else:
+            why = ""
+            self.update(member.id, drill)
+        with self.changed:
+            self.site = self.site.put(replace(self.site.find(member.id), error=why))
+
+
+_STAYS = "The site drill stays where it is."
+
+
+def leave_out_question(site: SiteDrill, states: Sequence[MemberState]) -> SiteQuestion:
+    """Return the question whether members that have failed are left out."""
+    count = counted(len(states), "pipeline")
+    lines = [f"{safe_text(state.pipeline)}: {state.error or _live(state)}" for state in states]
+    return SiteQuestion(
+        SiteQuestionKind.LEAVE_OUT,
+        f"Leave out {count} of {safe_text(site.name)}: their drills are aborted as far as their "
+        "clusters answer, and the others go on without them",
+        tuple(lines),
+        site.name,
+        pipelines=tuple(state.pipeline for state in states),
+    )
+
+
+def _live(state: MemberState) -> str:
+    """Return what a member's drill says of its phase."""
+    if state.drill is None:
+        return "it was not begun"
+    phase = next_phase(state.drill)
+    if phase is None:
+        return str(state.drill.status)
+    return f"{phase}: {safe_message(state.drill.record(phase).live) or 'not begun'}"
+
+
+def _not_confirmed(what: str, site: SiteDrill) -> Refused:
+    return Refused(
+        f"{what} was not confirmed",
+        unchanged=_STAYS,
+        hint=f"Resume it: k2ktui drill resume {safe_text(site.id)} -d DIR",
+    )
+
+
+def _is_topic(name: str) -> bool:
+    """Return whether a recorded name is one topic, never a wildcard."""
+    return LEGAL_TOPIC.fullmatch(name) is not None
+
+
+def _is_refused(error: K2kError | None) -> bool:
+    return isinstance(error, Refused | ConfigError)

@@ -1,0 +1,1 @@
+"""What runs, views and jobs ask of drills: they are below the package `drill`, which uses them."""

@@ -1,0 +1,1 @@
+"""The sync application: translate and commit in every poll."""

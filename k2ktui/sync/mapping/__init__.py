@@ -1,0 +1,1 @@
+"""Mappings and positions, read from the target."""

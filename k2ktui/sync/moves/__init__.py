@@ -1,0 +1,1 @@
+"""Moves of groups and positions: snapshot, plan, apply, undo."""

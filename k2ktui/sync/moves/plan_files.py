@@ -1,0 +1,117 @@
+"""Decides whether ``apply`` may use the pipeline files that a plan names.
+
+A plan is a file that people pass around. Whoever can change it, or a file that it names, chooses
+the clusters that receive the operator's logins. So a pipeline file that only the plan names must be
+unchanged since the plan was made, and writable only by this user and root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from k2ktui.errors import Refused
+from k2ktui.private_files import why_others_may_write
+from k2ktui.text import list_names, safe_text
+
+_SALT_LENGTH = 16
+
+
+class PlanOfFiles(Protocol):
+    """A plan that names its pipeline's files."""
+
+    @property
+    def id(self) -> str:
+        """Short id of the plan."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files."""
+        ...
+
+    @property
+    def files_digest(self) -> str:
+        """What :func:`digest_files` returned for them."""
+        ...
+
+
+def digest_files(files: Sequence[str]) -> str:
+    """Return ``salt:digest`` of the files' contents as hex text; "" if one cannot be read twice.
+
+    The digest costs 50 ms: a file may hold a short password, and a plan is shown to others, who
+    must not find the password by trying.
+    """
+    salt = secrets.token_bytes(_SALT_LENGTH)
+    try:
+        return f"{salt.hex()}:{_digest(files, salt)}" if all(map(_is_regular, files)) else ""
+    except OSError:
+        return ""
+
+
+def require_trusted_files(plan: PlanOfFiles, command: str) -> None:
+    """Refuse files that only the plan names, and that were changed or that others may write.
+
+    Args:
+        plan: the plan.
+        command: the command that applies it, which also takes the file from the operator.
+
+    Raises:
+        Refused: with the file and the reason.
+    """
+
+    def refused(reason: str) -> Refused:
+        return Refused(
+            f"plan {plan.id} cannot choose its pipeline file: {reason}",
+            unchanged="Nothing was changed, and no login was sent.",
+            hint=f"Name the pipeline yourself: {command} -f FILE PLAN.",
+        )
+
+    if not plan.files:
+        raise refused("it names no pipeline file")
+    for file in plan.files:
+        reason = why_others_may_write(_path(file))
+        if reason:
+            raise refused(f"its pipeline file {safe_text(file)} is not safe: {reason}")
+    names = list_names([safe_text(file) for file in plan.files], 3)
+    if not plan.files_digest.partition(":")[2]:
+        raise refused(f"it does not record the contents of {names}")
+    try:
+        is_unchanged = have_digest(plan.files, plan.files_digest)
+    except (OSError, ValueError) as error:
+        raise refused(f"{names} cannot be compared with it") from error
+    if not is_unchanged:
+        raise refused(f"{names} was changed after the plan was made")
+
+
+def have_digest(files: Sequence[str], salted: str) -> bool:
+    """Return whether files have the contents of which ``salt:digest`` was made.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: the digest is none.
+    """
+    salt, _, digest = salted.partition(":")
+    return hmac.compare_digest(_digest(files, bytes.fromhex(salt)), digest)
+
+
+def _path(file: str) -> Path:
+    """Return the path in ``FILE[#A->B]``."""
+    return Path(file if os.path.exists(file) else file.partition("#")[0])
+
+
+def _is_regular(file: str) -> bool:
+    return stat.S_ISREG(_path(file).stat().st_mode)
+
+
+def _digest(files: Sequence[str], salt: bytes) -> str:
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(hashlib.sha256(_path(file).read_bytes()).digest())
+    return hashlib.scrypt(whole.digest(), salt=salt, n=2**14, r=8, p=1).hex()

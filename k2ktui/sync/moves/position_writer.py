@@ -1,0 +1,288 @@
+"""Apply a plan for a pipeline's own positions while the pipeline is stopped.
+
+The order:
+
+1. The state topic must show no live run.
+2. Fence every slot of every earlier driver, as a starting driver does
+   (docs/internals/exactly-once.md), so that a runner that is still alive cannot write any more.
+3. Read the positions again; they must be those of the plan.
+4. Write the new positions in one transaction of the driver's own id, in a new term. If clusters
+   are accepted, their ids are recorded in the same transaction.
+5. Read them back.
+6. Write the change to the journal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.access import Access, require
+from k2ktui.engine.moves.journal import JournalHeader, JournalRows, Runner, new_id
+from k2ktui.engine.moves.positions import MoveEffect, PositionMove, SourceLog, find_refused
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.copying.partition_reader import now_ms
+from k2ktui.replication.ownership.commit_state import CommitState
+from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.ownership.pipeline import make_ownership
+from k2ktui.sync.moves.plans import whoami
+from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner, journal_row
+from k2ktui.text import duration, list_names, safe_message, safe_text
+
+_UNCHANGED = "No position was changed."
+_SHOWN = 10
+# A removed position, and one of a partition that is stopped, may lie outside the source's log.
+_ANYWHERE = (MoveEffect.CLEAR, MoveEffect.STOP)
+
+Written = Mapping[SourcePartition, Position | None]
+
+
+class PipelineRunning(Refused):
+    """The pipeline is running: its positions are its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionWriteResult:
+    """The result of applying a position plan.
+
+    Attributes:
+        term: term of the written positions; 0 if there was nothing to write.
+        entry: id of the journal entry, "" if none could be written.
+        notes: messages for the operator.
+    """
+
+    term: int = 0
+    entry: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class PositionWriter:
+    """Applies position plans of one pipeline.
+
+    Args:
+        config: the pipeline.
+        positions: the planner that made the plans.
+    """
+
+    def __init__(self, config: PipelineConfig, positions: PositionPlanner) -> None:
+        self._config = config
+        self._positions = positions
+
+    def apply(self, change: PositionPlan, may: Access) -> PositionWriteResult:
+        """Fence any run of the pipeline and write exactly what was planned.
+
+        Args:
+            change: the plan that was shown and confirmed.
+            may: the caller's access rights.
+
+        Raises:
+            Refused: not allowed, the pipeline runs, a move is refused, or the positions or source
+                logs have changed since the plan was made.
+            PartlyApplied: the positions read back differ from those written.
+            ConnectionFailed, TimedOut: the target did not answer; the error says what is known.
+        """
+        require(may, "changing positions")
+        refuse_bad(change)
+        if not change.changes:
+            return PositionWriteResult()
+        notes = self.refuse_running()
+        journal_note = self._prepare_journal()
+        topic = self._positions.commit_topic()
+        assert topic is not None  # planning required it
+        ownership = make_ownership(
+            self._config,
+            self._positions.target,
+            wire(self._config.target, "producer"),
+            topic.partitions,
+        )
+        try:
+            # 0: fence only the slots that earlier drivers may have used, add none.
+            self._as_planned(change, ownership.take_over(0))
+            written = self._write(ownership, change)
+            term = ownership.run.term
+        finally:
+            ownership.close()
+        entry = ""
+        if not journal_note:
+            entry, journal_note = self._journal(change, written)
+        return PositionWriteResult(
+            term, entry, tuple(note for note in (*notes, journal_note) if note)
+        )
+
+    def refuse_running(self) -> list[str]:
+        """Refuse if the pipeline is running; return notes about what could not be determined.
+
+        Raises:
+            PipelineRunning: the message names host and process.
+            ConnectionFailed, TimedOut: the target did not answer.
+        """
+        state, unread = self._positions.state(settled=True)
+        refuse_running(self._config.name, state.alive(now_ms()), now_ms())
+        notes = []
+        if unread:
+            notes.append(f"{unread}: it is unknown whether the pipeline was running")
+        if not self._config.features.exactly_once:
+            notes.append("features.exactlyOnce is disabled: a running pipeline is not fenced")
+        return notes
+
+    def _prepare_journal(self) -> str:
+        """Ensure that the journal exists; return the reason if it cannot be used, else ""."""
+        try:
+            self._positions.store.ensure()
+        except Refused as error:
+            return f"the journal was not written: {error.message}"
+        return ""
+
+    def _as_planned(self, change: PositionPlan, state: CommitState) -> None:
+        now = state.positions
+        if change.accepted.is_known and (
+            state.run.pair != change.recorded or now.keys() != {m.source for m in change.moves}
+        ):
+            raise Refused(
+                "another run has recorded other clusters or positions since the plan was made",
+                unchanged=_UNCHANGED,
+                hint="Make sure that the pipeline runs nowhere, then repeat the command.",
+            )
+        moved = [m for m in change.moves if now.get(m.source) != m.before]
+        if moved:
+            raise Refused(
+                f"the positions of {_names(moved)} have changed since the plan was made",
+                unchanged=_UNCHANGED,
+                hint="Make sure that the pipeline runs nowhere, then repeat the command.",
+            )
+        logs = self._positions.bounds([m.source for m in change.changes])
+        gone = [m for m in change.changes if m.effect not in _ANYWHERE and _outside(m, logs)]
+        if gone:
+            raise Refused(
+                f"the source log of {_names(gone)} has changed since the plan was made",
+                unchanged=_UNCHANGED,
+                hint="Repeat the command to plan with the current source log.",
+            )
+
+    def _write(self, ownership: Ownership, change: PositionPlan) -> Written:
+        """Write in one transaction, and read back."""
+        at = now_ms()
+        accepts = change.accepted.is_known
+        term = ownership.run.term + 1 if accepts else ownership.run.term
+        wanted = {m.source: m.stamp(term, at) for m in change.changes}
+        unknown: TimedOut | None = None
+        try:
+            new = {source: position for source, position in wanted.items() if position}
+            if accepts:
+                ownership.accept_pair(change.accepted, new)
+            elif new:
+                ownership.write_positions(new)
+            else:
+                ownership.remove_positions(list(wanted))
+        except TimedOut as error:
+            unknown = error
+        if unknown is not None:
+            ownership.renew_own()  # aborts a transaction left open, so the outcome is now final
+        state = ownership.read()
+        positions = state.positions
+        wrong = [source for source, position in wanted.items() if positions.get(source) != position]
+        if not wrong and (not accepts or state.run.pair == change.accepted):
+            return wanted
+        is_unchanged = all(positions.get(m.source) == m.before for m in change.changes)
+        if unknown is not None and is_unchanged and not (accepts and state.run.term >= term):
+            raise TimedOut(
+                unknown.message, unchanged=_UNCHANGED, hint="Repeat the command."
+            ) from unknown
+        names = ", ".join(safe_text(source) for source in wrong[:_SHOWN])
+        raise PartlyApplied(
+            f"the positions of {names} differ from the positions just written",
+            unchanged="The other positions are as planned.",
+            hint="Find the other process that writes positions of this pipeline: k2ktui "
+            "offsets show.",
+        )
+
+    def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
+        """Write the change to the journal; return its id and why that failed, one of them ""."""
+        at = now_ms()
+        entry = new_id(at, secrets.token_hex(4))
+        rows = tuple(
+            journal_row(move, written[move.source], str(move.effect)) for move in change.changes
+        )
+        group = self._config.coordination.commit.group
+        header = JournalHeader(
+            id=entry,
+            at_ms=at,
+            who=whoami(),
+            operation=change.operation,
+            pipeline=self._config.name,
+            counts=_counts(change.changes),
+            plan=_describe_accepted(change),
+        )
+        try:
+            self._positions.store.put([JournalRows(entry, group, rows), header])
+        except K2kError as error:
+            return "", f"the change was not recorded in the journal: {error.message}"
+        return entry, ""
+
+
+def _describe_accepted(change: PositionPlan) -> str:
+    """Return which ids an entry of the journal replaces; "" for other changes."""
+    changed = change.recorded.find_changed(change.accepted)
+    return ", ".join(f"{side} {former} to {now}" for side, former, now in changed)
+
+
+def refuse_bad(change: PositionPlan) -> None:
+    """Refuse a plan with moves that cannot be made.
+
+    Raises:
+        Refused: the plan has such moves; the message names them.
+    """
+    bad = find_refused(change.moves)
+    if bad:
+        lines = [f"{safe_text(m.source)}: {safe_message(m.why)}" for m in bad[:_SHOWN]]
+        if len(bad) > _SHOWN:
+            lines.append(f"and {len(bad) - _SHOWN:,} more")
+        raise Refused(
+            "\n".join(lines),
+            unchanged=_UNCHANGED,
+            hint="Remove them from the command, or correct the offsets.",
+        )
+
+
+def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
+    """Refuse if the pipeline is running.
+
+    Raises:
+        PipelineRunning: it is running; the message names host and process.
+    """
+    if not alive:
+        return
+    where = "; ".join(
+        f"{safe_text(runner.host)}, pid {runner.pid} ({runner.state}, last heartbeat "
+        f"{duration(max(0, at_ms - runner.last_ms) / 1000)} ago)"
+        for runner in alive
+    )
+    raise PipelineRunning(
+        f"pipeline {safe_text(name)} is running on {where}",
+        unchanged=_UNCHANGED,
+        hint="Stop that run first: k2ktui jobs stop. If it was killed, wait until its last "
+        "heartbeat is 15 s old.",
+    )
+
+
+def _outside(move: PositionMove, logs: Mapping[SourcePartition, SourceLog]) -> bool:
+    log = logs.get(move.source)
+    if log is None or move.offset is None or move.after is None:
+        return True
+    another = log.topic_id and move.after.topic_id and log.topic_id != move.after.topic_id
+    return bool(another) or not log.start <= move.offset <= log.end
+
+
+def _counts(moves: Sequence[PositionMove]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for move in moves:
+        counts[str(move.effect)] = counts.get(str(move.effect), 0) + 1
+    return counts
+
+
+def _names(moves: Sequence[PositionMove]) -> str:
+    return list_names([move.source for move in moves], _SHOWN)

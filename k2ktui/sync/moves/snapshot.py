@@ -1,0 +1,593 @@
+"""Take snapshots of both clusters: groups, positions, mappings, logs.
+
+The order of the reads matters:
+
+- Positions before mappings, so that a mapping below a position that is not visible yet is noticed.
+- A group's commits before both, so that the copy is never older than what the group had read.
+- A group's commits again after its commits on the target: for a group that moves on both clusters,
+  a difference counts only if it holds against both readings.
+- The ends of the target's logs before positions, so that records copied meanwhile are beyond them.
+- The high watermarks of the target after mappings, and those of the source after commits, if a
+  mapping or commit lies beyond the ends read before: only then is it certain that a record is lost,
+  or a group past the end of the log.
+- The records of written commits after the groups' commits on the target: since each record is
+  written before its commit, every commit that was read has one.
+- The opposite pipeline's mappings before our own, and the target's records after its position last.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from k2ktui.engine.mapping.both_directions import translate_both_ways
+from k2ktui.engine.mapping.intervals import FOREVER
+from k2ktui.engine.mapping.opposite_copy import OppositeCopy
+from k2ktui.engine.mapping.replica import Replica, TargetLog, TargetPartition, target_partitions_of
+from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.moves.groups import GroupView, Snapshot, describe_conflicts
+from k2ktui.engine.moves.plan import metadata_length
+from k2ktui.engine.moves.written import WrittenCommits
+from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.unreachable import OtherCluster
+from k2ktui.sync.cluster_readers import SourceClusterReader, SourceView, TargetClusterReader
+from k2ktui.sync.commit_snapshots import read_known_commits
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.mapping.opposite_mappings import OppositeMappings
+from k2ktui.sync.mapping.sort import MalformedMapping, MappingReport
+from k2ktui.sync.mapping.source import make_replica
+from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_message, safe_text
+
+log = logging.getLogger(__name__)
+
+_READ_S = 30.0
+_NO_COMMITS: Mapping[TargetPartition, int] = MappingProxyType({})
+_NOTHING: Mapping[SourcePartition, Collection[int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The state of the copy on the target."""
+
+    replicas: Mapping[SourcePartition, Replica]
+    logs: Mapping[TargetPartition, TargetLog]
+    target_ids: Mapping[str, str]
+    report: MappingReport
+    opposite: Mapping[TargetPartition, OppositeCopy]
+
+
+class SnapshotReader:
+    """Takes snapshots of one flow; keeps connections and mappings between them.
+
+    Args:
+        flow: what is read.
+        source: its source cluster, if others use it, too; a new connection by default.
+        target: the same for its target cluster.
+        for_plans: whether plans are made of the snapshots, which takes what was written for groups.
+        patience_s: as for OppositeMappings.
+
+    Attributes:
+        target: reader of the target cluster, also used for writing.
+        store: the state store.
+        last_source: the source as the last snapshot read it, None if it did not answer.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        source: Cluster | None = None,
+        target: Cluster | None = None,
+        *,
+        for_plans: bool = True,
+        patience_s: float | None = None,
+    ) -> None:
+        config = flow.config
+        self._for_plans = for_plans
+        self._config = config
+        self._source = SourceClusterReader(config, source)
+        self.target = TargetClusterReader(config, target)
+        clusters = self._source.cluster, self.target.cluster
+        self._record = flow.open_mappings(*clusters)
+        both = config.features.bidirectional_replication
+        self._opposite = OppositeMappings(config, *clusters, patience_s) if both else None
+        self.store = StateStore(config, self.target.cluster)
+        self.last_source: SourceView | None = None
+        self._logged_down, self._logged_notes = False, frozenset[str]()
+
+    def close(self) -> None:
+        """Disconnect from both clusters."""
+        self._source.close()
+        self._record.close()
+        if self._opposite is not None:
+            self._opposite.close()
+        self.store.close()
+        self.target.close()
+
+    def take(self, also: Mapping[SourcePartition, Collection[int]] = _NOTHING) -> Snapshot:
+        """Read both clusters now; kept commits replace a source that does not answer.
+
+        Args:
+            also: source offsets to look up in addition to the committed ones.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer, or the source does not and no
+                commits of it were kept.
+            NothingCopied: nothing has been replicated yet.
+        """
+        replicated = self._record.positions()
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(self._read_ahead)
+            asked = pool.submit(self._source.read, list(replicated))
+            target_cluster = self.target.cluster.cluster_id()
+            down, source = "", None
+            try:
+                source = self._require_source(asked.result())
+            except (ConnectionFailed, TimedOut) as error:
+                down = error.message
+        self.last_source = source
+        if source is None:
+            source = self._load_kept_commits(down)
+        # Read right away: a later commit on the target, for records read since, would look ahead.
+        target_groups = self.target.views(sorted(source.groups))
+        written, unread = self._read_written(target_groups)
+        later: Mapping[str, GroupView] = {}
+        if not down:
+            try:
+                later = self._source.read_later(_on_both(source.groups, target_groups))
+                past = _find_past([*source.groups.values(), *later.values()], replicated)
+                source = replace(source, ends=self._source.read_ends(past))
+                self.last_source = source
+            except (ConnectionFailed, TimedOut) as error:
+                down = error.message
+        lowest_commits = _lowest_commits(source.groups, target_groups, replicated)
+        commits = _collect_commits([*source.groups.values(), *later.values()])
+        for at, offsets in also.items():
+            commits.setdefault(at, set()).update(offsets)
+        copies = self._copies(
+            source, commits, replicated, lowest_commits, down, _highest_commits(target_groups)
+        )
+        snapshot = Snapshot(
+            pipeline=self._config.name,
+            source_cluster=source.cluster,
+            target_cluster=target_cluster,
+            taken_at=time.time(),
+            commits_at=source.at,
+            source_down=down,
+            source=_replicated_only(source.groups, copies.replicas),
+            target=target_groups,
+            source_later=_replicated_only(later, copies.replicas),
+            replicas=copies.replicas,
+            opposite=copies.opposite,
+            logs=copies.logs,
+            target_ids=copies.target_ids,
+            conflicting_pipelines=copies.report.conflicting_pipelines,
+            written=written,
+            longest_metadata=self._longest_metadata(source.groups),
+            notes=(
+                *_notes(copies.report),
+                *([unread] if unread else []),
+                *self._record.notes(),
+                *([self._opposite.note] if self._opposite and self._opposite.note else []),
+                *([source.incomplete_reason] if source.incomplete_reason else []),
+            ),
+        )
+        policy = self._config.error_handling.on_multiple_target_committed_offsets
+        notes = (*snapshot.notes, *describe_conflicts(snapshot, policy))
+        self._log_changes(down, notes)
+        return replace(snapshot, notes=notes)
+
+    def _log_changes(self, down: str, notes: Sequence[str]) -> None:
+        """Log what the snapshot before did not say."""
+        if bool(down) != self._logged_down:
+            self._logged_down = bool(down)
+            text = f"does not answer, using its kept commits: {down}" if down else "answers again"
+            log.info("the source %s", text)
+        for note in notes:
+            if note not in self._logged_notes:
+                log.info("snapshot: %s", note)
+        self._logged_notes = frozenset(notes)
+
+    def _read_ahead(self) -> None:
+        """Read the state topic beside the source, so that little of it is left to read later."""
+        if self._for_plans:
+            with suppress(K2kError):  # told later
+                self.store.read_written(())
+
+    def _read_written(
+        self, target_groups: Mapping[str, GroupView]
+    ) -> tuple[Mapping[str, WrittenCommits], str]:
+        """Return what was written for groups, and why it is unknown; "" if it is not.
+
+        Only that of groups with a commit on the target says anything; decoding takes time.
+        """
+        if not self._for_plans:
+            return {}, ""
+        try:
+            return self.store.read_written(
+                [name for name, view in target_groups.items() if view.offsets]
+            ), ""
+        except Refused as error:
+            return {}, (
+                f"{error.message}: which commits on the target are k2ktui's is unknown, and all "
+                "count as the applications' own"
+            )
+
+    def _longest_metadata(self, groups: Mapping[str, GroupView]) -> int | None:
+        if not self._for_plans:
+            return None
+        metadata = {commit.metadata for view in groups.values() for commit in view.offsets.values()}
+        return self.target.longest_metadata(max(map(metadata_length, metadata), default=0))
+
+    def translate(self, commits: Mapping[SourcePartition, int]) -> list[Translation]:
+        """Translate offsets that are kept outside Kafka; the source is not needed.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            NothingCopied: nothing has been replicated yet.
+        """
+        down, source = "", SourceView("", time.time())
+        positions = self._record.positions()
+        try:
+            source = self._require_source(self._source.read_logs(list(commits)))
+            past = [at for at, offset in commits.items() if _is_past(at, offset, positions)]
+            source = replace(source, ends=self._source.read_ends(past))
+        except OtherCluster as error:
+            # Whose offsets these are is not known, and those of the other one were never copied.
+            asked_for = sorted(at for at in commits if at in positions)
+            return [_of_other_cluster(at, positions[at], error) for at in asked_for]
+        except (ConnectionFailed, TimedOut) as error:
+            down = error.message
+        asked = {at: {offset} for at, offset in commits.items()}
+        copies = self._copies(source, asked, positions, {}, down)
+        known = {at: offset for at, offset in commits.items() if at in copies.replicas}
+        return translate_both_ways(copies.replicas, known, copies.logs, copies.opposite)
+
+    def _require_source(self, source: SourceView) -> SourceView:
+        """Return what was read of the source, if it is the cluster that was copied.
+
+        Raises:
+            OtherCluster: it is another one, which now answers under the address.
+        """
+        recorded = self._record.clusters().source
+        if recorded and source.cluster and source.cluster != recorded:
+            raise OtherCluster(
+                f"the source cluster answers with cluster id {safe_text(source.cluster)}; what was "
+                f"copied is of cluster {safe_text(recorded)}",
+                hint="Check where bootstrap.servers of source.kafka lead to.",
+            )
+        return source
+
+    def clusters(self) -> ClusterPair:
+        """Return the clusters that the positions read last belong to."""
+        return self._record.clusters()
+
+    def read_mappings(self) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
+        """Read the copy's mappings alone, and notes on them; the source is not needed.
+
+        Raises:
+            ConnectionFailed, TimedOut: the target does not answer.
+            NothingCopied: nothing has been replicated yet.
+        """
+        positions = self._record.positions()
+        report = self._record.refresh(_READ_S, positions, {}, {})
+        source = SourceView("", time.time())
+        replicas = {at: self._replica(at, position, source) for at, position in positions.items()}
+        return replicas, (*_notes(report), *self._record.notes())
+
+    def find_gone(self, names: Collection[str]) -> set[str]:
+        """Return which groups, which the last listing of the source lacked, are gone there."""
+        return self._source.find_gone(names)
+
+    def explain_none(self) -> str:
+        """Return why the last snapshot has no mapping of any copied record; "" if it has one."""
+        return self._record.explain_none()
+
+    def keep(self) -> None:
+        """Preserve on the target the mappings that would be lost otherwise.
+
+        Raises:
+            K2kError: the write failed.
+        """
+        self._record.keep()
+
+    def _copies(
+        self,
+        source: SourceView,
+        commits: Mapping[SourcePartition, Collection[int]],
+        replicated: Mapping[SourcePartition, Position],
+        lowest_commits: Mapping[TargetPartition, int],
+        down: str,
+        highest_commits: Mapping[TargetPartition, int] = _NO_COMMITS,
+    ) -> _Copies:
+        """Read logs, then positions, then mappings: later copies are beyond the log ends read.
+
+        Args:
+            source: the source.
+            commits: the offsets to translate.
+            replicated: positions, read just before.
+            lowest_commits: the lowest offset to compare on each target partition.
+            down: why the source does not answer; "" if it does.
+            highest_commits: the highest offset committed on each target partition.
+        """
+        # Ids before log bounds: if a topic is recreated in between, the older id is kept, and a
+        # plan that rests on it is refused.
+        ids = self.target.topic_ids(
+            topic for position in replicated.values() for topic in position.target_topics
+        )
+        fixed = {t for at in replicated.values() for t in target_partitions_of(Replica(at))}
+        logs = self.target.logs(fixed)
+        opposite = self._opposite
+        if opposite is not None:
+            opposite.read(commits, down, self._record.clusters())
+            low = opposite.lowest_offsets(logs)
+            lowest_commits = {
+                at: min(low.get(at, FOREVER), lowest_commits.get(at, FOREVER))
+                for at in low.keys() | lowest_commits.keys()
+            }
+        positions = self._record.positions()
+        report = self._record.refresh(_READ_S, positions, commits, lowest_commits)
+        named = {topic for position in positions.values() for topic in position.target_topics}
+        begun = named - ids.keys()
+        ids |= self.target.topic_ids(begun)
+        replicas = {
+            at: _check_target_topic(self._replica(at, position, source), ids)
+            for at, position in positions.items()
+        }
+        replicas = self._check_target_ends(replicas, logs, ids)
+        wanted = {
+            target for replica in replicas.values() for target in target_partitions_of(replica)
+        }
+        logs |= self.target.logs(wanted - set(logs))
+        reached = _find_reached(replicas, highest_commits)
+        if opposite is not None:
+            for at, end in opposite.copied_ends().items():
+                reached[at] = max(end, reached.get(at, 0))
+        logs = self.target.read_high(logs, reached)
+        ends = _ends(replicas, {at: max(offsets) for at, offsets in commits.items()})
+        logs = self.target.find_clear_ends(logs, ends, ids)
+        joined: Mapping[TargetPartition, OppositeCopy] = {}
+        if opposite is not None:
+            topic_ids = source.topic_ids, ids
+            joined = opposite.join(replicas, logs, commits, topic_ids, self.target.contents)
+        return _Copies(replicas, logs, ids, report, joined)
+
+    def _check_target_ends(
+        self,
+        replicas: Mapping[SourcePartition, Replica],
+        logs: Mapping[TargetPartition, TargetLog],
+        ids: Mapping[str, str],
+    ) -> dict[SourcePartition, Replica]:
+        """Make copies unusable whose target topic has no id and ends before what was written.
+
+        The ends are read after the positions; those in ``logs`` were read before, and so only say
+        which ones need not be read again.
+        """
+        doubtful = {
+            target
+            for replica in replicas.values()
+            if replica.position is not None
+            for at in replica.position.landed
+            if not (ids.get(at.topic) and replica.position.target_topics.get(at.topic))
+            and ((target := (at.topic, at.partition)) not in logs or logs[target].end < at.end)
+        }
+        ends = self.target.high_watermarks(doubtful)
+        return {at: _check_end(replica, ends) for at, replica in replicas.items()}
+
+    def _load_kept_commits(self, down: str) -> SourceView:
+        pair = self._record.clusters()
+        known_commits = read_known_commits(self.store.read().commits, pair.source, [pair])
+        if known_commits is None:
+            raise ConnectionFailed(
+                f"{down}, and the target has no snapshot of its consumer groups",
+                hint="Translate positions yourself: k2ktui translate -f FILE "
+                "TOPIC:PARTITION:OFFSET. start and sync write snapshots while they run.",
+            )
+        chosen = self._config.consumer_groups
+        groups = {name: view for name, view in known_commits.groups.items() if chosen.matches(name)}
+        return SourceView(
+            known_commits.cluster,
+            known_commits.at,
+            groups,
+            known_commits.starts,
+            known_commits.ends,
+        )
+
+    def _replica(
+        self,
+        at: SourcePartition,
+        position: Position,
+        source: SourceView,
+    ) -> Replica:
+        known = source.topic_ids.get(at.topic, "")
+        unusable_reason = "" if self._opposite else self._record.untranslatable(at)
+        if position.stopped:
+            unusable_reason = f"a cluster was restored: {safe_text(position.stopped)}"
+        if known and position.topic_id and known != position.topic_id:
+            unusable_reason = (
+                f"{at.topic} was deleted and created again on the source; its offsets start over"
+            )
+        return make_replica(
+            self._record, at, position, unusable_reason, source.starts.get(at), source.ends.get(at)
+        )
+
+
+def _collect_commits(groups: Iterable[GroupView]) -> dict[SourcePartition, set[int]]:
+    """Return all offsets that groups have committed."""
+    commits: dict[SourcePartition, set[int]] = {}
+    for view in groups:
+        for where, commit in view.offsets.items():
+            if commit.offset >= 0:
+                commits.setdefault(SourcePartition(*where), set()).add(commit.offset)
+    return commits
+
+
+def _is_past(
+    at: SourcePartition, offset: int, positions: Mapping[SourcePartition, Position]
+) -> bool:
+    """Return whether an offset may be past the source's end: what is copied was below it."""
+    position = positions.get(at)
+    return position is not None and offset > position.offset
+
+
+def _find_past(
+    groups: Iterable[GroupView], positions: Mapping[SourcePartition, Position]
+) -> set[SourcePartition]:
+    """Return the partitions with a commit beyond what is copied."""
+    return {
+        source
+        for view in groups
+        for where, commit in view.offsets.items()
+        if _is_past(source := SourcePartition(*where), commit.offset, positions)
+    }
+
+
+def _highest_commits(target_groups: Mapping[str, GroupView]) -> dict[TargetPartition, int]:
+    """Return the highest offset that any group has committed on each target partition."""
+    highest: dict[TargetPartition, int] = {}
+    for view in target_groups.values():
+        for at, commit in view.offsets.items():
+            highest[at] = max(commit.offset, highest.get(at, 0))
+    return highest
+
+
+def _find_reached(
+    replicas: Mapping[SourcePartition, Replica], commits: Mapping[TargetPartition, int]
+) -> dict[TargetPartition, int]:
+    """Return the highest offset of each target partition that a mapping or a commit leads to."""
+    reached = dict(commits)
+    for replica in replicas.values():
+        ends = {at: ranges.target_end for at, ranges in replica.target_ranges.items()}
+        position = replica.position
+        if replica.anchors is not None and position is not None:
+            for at in target_partitions_of(replica):
+                ends[at] = replica.anchors.target_end()
+        for at, end in ends.items():
+            reached[at] = max(end or 0, reached.get(at, 0))
+    return reached
+
+
+def _on_both(
+    groups: Mapping[str, GroupView], target_groups: Mapping[str, GroupView]
+) -> dict[str, GroupView]:
+    """Return the source's groups that have committed on the target, too."""
+    return {
+        name: view
+        for name, view in groups.items()
+        if not view.error and view.offsets and name in target_groups and target_groups[name].offsets
+    }
+
+
+def _lowest_commits(
+    groups: Mapping[str, GroupView],
+    target_groups: Mapping[str, GroupView],
+    replicated: Mapping[SourcePartition, Position],
+) -> dict[TargetPartition, int]:
+    """Return the lowest offset on each target partition that any of these groups has committed."""
+    lowest: dict[TargetPartition, int] = {}
+    for name, view in groups.items():
+        if name in target_groups and any(
+            SourcePartition(*where) in replicated for where in view.offsets
+        ):
+            for at, commit in target_groups[name].offsets.items():
+                if commit.offset >= 0:
+                    lowest[at] = min(commit.offset, lowest.get(at, commit.offset))
+    return lowest
+
+
+def take_snapshot(
+    flow: Flow,
+    also: Mapping[SourcePartition, Collection[int]] = _NOTHING,
+    patience_s: float | None = None,
+    *,
+    for_plans: bool = True,
+) -> Snapshot:
+    """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
+    snapshots = SnapshotReader(flow, patience_s=patience_s, for_plans=for_plans)
+    try:
+        return snapshots.take(also)
+    finally:
+        snapshots.close()
+
+
+def _check_target_topic(replica: Replica, ids: Mapping[str, str]) -> Replica:
+    position = replica.position
+    if position is None or replica.unusable_reason:
+        return replica
+    for name, before in position.target_topics.items():
+        topic = safe_text(name)
+        if name not in ids:
+            why = f"{topic} does not exist on the target any more"
+            return replace(replica, unusable_reason=why)
+        if ids[name] and before and ids[name] != before:
+            why = f"{topic} was deleted and created again on the target"
+            return replace(replica, unusable_reason=why)
+    return replica
+
+
+def _of_other_cluster(at: SourcePartition, position: Position, error: OtherCluster) -> Translation:
+    target = position.target_topic, position.target_partition or 0
+    return Translation(target, (at,), None, Basis.UNMAPPED, None, None, error.message)
+
+
+def _check_end(replica: Replica, ends: Mapping[TargetPartition, int]) -> Replica:
+    position = replica.position
+    landed = None if position is None or replica.unusable_reason else position.beyond(ends)
+    if landed is None:
+        return replica
+    why = (
+        f"{safe_text(landed.topic)}-{landed.partition} was created again on the target, or has "
+        f"lost records: it ends at {ends[landed.topic, landed.partition]}, and {landed.end} "
+        "was reached"
+    )
+    return replace(replica, unusable_reason=why)
+
+
+def _ends(
+    replicas: Mapping[SourcePartition, Replica], furthest: Mapping[SourcePartition, int]
+) -> dict[TargetPartition, int]:
+    """Return where the last copied record landed, for partitions that a group has fully read."""
+    ends: dict[TargetPartition, int] = {}
+    for at, replica in replicas.items():
+        for target, ranges in replica.target_ranges.items():
+            end, landed = ranges.end, ranges.target_end
+            if end is not None and landed is not None and furthest.get(at, -1) >= end:
+                ends[target] = max(landed, ends.get(target, 0))
+    return ends
+
+
+def _replicated_only(
+    groups: Mapping[str, GroupView], replicas: Mapping[SourcePartition, Replica]
+) -> dict[str, GroupView]:
+    """Return the groups that concern this pipeline, with only their offsets on its topics."""
+    topics = {at.topic for at in replicas}
+    replicated = {}
+    for name, view in groups.items():
+        offsets = {where: commit for where, commit in view.offsets.items() if where[0] in topics}
+        if offsets or view.error:
+            replicated[name] = replace(view, offsets=offsets)
+    return replicated
+
+
+def _notes(report: MappingReport) -> list[str]:
+    notes = []
+    if report.malformed_count:
+        notes.append(
+            f"{report.malformed_count} records of the mapping topic are damaged, the first at "
+            f"{_place(report.malformed[0])}; the records they map are unmapped"
+        )
+    if report.behind:
+        notes.append("the mapping topic could not be read to its end yet")
+    return notes
+
+
+def _place(record: MalformedMapping) -> str:
+    return f"partition {record.partition} offset {record.offset} ({safe_message(record.why)})"

@@ -1,0 +1,1 @@
+"""Content verification: the next records of groups compared on both clusters."""

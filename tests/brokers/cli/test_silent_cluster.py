@@ -1,0 +1,70 @@
+"""A cluster that accepts connections and stays silent: one exit code, one text, one fix."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from k2ktui.errors import ExitCode
+from k2ktui.kafka.unreachable import no_answer
+from k2ktui.runtime.node import KafkaNode
+from tests.support.commands.cli import k2ktui
+from tests.support.jobs.jobs import silent_port, write_pipeline
+from tests.support.pipelines.copied import Copied
+
+pytestmark = pytest.mark.slow
+
+COMMANDS = (
+    "check",
+    "drill check --only D01",
+    "drill list",
+    "drill rehearse",
+    "explain",
+    "groups",
+    "jobs start",
+    "jobs start --sync",
+    "journal",
+    "offsets show",
+    "plan",
+    "start",
+    "status",
+    "status --groups",
+    "sync",
+    "sync --once",
+    "translate t:0:1",
+    "verify",
+    "watch --once",
+)
+
+
+def test_of_every_command(tmp_path: Path) -> None:
+    error = no_answer("target")
+
+    def run(command: str) -> None:
+        first, *rest = command.split()
+        done = k2ktui(first, *rest, "-f", file, code=None, timeout=300)
+        said = f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == ExitCode.TIMEOUT, said
+        text = done.stdout + done.stderr
+        assert error.message in text or no_answer("source").message in text, said
+        # A view has no fixes.
+        assert "Fix: Check bootstrap.servers and security.protocol" in text or first == "watch"
+
+    with silent_port() as port, ThreadPoolExecutor(4) as pool:
+        file = write_pipeline(tmp_path / "p.yaml", port)
+        list(pool.map(run, COMMANDS))
+
+
+@pytest.mark.parametrize("command", ["status", "groups", "check"])
+def test_of_a_broker_that_hangs(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, command: str
+) -> None:
+    copied = Copied(tmp_path, source, target)
+    target.suspend()
+    try:
+        done = k2ktui(command, "-f", copied.file, code=ExitCode.TIMEOUT, timeout=300)
+    finally:
+        target.resume()
+    assert no_answer("target").message in done.stdout + done.stderr

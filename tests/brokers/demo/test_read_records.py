@@ -1,0 +1,76 @@
+"""What groups have read is compared with the records of a cluster, each as often as it is there."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from k2ktui.demo import applications, clients
+from k2ktui.demo.applications import ReadRecords, ReadTotals, committed
+from k2ktui.errors import TimedOut
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    produce,
+    produce_transaction,
+    unique_name,
+)
+from tests.support.oracle.group_offsets import commit_offsets
+
+
+def test_a_partition_that_cannot_be_read_is_named(
+    source: KafkaNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of another partition, which is read to its end, do not keep it waiting."""
+    busy, missing = create_topic(source), unique_name("missing")
+    produce(source, busy, [Out(b"1")])
+    monkeypatch.setattr(applications, "_SILENCE_S", 2.0)
+    ends = {(busy, 0): 1, (missing, 0): 1}
+    monkeypatch.setattr(clients, "last_stable_offsets", lambda *_: ends)
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.05):
+            produce(source, busy, [Out(b"more")])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        with pytest.raises(TimedOut, match=f"could not read {missing}-0 to the end") as raised:
+            ReadRecords().compare(source.bootstrap, {"g": {(busy, 0): 0, (missing, 0): 0}})
+    finally:
+        over.set()
+        thread.join()
+    assert raised.value.unchanged and raised.value.hint
+
+
+def test_records_read_again_and_skipped_are_counted(source: KafkaNode) -> None:
+    topic, group = create_topic(source), unique_name("reader")
+    produce(source, topic, [Out(b"before")])
+    produce_transaction(source, topic, [Out(b"%d" % n, b"k") for n in range(4)])
+    produce_transaction(source, topic, [Out(b"aborted")], commit=False)
+    commit_offsets(source, group, {(topic, 0): 1})
+    assert committed(source.bootstrap, group, [(topic, 0)]) == {(topic, 0): 1}
+    consumer = clients.consumer(source.bootstrap, group)
+    consumer.assign([TopicPartition(topic, 0, 1)])
+    messages: list[Message] = []
+    while len(messages) < 4:
+        messages += consumer.consume(10, timeout=1)
+    consumer.close()
+    records, starts = ReadRecords(), {group: {(topic, 0): 1}}
+
+    def compare() -> ReadTotals:
+        return records.compare(source.bootstrap, starts)[group]
+
+    for message in messages[1:]:
+        records.add(group, message)
+    assert compare() == ReadTotals(3, 0, 1) and not compare().is_exact
+    records.add(group, messages[0])
+    assert compare() == ReadTotals(4, 0, 0) and compare().is_exact
+    records.add(group, messages[0])
+    assert compare() == ReadTotals(5, 1, 0)
+    records.clear()
+    assert compare() == ReadTotals(0, 0, 4)

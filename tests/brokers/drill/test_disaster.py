@@ -1,0 +1,77 @@
+"""Failover without the source, and fencing by access rules: clusters of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.drill.operations import abort_drill
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import DrillStatus, Fence, PhaseStatus
+from k2ktui.errors import Refused
+from k2ktui.kafka.admin.acls import list_acls
+from k2ktui.kafka.clients import source_cluster
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import eventually, produce
+from tests.support.clusters.secure import SecureNode
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, keep_commits
+
+
+@pytest.mark.slow
+def test_groups_move_without_the_source(tmp_path: Path, lost: KafkaNode, target: KafkaNode) -> None:
+    pair = Pair(tmp_path, lost, target)
+    keep_commits(pair.flow.config)
+    with_source = pair.start(DrillKind.DISASTER)
+    assert with_source.record(DrillPhase.SOURCE_LOST).status is PhaseStatus.FAILED
+    abort_drill(pair.flow, with_source.id, [str(pair.file)], MAY, Yes())
+    lost.kill()
+    operator = Yes()
+    drill = pair.start(DrillKind.DISASTER, operator=operator)
+    assert drill.status is DrillStatus.DONE, drill
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == pair.expected_offsets(number)
+    asked = [phase for phase, _ in operator.asked]
+    assert asked == [
+        DrillPhase.SOURCE_LOST,
+        DrillPhase.FENCE_REPLICATOR,
+        DrillPhase.APPLY,
+        DrillPhase.OPEN_TARGET,
+    ]
+    assert drill.figures.rpo_at_least == 0 and drill.figures.rpo_records is None
+    assert drill.figures.silent_s is not None
+    assert "old" in drill.record(DrillPhase.SOURCE_LOST).live
+    assert "could not be compared" in drill.record(DrillPhase.VERIFY).live
+
+
+@pytest.mark.slow
+def test_producers_are_fenced_by_access_rules_and_set_free_by_an_abort(
+    tmp_path: Path, secure: SecureNode, target: KafkaNode
+) -> None:
+    pair = Pair(tmp_path, secure.node, target)
+    for topic in pair.topics:
+        secure.allow("writer", [AclOperation.WRITE, AclOperation.DESCRIBE], topic)
+    ours = {"bootstrap.servers", "log_level"}
+    user = {k: v for k, v in secure.client("writer").items() if k not in ours}
+    at = source_cluster(pair.flow.config)
+
+    def can_write() -> bool:
+        try:
+            produce(secure.node, pair.topics[0], [b"x"], bootstrap_servers=secure.bootstrap, **user)
+        except AssertionError:
+            return False
+        return True
+
+    before = eventually(lambda: [r for r in list_acls(at) if pair.topics[1] in r], "they are there")
+    before = list_acls(at)
+    refuses = Yes(frozenset({DrillPhase.APPLY}))
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, replace(QUICK, fence=Fence.ACL), refuses)
+    (drill,) = pair.drills()
+    assert [phase for phase, _ in refuses.asked] == [DrillPhase.FENCE_PRODUCERS, DrillPhase.APPLY]
+    assert not can_write()
+    abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    eventually(lambda: list_acls(at) == before, "the rules are as before")
+    eventually(can_write, "the producer writes again")

@@ -1,0 +1,328 @@
+"""A planned switchover on real clusters, its fences, its way back, and its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.files import reverse_path
+from k2ktui.drill.operations import abort_drill, release_replicator, resume_drill
+from k2ktui.drill.store import DrillStore, make_event
+from k2ktui.engine.drill.changes import EVERYONE
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
+    ChangeStatus,
+    DrillFigures,
+    DrillStatus,
+    Fence,
+    PhaseStatus,
+    new_phases,
+)
+from k2ktui.errors import Refused, TimedOut
+from k2ktui.kafka.admin.quotas import producer_quotas
+from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.properties.translation import load_checked, wire
+from k2ktui.replication.fencing_errors import Superseded
+from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.ownership.pipeline import make_ownership
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
+from tests.support.clusters.kafka import Out, admin, eventually, open_transaction, produce
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, remove_quotas
+
+
+@pytest.fixture
+def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[Pair]:
+    yield Pair(tmp_path, source, target)
+    remove_quotas(source)
+
+
+@contextmanager
+def clients(pair: Pair, node: KafkaNode, *groups: str) -> Iterator[None]:
+    """Members of groups that read until the end."""
+    ended = threading.Event()
+
+    def read(group: str) -> None:
+        consumer = pair.consumer(node, group)
+        while not ended.is_set():
+            consumer.poll(0.1)
+        consumer.close()
+
+    threads = [threading.Thread(target=read, args=(group,), daemon=True) for group in groups]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(30)
+
+
+def test_a_planned_switchover_moves_every_group_exactly(pair: Pair, target: KafkaNode) -> None:
+    operator = Yes()
+    drill = pair.start(DrillKind.PLANNED, operator=operator)
+    assert drill.status is DrillStatus.DONE, drill
+    assert {phase.status for phase in drill.phases} == {PhaseStatus.DONE}
+    back = load_checked((str(reverse_path([str(pair.file)])),)).config
+    assert back.source.bootstrap_servers == target.bootstrap
+    assert back.features.bidirectional_replication
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == pair.expected_offsets(number)
+    asked = [phase for phase, _ in operator.asked]
+    assert asked == [DrillPhase.APPLY, DrillPhase.FENCE_REPLICATOR, DrillPhase.OPEN_TARGET]
+    assert "commit 8 offsets of 2 groups" in operator.asked[0][1]
+    assert "0 read again, 0 skipped" in operator.asked[0][1]
+    assert drill.figures.rpo_records == 0 and drill.figures.opened_ms is not None
+    for check_id in ("D41", "D42"):
+        result = check_of(drill, check_id)
+        assert result.outcome is DrillCheckOutcome.PASS, result
+
+
+@pytest.mark.slow
+def test_a_forgotten_driver_cannot_write_and_no_other_starts(pair: Pair) -> None:
+    config = pair.flow.config
+    target = target_cluster(config)
+    forgotten = make_ownership(config, target, wire(config.target, "producer"), 1)
+    forgotten.take_over(2)
+    try:
+        drill = pair.start(DrillKind.PLANNED)
+        for slot in range(2):
+            with pytest.raises(Superseded):
+                forgotten.renew(slot)
+        with pytest.raises(Refused, match=f"fenced by drill {drill.id}"):
+            refuse_fenced(config, target)
+        later = make_ownership(
+            config,
+            target,
+            wire(config.target, "producer"),
+            1,
+            guard=lambda named: refuse_fenced(config, target, named),
+        )
+        with pytest.raises(Refused, match="fenced by drill"):
+            later.take_over(1)
+        later.close()
+        release_replicator(pair.flow, drill.id, [], MAY, Yes())
+        refuse_fenced(config, target)
+    finally:
+        forgotten.close()
+
+
+@pytest.mark.slow
+def test_clients_that_start_are_seen_and_others_are_named(
+    pair: Pair, source: KafkaNode, target: KafkaNode
+) -> None:
+    active = pair.groups[0]
+    options = replace(QUICK, watch_s=30.0)
+    with clients(pair, source, *pair.groups):
+        eventually(lambda: _members(source, pair.groups) == 2, "both groups have members")
+        drilled: list[object] = []
+        thread = threading.Thread(
+            target=lambda: drilled.append(pair.start(DrillKind.PLANNED, options))
+        )
+        thread.start()
+        eventually(
+            lambda: any(
+                d.record(DrillPhase.STOP_CONSUMERS).status is PhaseStatus.RUNNING
+                for d in pair.drills()
+            ),
+            "the drill waits for the consumers",
+        )
+    eventually(
+        lambda: pair.drills()[0].record(DrillPhase.WATCH_CLIENTS).status is PhaseStatus.RUNNING,
+        "the target is open",
+    )
+    with clients(pair, target, active):
+        produce(target, pair.topics[0], [Out(b"new", b"k", 0)])
+        thread.join(180)
+    (drill,) = pair.drills()
+    assert drill.status is DrillStatus.DONE
+    results = {group.group: group for group in drill.groups}
+    assert results[active].joined and results[active].first_ms
+    assert not results[pair.groups[1]].joined
+    # Its checks may find more, such as lag that did not fall yet.
+    findings = drill.record(DrillPhase.WATCH_CLIENTS).findings
+    (finding,) = [finding for finding in findings if "has not joined" in finding]
+    assert pair.groups[1] in finding
+    assert drill.figures.first_record_ms is not None
+
+
+def _members(node: KafkaNode, groups: list[str]) -> int:
+    with_admin = admin(node)
+    described = with_admin.describe_consumer_groups(groups)
+    return sum(bool(future.result(30).members) for future in described.values())
+
+
+@pytest.mark.slow
+def test_producers_that_still_write_are_named(pair: Pair, source: KafkaNode) -> None:
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(0.1):
+            produce(source, pair.topics[0], [Out(b"more", b"k", 1)])
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    operator = Yes()
+    try:
+        # A producer on a busy machine may write nothing for a second.
+        with pytest.raises(TimedOut, match="fence-producers: "):
+            pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=6.0, frozen_s=120.0), operator)
+    finally:
+        ended.set()
+        thread.join(30)
+    named = DrillPhase.FENCE_PRODUCERS, f"still written: {pair.topics[0]}-1"
+    assert named in operator.shown
+    (drill,) = pair.drills()
+    assert drill.status is DrillStatus.OPEN
+    assert drill.record(DrillPhase.FENCE_PRODUCERS).status is PhaseStatus.RUNNING
+
+
+@pytest.mark.slow
+def test_an_open_transaction_is_no_fence(pair: Pair, source: KafkaNode) -> None:
+    producer = open_transaction(source, pair.topics[1], [Out(b"open", b"k", 0)])
+    try:
+        with pytest.raises(TimedOut, match=f"open transactions on {pair.topics[1]}-0"):
+            pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=3.0))
+    finally:
+        producer.abort_transaction(30)
+
+
+@pytest.mark.slow
+def test_records_that_are_not_copied_stop_the_drain(pair: Pair, source: KafkaNode) -> None:
+    produce(source, pair.topics[0], [Out(b"late", b"k", 0)] * 3)
+    with pytest.raises(TimedOut, match=f"drain: 3 records left on {pair.topics[0]}-0"):
+        pair.start(DrillKind.PLANNED, replace(QUICK, wait_s=10.0))
+
+
+@pytest.mark.slow
+def test_a_second_drill_is_refused_while_one_is_open(pair: Pair) -> None:
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, operator=Yes(frozenset({DrillPhase.APPLY})))
+    with pytest.raises(Refused, match="is open"):
+        pair.start(DrillKind.PLANNED)
+    pair.start(DrillKind.REHEARSE)  # changes nothing that the open one needs
+
+
+@pytest.mark.slow
+def test_an_abort_restores_offsets_and_quotas(pair: Pair, source: KafkaNode) -> None:
+    at = source_cluster(pair.flow.config)
+    before = producer_quotas(at)
+    refuses = Yes(frozenset({DrillPhase.OPEN_TARGET}))
+    with pytest.raises(Refused, match="not confirmed"):
+        pair.start(DrillKind.PLANNED, replace(QUICK, fence=Fence.QUOTA), refuses)
+    (drill,) = pair.drills()
+    assert any(quota.entity == EVERYONE for quota in producer_quotas(at))
+    assert pair.target_offsets(pair.groups[0]) == pair.expected_offsets(0)
+    with pytest.raises(Refused, match="fenced by drill"):
+        refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
+    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert aborted.status is DrillStatus.ABORTED
+    assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
+    eventually(lambda: producer_quotas(at) == before, "the quotas are as before")
+    for group in pair.groups:
+        assert set(pair.target_offsets(group).values()) == {None}
+    refuse_fenced(pair.flow.config, target_cluster(pair.flow.config))
+    with pytest.raises(Refused, match="is aborted"):
+        resume_drill(pair.flow, drill.id, [], MAY, Yes())
+
+
+@pytest.mark.slow
+def test_an_open_target_cannot_be_aborted(pair: Pair) -> None:
+    class Killed(Exception):
+        pass
+
+    class Operator(Yes):
+        def show(self, drill: object) -> None:
+            if drill.record(DrillPhase.WATCH_CLIENTS).status is PhaseStatus.RUNNING:  # type: ignore[attr-defined]
+                raise Killed
+
+    with pytest.raises(Killed):
+        pair.start(DrillKind.PLANNED, operator=Operator())
+    (drill,) = pair.drills()
+    with pytest.raises(Refused, match="the target was opened") as refused:
+        abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert "commit offsets of 2 groups" in refused.value.hint
+    done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert done.status is DrillStatus.DONE
+
+
+@pytest.mark.slow
+def test_a_fence_holds_after_fifty_rehearsals_and_without_the_state_topic(
+    pair: Pair, target: KafkaNode
+) -> None:
+    drill = pair.start(DrillKind.PLANNED)
+    config, cluster = pair.flow.config, target_cluster(pair.flow.config)
+    topic = config.coordination.state.topic
+    store = DrillStore(config, cluster)
+    for number in range(55):
+        rehearsal = replace(
+            drill,
+            id=f"20990101-{number:06}-aa",
+            kind=DrillKind.REHEARSE,
+            changes=(),
+            figures=DrillFigures(),
+            phases=new_phases(DrillKind.REHEARSE),
+            events=(),
+        )
+        store.own(rehearsal.id)
+        store.write(rehearsal, [make_event(1, "ann@a", "end", "begun")])
+        store.close()
+    kept = {drill.id for drill in pair.drills()}
+    assert drill.id in kept and "20990101-000000-aa" not in kept
+    with pytest.raises(Refused, match=f"fenced by drill {drill.id}"):
+        refuse_fenced(config, cluster, read_named_fence(config, cluster))
+    check = k2ktui_json("check", "-f", pair.file, code=None)["checks"][0]
+    assert (check["name"], check["outcome"], check["fatal"]) == ("drill fence", "fail", True)
+    assert drill.id in check["detail"] and "k2ktui drill failback" in check["hint"]
+
+    client = admin(target)
+    client.delete_topics([topic])[topic].result()
+    eventually(lambda: cluster.find(topic) is None, "it is gone")
+    with pytest.raises(Refused, match=f"fenced by drill {drill.id}, as its run record says"):
+        later = guarded(config)
+        try:
+            later.take_over(1)
+        finally:
+            later.close()
+    shown = k2ktui_json("status", "-f", pair.file)["pair_state"]
+    assert (shown["phase"], shown["fenced_by"]) == ("unknown", drill.id)
+    shown = k2ktui_json("groups", "-f", pair.file)["pair_state"]
+    assert (shown["phase"], shown["fenced_by"]) == ("unknown", drill.id)
+    k2ktui("drill", "release", drill.id, "-f", pair.file, "--yes")
+    assert read_named_fence(config, cluster) == ""
+    later = guarded(config)
+    later.take_over(1)
+    later.close()
+
+
+@pytest.mark.slow
+def test_a_start_after_a_release_is_named_by_no_drill_any_more(pair: Pair) -> None:
+    drill = pair.start(DrillKind.PLANNED)
+    config, cluster = pair.flow.config, target_cluster(pair.flow.config)
+    assert read_named_fence(config, cluster) == drill.id
+    release_replicator(pair.flow, drill.id, [], MAY, Yes())
+    assert read_named_fence(config, cluster) == drill.id  # the drill's record decides
+    later = guarded(config)
+    later.take_over(1)
+    later.close()
+    assert read_named_fence(config, cluster) == ""
+
+
+def guarded(config: PipelineConfig) -> Ownership:
+    """Return the ownership of a run that starts."""
+    cluster = target_cluster(config)
+    return make_ownership(
+        config,
+        cluster,
+        wire(config.target, "producer"),
+        1,
+        guard=lambda named: refuse_fenced(config, cluster, named),
+    )

@@ -1,0 +1,79 @@
+"""A control topic is read whole or not at all: one left-out partition would look empty."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.errors import TimedOut
+from k2ktui.kafka.clients import Cluster
+from k2ktui.kafka.control.reader import await_stable, read_committed, read_written, stable_ends
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import TIMEOUT, admin, create_topic, produce, produce_transaction
+
+WAYS = {
+    "ends": stable_ends,
+    "committed": lambda *asked: [*read_committed(*asked)],
+    "written": lambda *asked: [*read_written(*asked)],
+    "decided": await_stable,
+}
+
+
+@pytest.fixture
+def cluster(target: KafkaNode) -> Cluster:
+    common = {"bootstrap.servers": target.bootstrap}
+    return Cluster(ClusterConfig(kafka=KafkaClients(common=common)), "target")
+
+
+def test_what_was_committed_and_what_was_written(target: KafkaNode, cluster: Cluster) -> None:
+    topic = create_topic(target, partitions=2)
+    produce_transaction(target, topic, [b"gone"], commit=False)
+    produce(target, topic, [b"kept"])
+    await_stable(cluster, topic, 2, TIMEOUT)  # the abort's marker comes after its answer
+
+    assert [record.value for record in read_committed(cluster, topic, 2, 10)] == [b"kept"]
+    assert [record.value for record in read_written(cluster, topic, 2, 10)] == [b"gone", b"kept"]
+    assert stable_ends(cluster, topic, 2) == {0: 3, 1: 0}
+
+
+def test_a_small_topic_is_read_without_waiting(target: KafkaNode, cluster: Cluster) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"1", b"2"])
+
+    def seconds() -> float:
+        began = monotonic()
+        assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"1", b"2"]
+        return monotonic() - began
+
+    # A consumer that starts at OFFSET_BEGINNING, or fills its batches, needs 0.6 s each time; a
+    # busy machine does not hold up all of so many.
+    assert any(seconds() < 0.4 for _ in range(100))
+
+
+def test_records_before_the_log_start_are_gone(target: KafkaNode, cluster: Cluster) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"0", b"1", b"2"])
+    delete_before(target, topic, 2)
+    assert [record.value for record in read_committed(cluster, topic, 1, 10)] == [b"2"]
+    delete_before(target, topic, 3)
+    assert [record.value for record in read_committed(cluster, topic, 1, 10)] == []
+
+
+def delete_before(node: KafkaNode, topic: str, offset: int) -> None:
+    with_admin = admin(node)
+    at = TopicPartition(topic, 0, offset)
+    with_admin.delete_records([at])[at].result(TIMEOUT)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_partition_that_no_broker_leads(target: KafkaNode, cluster: Cluster, way: str) -> None:
+    topic = create_topic(target)
+    produce(target, topic, [b"0"])
+
+    with pytest.raises(
+        TimedOut, match=f"the log bounds of {topic}-1 on the target cluster are unavailable"
+    ):
+        WAYS[way](cluster, topic, 2, 0.2)  # type: ignore[operator]

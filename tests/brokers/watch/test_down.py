@@ -1,0 +1,119 @@
+"""Commands while one cluster, or both, accept no connections: what is known, and exit code 3."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from k2ktui.cli.main import cli
+from k2ktui.cli.terminal.ending import ending_signals
+from k2ktui.errors import K2kError
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.commands.in_process import invoke
+from tests.support.commands.verbs import k2ktui
+from tests.support.commands.waiting import PROMPT_S, seconds_waited
+from tests.support.pipelines.copied import Copied
+
+pytestmark = pytest.mark.slow
+
+CLOSED = {"kafka": {"common": {"bootstrap.servers": "127.0.0.1:1"}}}
+BOTH = "source target"
+VERBS = (
+    ("start",),
+    ("status",),
+    ("groups",),
+    ("plan",),
+    ("watch", "--once"),
+    ("check",),
+    ("sync",),
+    ("sync", "--once"),
+    ("verify",),
+)
+# The source is not needed, or its absence is one of the findings.
+TARGET_ONLY = (
+    ("translate", "orders:0:1"),
+    ("journal",),
+    ("drill", "list"),
+)
+CHECKS = ("drill", "check")
+
+
+@pytest.fixture(scope="module")
+def copied(
+    clusters: tuple[KafkaNode, KafkaNode], tmp_path_factory: pytest.TempPathFactory
+) -> Copied:
+    source, target = (node.start() for node in clusters)
+    copied = Copied(tmp_path_factory.mktemp("down"), source, target)
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"x")] * 4)
+    copied.copy(topic)
+    return copied
+
+
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """What a command in this process does to the handlers of signals is undone."""
+    before = {number: signal.getsignal(number) for number in ending_signals()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def close(copied: Copied, sides: str) -> None:
+    copied.settings = dict.fromkeys(sides.split(), CLOSED)
+
+
+@pytest.mark.parametrize("sides", ["source", "target", BOTH])
+@pytest.mark.parametrize("verb", [*VERBS, *TARGET_ONLY], ids=" ".join)
+def test_a_closed_port_is_reported(copied: Copied, verb: tuple[str, ...], sides: str) -> None:
+    if sides == "source" and verb in TARGET_ONLY:
+        pytest.skip("it does not need the source")
+    close(copied, sides)
+    said = k2ktui(*verb, "-f", copied.file)
+    assert said.code == 3, said
+    named = sides.split() if sides != BOTH else ["target" if verb[0] != "start" else "source"]
+    for side in named:
+        assert f"no broker of the {side} cluster accepts connections" in said.out + said.err
+
+
+@pytest.mark.parametrize(("sides", "code"), [("source", 1), ("target", 1), (BOTH, 3)])
+def test_checks_of_a_drill_name_each_closed_cluster(copied: Copied, sides: str, code: int) -> None:
+    close(copied, sides)
+    said = k2ktui(*CHECKS, "-f", copied.file)
+    assert said.code == code, said
+    for side in sides.split():
+        assert f"no broker of the {side} cluster accepts connections" in said.out
+
+
+@pytest.mark.usefixtures("own_handlers")
+@pytest.mark.parametrize("sides", ["source", "target", BOTH])
+@pytest.mark.parametrize("verb", [*VERBS, *TARGET_ONLY, CHECKS], ids=" ".join)
+def test_a_closed_port_is_reported_promptly(
+    copied: Copied, verb: tuple[str, ...], sides: str
+) -> None:
+    """The start of Python, which depends on the machine, is not counted."""
+    if (verb, sides) == (("sync",), "source"):
+        pytest.skip("it writes its last heartbeat to the target, whose speed is another matter")
+    close(copied, sides)
+    file = copied.file
+
+    def run() -> None:
+        with suppress(K2kError):
+            invoke(cli, *verb, "-f", file)
+
+    assert seconds_waited(run, PROMPT_S) < PROMPT_S
+
+
+def test_status_without_the_source_says_what_the_target_knows(copied: Copied) -> None:
+    copied.settings = {"source": CLOSED}
+    [row] = k2ktui("status", "-f", copied.file, "--json").json["partitions"]
+    assert (row["position"], row["target_end"], row["mapped_records"]) == (4, copied.prior + 4, 4)
+    assert (row["state"], row["source_end"], row["lag_records"]) == ("unknown", None, None)
+    assert 0 < time.time() - row["copied_at"] < 600
+    shown = k2ktui("status", "-f", copied.file).out
+    assert "s ago" in shown and "caught-up" not in shown

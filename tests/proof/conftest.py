@@ -1,0 +1,5 @@
+"""A source that may be lost."""
+
+from tests.support.drill.fixtures import lost
+
+__all__ = ["lost"]

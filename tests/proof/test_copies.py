@@ -1,0 +1,283 @@
+"""What a copy keeps, on both paths, for every kind of topic and setting."""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import (
+    TIMEOUT,
+    Got,
+    Headers,
+    Out,
+    create_topic,
+    eventually,
+    open_transaction,
+    produce,
+    produce_transaction,
+    read_all,
+    unique_name,
+)
+from tests.support.oracle.judge import Expected, by_key, prove
+from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.records.kinds import make_all
+from tests.support.records.traffic import mixture
+
+pytestmark = pytest.mark.proof
+
+
+@pytest.fixture(scope="module")
+def kinds(clusters: tuple[KafkaNode, KafkaNode]) -> dict[str, str]:
+    """One topic of every kind on the source; nothing writes to them any more."""
+    return make_all(clusters[0].start(), unique_name("kinds"))
+
+
+def test_every_kind_verbatim(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    pipeline = make_pipeline(list(kinds.values()))
+    # Else the target's own cleaner would continue while we compare.
+    pipeline.settings = {"target.kafka.topicPropsExclusionList": ["cleanup.policy"]}
+    run = pipeline.catch_up()
+    proof = prove(pipeline.source, pipeline.target, pipeline.name, *kinds.values())
+    assert proof.records > 24_000
+    print(run.tail())
+
+
+def test_every_kind_by_key(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("by-key") + "."
+    pipeline = make_pipeline(
+        list(kinds.values()),
+        {
+            "replication.sink.topic": {"prefix": prefix},
+            "replication.sink.partition": "producer",
+            "topicCreation.replication.common": {"partitions": 3},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    pipeline.catch_up()
+    expected = [Expected(t, prefix + t, partition=by_key(3)) for t in kinds.values()]
+    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+
+
+@pytest.mark.parametrize("partition", ["source", "producer"])
+def test_headers_dropped_and_added_and_new_times(
+    make_pipeline: MakePipeline, kinds: dict[str, str], partition: str
+) -> None:
+    prefix = unique_name("headers") + "."
+    topics = [kinds[kind] for kind in ("mixed", "transactions", "lz4", "compacted", "append-time")]
+    pipeline = make_pipeline(
+        topics,
+        {
+            "features.headerReplication": "disabled",
+            "features.tracingHeaders": "enabled",
+            "features.keepRecordCreationTimestamp": "disabled",
+            "replication.sink.topic": {"prefix": prefix},
+            "replication.sink.partition": partition,
+            "topicCreation.replication.common": {"partitions": 3},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    before = time.time() * 1000
+    pipeline.catch_up()
+
+    def traced(topic: str) -> Any:
+        def headers(sent: Got) -> Headers:
+            return (
+                ("__k2k_topic", topic.encode()),
+                ("__k2k_partition", b"%d" % sent.partition),
+                ("__k2k_offset", b"%d" % sent.offset),
+                ("__k2k_pipeline", pipeline.name.encode()),
+            )
+
+        return headers
+
+    chosen = by_key(3) if partition == "producer" else None
+    expected = [
+        Expected(t, prefix + t, partition=chosen, headers=traced(t), timestamps=False)
+        for t in topics
+    ]
+    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+    stamps = [got.timestamp for got in read_all(pipeline.target, prefix + kinds["lz4"])]
+    assert before <= min(stamps) <= max(stamps) <= time.time() * 1000
+
+
+def test_header_rules_of_topics(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("rules") + "."
+    source, plain = kinds["mixed"], kinds["lz4"]
+    rule = {
+        "topics": re.escape(source),
+        "drop": ["dropped"],
+        "rename": {"(.*)ed": "$1ing"},
+        "add": {"site": "east"},
+        "tracing": {"offset": "from"},
+    }
+    own = (("dropped", b"1"), ("changed", None), ("kept", b"3"), ("changed", b"4"))
+    pipeline = make_pipeline(
+        [source, plain],
+        {"replication.headers": [rule], "replication.sink.topic": {"prefix": prefix}},
+    )
+    produce(pipeline.source, source, [Out(b"v", b"k", 0, own), Out(None, b"k", 0)])
+    pipeline.catch_up()
+
+    def headers(sent: Got) -> Headers:
+        kept = [(name, value) for name, value in sent.headers if name != "dropped"]
+        renamed = [("changing" if name == "changed" else name, value) for name, value in kept]
+        return (*renamed, ("site", b"east"), ("from", b"%d" % sent.offset))
+
+    prove(
+        pipeline.source,
+        pipeline.target,
+        pipeline.name,
+        Expected(source, prefix + source, headers=headers),
+        Expected(plain, prefix + plain),
+    )
+    copied = [got.headers for got in read_all(pipeline.target, prefix + source)]
+    wanted = (("changing", None), ("kept", b"3"), ("changing", b"4"), ("site", b"east"))
+    assert wanted in [headers[:-1] for headers in copied]
+
+
+def test_headers_added_to_those_there_are(
+    make_pipeline: MakePipeline, kinds: dict[str, str]
+) -> None:
+    prefix = unique_name("traced") + "."
+    topic = kinds["mixed"]
+    pipeline = make_pipeline(
+        [topic],
+        {
+            "features.tracingHeaders": {"offset": "enabled"},
+            "tracing.headers.offset": "from",
+            "replication.sink.topic": {"prefix": prefix},
+        },
+    )
+    pipeline.catch_up()
+
+    def headers(sent: Got) -> Headers:
+        return (*sent.headers, ("from", b"%d" % sent.offset))
+
+    expected = Expected(topic, prefix + topic, headers=headers)
+    prove(pipeline.source, pipeline.target, pipeline.name, expected)
+
+
+def test_exactly_once_disabled(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("plain") + "."
+    pipeline = make_pipeline(
+        list(kinds.values()),
+        {
+            "features.exactlyOnce": "disabled",
+            "replication.sink.topic": {"prefix": prefix},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    pipeline.catch_up()
+    pipeline.catch_up()  # nothing is copied twice
+    expected = [Expected(t, prefix + t) for t in kinds.values()]
+    prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+
+
+def test_without_a_mapping(make_pipeline: MakePipeline, kinds: dict[str, str]) -> None:
+    prefix = unique_name("unmapped") + "."
+    topics = [kinds["mixed"], kinds["transactions"], kinds["compacted"]]
+    pipeline = make_pipeline(
+        topics,
+        {
+            "features.offsetMapping": "disabled",
+            "replication.sink.topic": {"prefix": prefix},
+            "target.kafka.topicPropsExclusionList": ["cleanup.policy"],
+        },
+    )
+    pipeline.catch_up()
+    expected = [Expected(t, prefix + t, mapped=False) for t in topics]
+    proof = prove(pipeline.source, pipeline.target, pipeline.name, *expected)
+    assert proof.records > 1500
+
+
+def test_two_pipelines_share_the_control_topics(
+    make_pipeline: MakePipeline, kinds: dict[str, str]
+) -> None:
+    """Side by side, with a commit partition a slot; each finds its own positions only."""
+    topics = [kinds["mixed"], kinds["transactions"]]
+    shared = {
+        "coordination.commit.topic": unique_name("commits"),
+        "offsetMapping.topic": unique_name("mappings"),
+        "features.optimizeOffsetCommitPartition": "disabled",
+    }
+    prefixes = [unique_name("one") + ".", unique_name("two") + "."]
+    pair = [
+        make_pipeline(topics, shared | {"replication.sink.topic": {"prefix": p}}) for p in prefixes
+    ]
+    for _ in range(2):  # the second time with other slots
+        runs = [pipeline.start("--until-caught-up") for pipeline in pair]
+        assert [run.wait() for run in runs] == [0, 0]
+        for pipeline in pair:
+            pipeline.settings = {**pipeline.settings, "spark.slots": 3}
+    for pipeline, prefix in zip(pair, prefixes, strict=True):
+        prove(
+            pipeline.source,
+            pipeline.target,
+            pipeline.name,
+            *[Expected(t, prefix + t) for t in topics],
+            commit_topic=shared["coordination.commit.topic"],
+            mapping_topic=shared["offsetMapping.topic"],
+        )
+
+
+def test_several_topics_into_one_that_has_records(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    topics = [create_topic(source, partitions=n) for n in (1, 2, 3)]
+    for seed, topic in enumerate(topics):
+        produce(source, topic, mixture(seed, 400, seed + 1))
+        produce_transaction(source, topic, mixture(seed + 9, 40, seed + 1), commit=False)
+    name = create_topic(target, partitions=3)
+    produce(target, name, mixture(40, 100, 3))
+    produce_transaction(target, name, mixture(41, 20, 3))
+    prior = read_all(target, name)
+    pipeline = make_pipeline(topics, {"replication.sink.topic": {"static": name}})
+    pipeline.catch_up()
+    expected = [Expected(topic, name) for topic in topics]
+    prove(source, target, pipeline.name, *expected, native={name: prior})
+
+
+def test_a_transaction_left_open(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """Nothing behind it is copied until it is decided; then what was committed is, in order."""
+    committed, aborted = (create_topic(source) for _ in range(2))
+    opened = []
+    for topic in (committed, aborted):
+        produce(source, topic, mixture(1, 50, 1))
+        opened.append(open_transaction(source, topic, mixture(2, 50, 1)))
+        produce(source, topic, mixture(3, 50, 1))
+    pipeline = make_pipeline([committed, aborted])
+    with pipeline.start() as run:
+        for topic in (committed, aborted):
+            eventually(partial(pipeline.is_caught_up, topic), "copied what it can")
+        assert run.stop() == 0
+    assert prove(source, target, pipeline.name, committed, aborted).records == 100
+    opened[0].commit_transaction(TIMEOUT)
+    opened[1].abort_transaction(TIMEOUT)
+    pipeline.catch_up()
+    assert prove(source, target, pipeline.name, committed, aborted).records == 250
+
+
+def test_scattered_beyond_one_mapping_record(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """One transaction whose mapping is larger than a record may be."""
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"", b"%d" % (i % 97)) for i in range(150_000)], linger_ms=20)
+    pipeline = make_pipeline(
+        [topic],
+        {
+            "replication.sink.partition": "producer",
+            "topicCreation.replication.common": {"partitions": 5},
+            "coordination.commit.batchTimeout": "20 seconds",
+        },
+    )
+    pipeline.catch_up()
+    expected = Expected(topic, partition=by_key(5))
+    assert prove(source, target, pipeline.name, expected).records == 150_000

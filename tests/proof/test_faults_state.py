@@ -1,0 +1,226 @@
+"""Control topics of the target that reject what a slot writes: who stops, who continues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.engine.records.state import MappingRecord, SourcePartition, mapping_key
+from k2ktui.replication.copying.slot_task import StateTopics
+from k2ktui.runtime.node import KafkaNode
+from tests.spark.replication.test_least_rights import target_grants
+from tests.support.clusters.kafka import Out, create_topic, eventually, produce, unique_name
+from tests.support.clusters.secure import SecureNode
+from tests.support.drill.checks import alter_topic
+from tests.support.oracle.judge import Expected, by_key, prove
+from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.pipeline import Event, Pipeline, Run
+
+pytestmark = pytest.mark.proof
+FINDINGS = 1
+MAPPING_PARTITIONS, TARGET_PARTITIONS = 2, 3
+# Mappings of a few records fit, and so do the markers of transactions.
+SMALL, LARGE = "2000", "1000000"
+# Keys scatter them: their mapping is longer than that.
+SCATTERED = [Out(b"%d" % number, b"k%d" % number) for number in range(4000)]
+KEYS = by_key(TARGET_PARTITIONS)
+
+
+def mapping_partition(pipeline: Pipeline, topic: str) -> int:
+    at = StateTopics(pipeline.name, pipeline.name, 1, "c", 0, "m", MAPPING_PARTITIONS)
+    record = MappingRecord(pipeline.name, SourcePartition(topic, 0), "", 0)
+    return at.mapping_target(mapping_key(record))[1]
+
+
+def is_of(topic: str) -> Callable[[Event], bool]:
+    """Return whether an event is of a topic."""
+
+    def holds(event: Event) -> bool:
+        name: str = event.get("topic") or event["fault"]["source"]["topic"]
+        return name == topic
+
+    return holds
+
+
+def expect_stopped(run: Run, *topics: str, kind: str = "refused") -> list[Event]:
+    """Wait until these topics, and no others, have stopped with a fault that is retried."""
+    for topic in topics:
+        run.expect("stopped", is_of(topic))
+    stopped = [event["fault"] for event in run.events("stopped")]
+    assert {fault["source"]["topic"] for fault in stopped} == {*topics}
+    assert {fault["kind"] for fault in stopped} == {kind}
+    assert all("retried automatically" in fault["hint"] for fault in stopped)
+    return stopped
+
+
+def test_a_mapping_that_is_too_large(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """Its partition stops; the one whose mapping is in another partition continues."""
+    mappings, one = unique_name("mappings"), create_topic(source)
+    pipeline = make_pipeline(
+        [one],
+        {
+            "offsetMapping.topic": mappings,
+            "replication.sink.partition": "producer",
+            "spark.slots": 1,
+        },
+    )
+    other = next(
+        name
+        for number in count()
+        if mapping_partition(pipeline, name := f"{one}-{number}")
+        != mapping_partition(pipeline, one)
+    )
+    create_topic(source, other)
+    pipeline.topics = [one, other]
+    for topic in (one, other):
+        create_topic(target, topic, TARGET_PARTITIONS)
+    create_topic(target, mappings, MAPPING_PARTITIONS, {"max.message.bytes": SMALL})
+    produce(source, one, SCATTERED)
+    produce(source, other, [Out(b"x", b"k")])
+    expected = [Expected(topic, partition=KEYS) for topic in (one, other)]
+
+    with pipeline.start() as run:
+        (fault,) = expect_stopped(run, one)
+        assert "max.message.bytes of " + mappings in fault["hint"]
+        where = f"{mappings}-{mapping_partition(pipeline, one)}"
+        assert fault["message"].startswith(f"{where} on the target rejected the mapping of {one}-0")
+        for number in range(3):  # whatever is tried again, the other is copied
+            produce(source, other, [Out(b"%d" % number, b"k")])
+            eventually(lambda: pipeline.is_caught_up(other), "the other is copied", 60)
+        expect_stopped(run, one)
+        assert run.stop() == 0
+    prove(source, target, pipeline.name, expected[1], mapping_topic=mappings)
+
+    run = pipeline.catch_up(FINDINGS)
+    expect_stopped(run, one)
+
+    with pipeline.start() as run:
+        expect_stopped(run, one)
+        alter_topic(target, mappings, max_message_bytes=LARGE)
+        run.expect("resumed", is_of(one))
+        assert run.stop() == 0
+    assert pipeline.is_caught_up(one)
+    prove(source, target, pipeline.name, *expected, mapping_topic=mappings)
+
+
+@pytest.mark.parametrize("control", ["offsetMapping.topic", "coordination.commit.topic"])
+def test_a_control_topic_takes_no_records(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode, control: str
+) -> None:
+    """All partitions stop, each with the reason, and continue once it takes them again."""
+    topics, name = [create_topic(source), create_topic(source)], unique_name("control")
+    pipeline = make_pipeline(topics, {control: name, "spark.slots": 1})
+    for topic in topics:
+        produce(source, topic, [b"1"] * 20)
+    with pipeline.start() as run:
+        run.expect("started")
+        others: dict[str, Any] = (
+            {"mapping_topic": name} if "Mapping" in control else {"commit_topic": name}
+        )
+
+        def is_copied() -> bool:
+            return all(pipeline.is_caught_up(topic) for topic in topics)
+
+        eventually(is_copied, "the first are copied", 120)
+        alter_topic(target, name, max_message_bytes="100")  # markers fit
+        for topic in topics:
+            produce(source, topic, [b"2"] * 20)
+        expect_stopped(run, *topics)
+        alter_topic(target, name, max_message_bytes=LARGE)
+        for topic in topics:
+            run.expect("resumed", is_of(topic))
+        eventually(is_copied, "all are copied", 120)
+        assert run.stop() == 0
+    prove(source, target, pipeline.name, *topics, **others)
+
+
+def test_start_positions_that_cannot_be_written(
+    make_pipeline: MakePipeline, source: KafkaNode, target: KafkaNode
+) -> None:
+    """A topic that appears meanwhile waits until they can be; the run does not end."""
+    prefix, commits = unique_name("appears"), unique_name("commits")
+    first, later = create_topic(source, f"{prefix}.a"), f"{prefix}.b"
+    pipeline = make_pipeline(f"{prefix}.*", {"coordination.commit.topic": commits})
+    with pipeline.start() as run:
+        run.expect("started")
+        alter_topic(target, commits, max_message_bytes="100")
+        create_topic(source, later)
+        produce(source, later, [b"1"] * 20)
+        said = f"looking for new topics: writing to {commits} on the target: MESSAGE_TOO_LARGE (10)"
+        run.expect("note", lambda event: said in event["text"])
+        alter_topic(target, commits, max_message_bytes=LARGE)
+        produce(source, first, [b"2"] * 20)
+        eventually(lambda: pipeline.is_caught_up(first), "the first is copied", 120)
+        eventually(lambda: pipeline.is_caught_up(later), "the later one is copied", 120)
+        assert run.stop() == 0
+    prove(source, target, pipeline.name, first, later, commit_topic=commits)
+
+
+@pytest.fixture
+def copier(secure: SecureNode) -> str:
+    """A principal of the secure cluster."""
+    return "copier"
+
+
+def secure_pipeline(
+    source: KafkaNode,
+    secure: SecureNode,
+    directory: Path,
+    user: str,
+    topics: list[str],
+    **settings: Any,
+) -> Pipeline:
+    """A pipeline to a cluster with an authorizer, with the rights that it needs."""
+    sides = {"target.kafka.common": secure.java(user), "spark.slots": 1}
+    pipeline = Pipeline(directory, source, secure.node, topics, {**sides, **settings})
+    for grant in target_grants(pipeline.name, *topics):
+        grant.give(secure, user)
+    return pipeline
+
+
+def test_a_control_topic_may_not_be_written(
+    source: KafkaNode, secure: SecureNode, copier: str, tmp_path: Path
+) -> None:
+    """All partitions stop, and say which right is missing."""
+    topics, mappings = [create_topic(source), create_topic(source)], unique_name("__k2k_mappings")
+    pipeline = secure_pipeline(
+        source, secure, tmp_path, copier, topics, **{"offsetMapping.topic": mappings}
+    )
+    with pipeline.start() as run:
+        run.expect("started")
+        with secure.denied(copier, AclOperation.WRITE, mappings):
+            for topic in topics:
+                produce(source, topic, [b"1"] * 20)
+            for fault in expect_stopped(run, *topics, kind="unauthorized"):
+                assert f"Grant it Describe and Write on topic {mappings}" in fault["hint"]
+        for topic in topics:
+            run.expect("resumed", is_of(topic))
+        assert run.stop() == 0
+    prove(source, secure.node, pipeline.name, *topics, mapping_topic=mappings)
+
+
+@pytest.mark.parametrize("transform", [False, True], ids=["as they are", "transformed"])
+def test_a_target_topic_may_not_be_written(
+    source: KafkaNode, secure: SecureNode, copier: str, tmp_path: Path, transform: bool
+) -> None:
+    """Its partition stops; the other one is copied."""
+    rules = {"replication.transform": [{"filter": "true"}]} if transform else {}
+    if transform:
+        pytest.importorskip("pyarrow")  # of the extra ``transform``
+    one, other = create_topic(source), create_topic(source)
+    pipeline = secure_pipeline(source, secure, tmp_path, copier, [one, other], **rules)
+    for topic in (one, other):
+        create_topic(secure.node, topic)
+        produce(source, topic, [b"1"] * 20)
+    with secure.denied(copier, AclOperation.WRITE, one):
+        run = pipeline.catch_up(FINDINGS)
+    (fault,) = [event["fault"] for event in run.events("stopped")]
+    assert (fault["source"]["topic"], fault["kind"]) == (one, "unauthorized")
+    prove(source, secure.node, pipeline.name, other)

@@ -1,0 +1,101 @@
+"""Screen 5 on real clusters: a job started, restarted and stopped by keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.jobs import local_jobs
+from k2ktui.jobs.local_jobs import JobState
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.console.driver import ConsoleDriver, drive_session, file_session
+from tests.support.jobs.jobs import all_ended
+from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.pipelines.copied import Copied, committed
+from tests.support.pipelines.pipeline import Pipeline
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def pipe(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Pipeline]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"v%d" % i) for i in range(1000)])
+    made = Pipeline(tmp_path, source, target, [topic], name="orders")
+    with all_ended():
+        yield made
+    made.close()
+
+
+async def agree(console: ConsoleDriver) -> None:
+    """Wait for the checks, and type the name."""
+    await console.sees("pass Java", "type orders to")
+    await console.type("orders")
+    await console.press("tab", "space")
+
+
+def test_started_restarted_and_stopped(pipe: Pipeline) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("J")
+        await agree(console)
+        await console.sees("orders runs as pid", "running", "first records visible", "lag 0")
+        (first,) = local_jobs.list_jobs()
+        await console.press("R")
+        await agree(console)
+        await console.until(lambda: local_jobs.list_jobs()[0].record.term == 2, "started again")
+        await console.sees("ready after")
+        (second,) = local_jobs.list_jobs()
+        assert second.record.pid != first.record.pid
+        assert not first.record.identity.alive
+        await console.sees(f"pid {second.record.pid}", "running")
+        await console.press("X")
+        await console.sees("Stop orders")
+        await console.type("orders")
+        await console.press("tab", "space")
+        await console.sees("orders has stopped", "no run is alive")
+
+    drive_session(file_session(pipe.write()), steps, screen="5")
+    (job,) = local_jobs.list_jobs()
+    assert (job.state, job.code) == (JobState.STOPPED, 0)
+    pipe.prove(1000)
+
+
+def test_sync_started_and_stopped(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on Jobs and on the Overview; the pipeline itself counts as not running."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    copied = Copied(tmp_path, source, target)
+    topic, group = create_topic(source), copied.group("g")
+    produce(source, topic, [Out(b"v%d" % i) for i in range(50)])
+    copied.copy(topic)
+    commit_offsets(source, group, {(topic, 0): 10})
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("Y")
+        await console.sees("k2ktui sync for", "pass target cluster", f"type {copied.name} to")
+        await console.type(copied.name)
+        await console.press("tab", "space")
+        await console.sees("runs as pid", "sync running on this host", "1 committed")
+        await console.press("1")
+        await console.sees("Sync ", "heartbeat")
+        await console.press("5", "X")
+        await console.sees("No group is translated until")
+        await console.type(copied.name)
+        await console.press("tab", "space")
+        await console.sees("has stopped", "no run is alive")
+
+    with all_ended():
+        drive_session(file_session(copied.file), steps, screen="5")
+    (job,) = local_jobs.list_jobs()
+    assert (job.state, job.code, job.record.kind) == (JobState.STOPPED, 0, "sync")
+    where = (topic, 0)
+    assert committed(target, group, [where]) == {where: 10 + copied.prior}

@@ -1,0 +1,149 @@
+"""The tour of a failover on real clusters: it moves there and back, and leaves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.spark.demo.test_real import COMMAND, mark, marked
+from tests.support.clusters.kafka import eventually
+from tests.support.commands.cli import k2ktui_json
+from tests.support.commands.verbs import k2ktui
+
+__all__ = ["mark"]  # a fixture
+
+
+PAUSE_S = 0.5
+
+
+ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
+
+
+READ = re.compile(r"  (\w+): ([\d,]+) records read, ([\d,]+) read again, ([\d,]+) skipped\n")
+
+
+def check_reads(said: str) -> None:
+    """Every live group has read each record once, there and back."""
+    counts = {name: (again, skipped) for name, _, again, skipped in READ.findall(said)}
+    assert counts == dict.fromkeys(("billing", "fulfilment", "recommender"), ("0", "0")), said
+    assert "There and back, every running group has read each record exactly once." in said
+
+
+def time_of(line: str, said: str) -> float:
+    """Return the second at which the tour printed a line."""
+    match = re.search(rf"([\d.]+) s  .*?{line}", said)
+    assert match, said
+    return float(match[1])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_second_tour_kills_the_source_and_returns_to_it(mark: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--drill", "disaster", "--seconds", "3"],
+        capture_output=True,
+        text=True,
+        timeout=1100,
+        check=False,
+    )
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert not marked(mark)
+    assert not (tmp_path / "k2ktui" / "demo" / "drill").exists()
+    assert "kills the source cluster" in said
+    assert re.search(r"The tour confirms, where you would type tail: [\d,]+ records on", said), said
+    assert re.search(r"done: [\d,]+ records on .* copied to the new primary", said), said
+    check_reads(said)
+    ended = time_of("There and back, every running group", said)
+    assert time_of("Stopping the pipeline", said) - ended >= 2.9
+
+
+def check_switchover(said: str) -> None:
+    """The tour rehearses, pauses, acts before phases, and moves every group exactly."""
+    rehearsal, _, switchover = said.partition("The planned switchover moves every group")
+    assert "5 of 5, report" in rehearsal
+    assert "A failover now would move every group to its exact position." in rehearsal, said
+    assert "\\x0a" not in said, "what is confirmed is printed in lines"
+    assert re.search(r"done: 5 shadow groups read [\d,]+ records as expected", rehearsal), said
+    for action in (
+        "The tour stops the demo's producers on the source.",
+        "The tour stops the demo's consumers on the source.",
+        "The tour starts the demo's consumers and producers on the target.",
+    ):
+        assert action in switchover
+    assert "RPO: 0 records on the source only" in switchover
+    assert len(re.findall(r"Groups: 5, 0 records read again, 0 skipped\n", switchover)) == 2, said
+    assert "done: 3 of 3 groups read on the target" in switchover
+    assert re.search(r"k2ktui drill report \S+ -f \S+pipeline.yaml", switchover)
+    assert "Every group was moved to exactly its position" in switchover
+    assert re.search(r"k2ktui drill report \S+ -f \S+pipeline-reverse.yaml", switchover)
+    check_reads(said)
+    by_hand = r"By hand: a phase of k2ktui drill planned"
+    acts = r"  The tour stops the demo's producers on the source"
+    assert time_of(acts, switchover) - time_of(by_hand, switchover) >= PAUSE_S - 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_at_a_terminal_the_clusters_stay_until_ctrl_c(mark: str, tmp_path: Path) -> None:
+    """The first tour switches over exactly, and returns; with Ctrl-C nothing is left."""
+    master, terminal = pty.openpty()
+    command = [word for word in COMMAND if word != "--headless"]
+    demo = subprocess.Popen(
+        ["setsid", "--ctty", *command, "--drill", "--pause", f"{PAUSE_S}"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    os.set_blocking(master, False)
+    shown = b""
+
+    def over() -> bool:
+        nonlocal shown
+        with contextlib.suppress(BlockingIOError):
+            shown += os.read(master, 1 << 16)
+        assert demo.poll() is None, shown.decode()
+        return b"keep running" in shown
+
+    try:
+        eventually(over, "the tour is over", 1000)
+        assert "Producers write to the source" in k2ktui("demo", "--do", "show").out
+        file = tmp_path / "k2ktui" / "demo" / "drill" / "pipeline.yaml"
+        drills = k2ktui_json("drill", "list", "-f", file)["drills"]
+        assert [(drill["kind"], drill["status"]) for drill in drills] == [
+            ("planned", "done"),
+            ("rehearse", "done"),
+        ]
+        os.write(master, b"\x03")
+        assert demo.wait(120) == 130
+        eventually(lambda: not marked(mark), "everything is gone")
+        assert not file.parent.exists()
+    finally:
+        demo.kill()
+        demo.wait(15)
+        os.close(master)
+    check_switchover(ESCAPES.sub("", shown.decode()).replace("\r\n", "\n"))
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_the_switchover_leaves_nothing(mark: str, tmp_path: Path) -> None:
+    with subprocess.Popen([*COMMAND, "--drill"], stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        lines, interrupted = [], False
+        for line in demo.stdout:
+            lines.append(line)
+            if "4 of 12, drain" in line and not interrupted:
+                interrupted = True
+                demo.send_signal(signal.SIGINT)
+        assert demo.wait(120) == 130, "".join(lines)
+    assert interrupted, "".join(lines)
+    eventually(lambda: not marked(mark), "everything is gone")
+    assert not (tmp_path / "k2ktui" / "demo" / "drill").exists()

@@ -1,0 +1,113 @@
+"""The image that ``Dockerfile`` makes: built on a bare Debian, run between the tests' brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import create_topic, eventually, produce
+from tests.support.commands.image import Image, build_image, first_process
+from tests.support.pipelines.pipeline import Pipeline
+from tests.support.records.traffic import mixture
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+# As OpenShift runs it: a user id of no user, in group 0.
+NAMELESS = "1000690000:0"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    folder = tmp_path_factory.mktemp("image")
+    yield build_image(folder)
+    # Gigabytes, which pytest would keep for three runs; without mounts when the processes are gone.
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """A volume as an emptyDir with ``fsGroup`` is: group 0 writes it."""
+    made = tmp_path / "volume"
+    made.mkdir()
+    os.chown(made, 0, 0)
+    made.chmod(0o2770)
+    return made
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def finish(container: subprocess.Popen[str], timeout: float = 120) -> str:
+    out, _ = container.communicate(timeout=timeout)
+    return out
+
+
+def test_its_command_is_the_help(image: Image, volume: Path) -> None:
+    container = image.run(volume)
+    assert "Usage: k2ktui" in finish(container) and container.returncode == 0
+
+
+def test_commands_that_read(image: Image, volume: Path) -> None:
+    container = image.run(volume, "jobs", "list", user=NAMELESS)
+    out = finish(container)
+    assert container.returncode == 0 and "note:" not in out and "Traceback" not in out, out
+
+
+@pytest.mark.parametrize("user", ["", NAMELESS], ids=["its user", "any user"])
+def test_a_copy_with_probes(
+    user: str, image: Image, volume: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, mixture(1, 2000, 1))
+    pipe = Pipeline(tmp_path, source, target, [topic])
+    pipe.mode = "shared"
+    shutil.copy(pipe.write(), volume / "pipeline.yaml")
+    (volume / "pipeline.yaml").chmod(0o644)
+    arguments = ("start", "-f", "pipeline.yaml", "--http", "0", "--log-format", "json")
+
+    container = image.run(volume, *arguments, user=user)
+    try:
+        assert container.stdout is not None
+        url = ""
+        lines: list[str] = []
+        while not url:
+            line = container.stdout.readline()
+            assert line, "".join(lines)
+            lines.append(line)
+            if "serving /livez" in line:
+                url = json.loads(line)["text"].rpartition(" ")[2]
+        assert get(f"{url}/livez") == (200, "alive\n")
+        ready = eventually(lambda: _is_ready(url), "it takes part")
+        assert "running: 2 slots" in ready or "standby: no slots" in ready
+        eventually(lambda: pipe.is_caught_up(topic), "it has copied")
+        status, metrics = get(f"{url}/metrics")
+        assert status == 200 and f'k2k_slots{{pipeline="{pipe.name}"}}' in metrics
+        first_process(container).terminate()
+        out = "".join(lines) + finish(container)
+    finally:
+        container.kill()
+        container.wait()
+    assert container.returncode == 0, out
+    assert pipe.prove(2000)
+
+
+def _is_ready(url: str) -> str:
+    status, text = get(f"{url}/readyz")
+    return text if status == 200 else ""
+
+
+def test_nothing_of_it_is_left_mounted(image: Image) -> None:
+    assert str(image.root) not in Path("/proc/mounts").read_text()

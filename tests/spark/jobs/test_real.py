@@ -1,0 +1,207 @@
+"""A job on real clusters: begun in a terminal that closes, found, stopped, restarted, fenced."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.jobs import local_jobs, manager
+from k2ktui.jobs.local_jobs import Job, JobState
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import Out, create_topic, eventually, produce
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.commands.watch import Watch
+from tests.support.jobs.jobs import all_ended, found
+from tests.support.pipelines.pipeline import Pipeline
+
+pytestmark = pytest.mark.slow
+SECRET = "s3cr3t-of-the-job"
+
+
+@pytest.fixture
+def pipe(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline with something to copy, and a secret that is in no file."""
+    topic = create_topic(source)
+    produce(source, topic, [Out(b"v%d" % i) for i in range(1000)])
+    (tmp_path / "p").mkdir()
+    secret = {"spark.config": {"spark.hadoop.fs.s3a.secret.key": "${env:string:JOB_SECRET}"}}
+    made = Pipeline(tmp_path / "p", source, target, [topic], secret)
+    with all_ended():
+        yield made
+    made.close()
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("JOB_SECRET", SECRET)
+    return {"JOB_SECRET": SECRET}
+
+
+def only_job() -> Job:
+    (job,) = local_jobs.list_jobs()
+    return job
+
+
+def row(file: Path) -> dict[str, Any]:
+    value: dict[str, Any] = k2ktui_json("jobs", "list", "-f", file)[0]
+    return value
+
+
+def grows(pipe: Pipeline) -> None:
+    pipe.await_more([Out(b"more")] * 100)
+
+
+def in_a_terminal_that_closes(*arguments: str | Path) -> str:
+    """Run a command in a terminal of its own; close it when the command has ended."""
+    master, terminal = pty.openpty()
+    shell = subprocess.Popen(
+        ["setsid", "--ctty", sys.executable, "-m", "k2ktui", *map(str, arguments)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    said = b""
+    while True:
+        try:
+            said += os.read(master, 65536)
+        except OSError:  # the last one who had it open has ended
+            break
+    os.close(master)
+    assert shell.wait(30) == 0, said.decode()
+    return said.decode()
+
+
+def test_from_start_to_stop(pipe: Pipeline, env: dict[str, str], tmp_path: Path) -> None:
+    file = pipe.write()
+    with Watch(tmp_path, [SECRET]) as watch:
+        said = in_a_terminal_that_closes("jobs", "start", "-f", file)
+        for line in ("source cluster", "Java", "Spark", "other runners", "running, pid"):
+            assert line in said
+        job = only_job()
+        assert job.state is JobState.RUNNING
+        assert (job.record.term, job.record.slots) == (1, 2)
+        grows(pipe)
+
+        # Somebody else, in another process, finds it and sees its heartbeat.
+        seen = eventually(lambda: (r := row(file))["heartbeat_at"] and r, "a heartbeat")
+        assert (seen["state"], seen["here"], seen["pid"]) == ("running", True, job.record.pid)
+        refused = k2ktui("jobs", "start", "-f", file, code=5)
+        assert f"pid {job.record.pid}" in refused.stderr
+
+        def logged() -> bool:
+            lines = k2ktui("jobs", "log", "-f", file, "--json").stdout.splitlines()
+            return {"job", "started", "firstrecord"} <= {json.loads(x)["event"] for x in lines}
+
+        eventually(logged, "the log has the first record")
+
+        began = time.monotonic()
+        # The job is found by its files: what fills them in is not needed to stop it.
+        done = k2ktui("jobs", "stop", "-f", file, env={"JOB_SECRET": ""})
+        assert time.monotonic() - began < manager.STOP_S + 10
+        assert "stopped, exit code 0" in done.stdout
+        assert watch.looked > 5
+    assert watch.shown == set()
+    # While Spark starts, its settings are in a file for this user alone.
+    assert {path.name for path in watch.stored} <= {"spark.properties"}
+    assert k2ktui("jobs", "stop", "-f", file).stdout.startswith(pipe.name)
+
+
+def test_restart_and_death(pipe: Pipeline, env: dict[str, str]) -> None:
+    file = pipe.write()
+    k2ktui("jobs", "start", "-f", file)
+    first = only_job()
+    k2ktui("jobs", "restart", "-f", file)
+    second = only_job()
+    assert second.record.pid != first.record.pid
+    assert (second.record.term, second.record.starts) == (2, 2)
+    assert not first.record.identity.alive
+    grows(pipe)
+
+    os.kill(second.record.pid, signal.SIGKILL)
+    eventually(lambda: found(second).state is JobState.DIED, "its death is seen")
+    died = row(file)
+    assert died["state"] == "died" and not died["alive"]
+    # Its last heartbeat is young, but its process is not there: nothing hinders a new start.
+    k2ktui("jobs", "start", "-f", file)
+    grows(pipe)
+    pipe.prove(1000)
+
+
+def test_a_driver_elsewhere_is_seen_and_taken_over_only_when_asked(
+    pipe: Pipeline, env: dict[str, str]
+) -> None:
+    with pipe.start() as foreground:
+        foreground.expect("firstrecord")
+        file = pipe.write()
+        (other,) = eventually(lambda: k2ktui_json("jobs", "list", "-f", file), "its heartbeat")
+        assert (other["pid"], other["here"]) == (foreground.pid, False)
+        refused = k2ktui("jobs", "start", "-f", file, "--force", code=5)
+        assert "--take-over" in refused.stderr
+        assert foreground.running
+        k2ktui("jobs", "start", "-f", file, "--take-over")
+        assert foreground.wait() == 5, "it was fenced"
+    assert only_job().alive
+
+
+def test_a_job_waits_as_a_standby_unless_it_takes_over(pipe: Pipeline, env: dict[str, str]) -> None:
+    mode = {"coordination.mode": "standby", "coordination.assignment.graceWindow": "6 seconds"}
+    pipe.settings = {**pipe.settings, **mode}
+    file = pipe.write()
+    with pipe.start() as foreground:
+        foreground.expect("firstrecord")
+        assert "standby, pid" in k2ktui("jobs", "start", "-f", file).stdout
+        assert only_job().state is JobState.STANDBY
+        shown = eventually(
+            lambda: (r := k2ktui_json("jobs", "list", "-f", file)) and len(r) == 2 and r, "both"
+        )
+        assert [job["state"] for job in shown] == ["running", "standby"]
+        assert foreground.running and not foreground.events("waiting")
+        k2ktui("jobs", "restart", "-f", file, "--take-over")
+        assert only_job().state is JobState.RUNNING
+        foreground.expect("waiting")
+        since = foreground.reported
+        k2ktui("jobs", "stop", "-f", file)
+        foreground.expect("started", since=since)
+        grows(pipe)
+
+
+def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) -> None:
+    mode = {"coordination.mode": "shared", "coordination.assignment.graceWindow": "6 seconds"}
+    pipe.settings = {**pipe.settings, **mode}
+    file = pipe.write()
+    with pipe.start() as foreground:
+        foreground.expect("firstrecord")
+        k2ktui("jobs", "start", "-f", file)
+
+        def is_shared() -> bool:
+            rows = k2ktui_json("jobs", "list", "-f", file)
+            states = [(job["state"], job["slots"], job["term"]) for job in rows]
+            return len(states) == 2 and set(states) == {("running", 1, states[0][2])}
+
+        eventually(is_shared, "one slot each", 120)
+        k2ktui("jobs", "stop", "-f", file)
+        assert foreground.running
+        grows(pipe)
+
+
+def test_a_job_that_is_fenced_reports_it(pipe: Pipeline, env: dict[str, str]) -> None:
+    file = pipe.write()
+    k2ktui("jobs", "start", "-f", file)
+    with pipe.start() as other:
+        other.expect("started")
+        ended = eventually(
+            lambda: (j := only_job()).state is JobState.FAILED and j, "it was fenced", 60
+        )
+    assert ended.code == 5
+    assert "fenced" in ended.why

@@ -1,0 +1,246 @@
+"""``coordination.mode: standby``: one run copies, others wait, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.proof.test_faults_fencing import tell_all
+from tests.support.clusters.kafka import eventually
+from tests.support.clusters.other_hosts import other_host
+from tests.support.clusters.proxy import ProxiedNode, proxied_node
+from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.pipeline import Pipeline, Run
+from tests.support.records.traffic import Traffic
+
+GRACE_S = 6
+STANDBY = {
+    "coordination.mode": "standby",
+    "coordination.assignment.graceWindow": f"{GRACE_S} seconds",
+}
+
+
+@pytest.fixture
+def standby(make_pipeline: MakePipeline, topics: dict[str, int]) -> Pipeline:
+    return make_pipeline(list(topics), STANDBY)
+
+
+def expect_waiting(run: Run, since: int = 0) -> None:
+    run.expect("waiting", lambda event: " pid " in event["runs"], since=since)
+
+
+def catch_up(pipeline: Pipeline) -> None:
+    """Without waiting for the grace window of what was killed."""
+    with pipeline.start("--until-caught-up", "--take-over") as run:
+        assert run.wait() == 0, run.tail()
+
+
+@pytest.mark.slow
+def test_a_second_start_waits_until_the_first_has_stopped(
+    standby: Pipeline, topics: dict[str, int]
+) -> None:
+    with Traffic(standby.source, topics, 1):
+        first = standby.start()
+        first.expect("firstrecord")
+        second = standby.start()
+        expect_waiting(second)
+        standby.await_copying()
+        assert first.running and not second.events("started")
+        assert first.stop() == 0
+        second.expect("firstrecord")
+        standby.await_copying()
+    assert second.stop() == 0
+    catch_up(standby)
+    standby.prove()
+
+
+@pytest.mark.slow
+def test_a_standby_on_the_host_of_a_run_that_was_killed_does_not_wait(
+    make_pipeline: MakePipeline, topics: dict[str, int]
+) -> None:
+    """Nor does one that is started later. The grace window is longer than any test."""
+    patient = {"coordination.assignment.graceWindow": "1 hour"}
+    standby = make_pipeline(list(topics), STANDBY | patient)
+    with Traffic(standby.source, topics, 1):
+        first = standby.start()
+        first.expect("firstrecord")
+        second = standby.start()
+        expect_waiting(second)
+        first.signal(signal.SIGKILL)
+        second.expect("firstrecord")
+        standby.await_copying()
+        second.signal(signal.SIGKILL)
+        third = standby.start()
+        third.expect("firstrecord")
+        standby.await_copying()
+    assert third.stop() == 0
+    catch_up(standby)
+    standby.prove()
+
+
+@pytest.mark.slow
+def test_a_standby_that_is_stopped_ends_at_once(standby: Pipeline, topics: dict[str, int]) -> None:
+    with Traffic(standby.source, topics, 1):
+        first = standby.start()
+        first.expect("firstrecord")
+        second = standby.start()
+        expect_waiting(second)
+        assert second.stop(20.0) == 0
+        standby.await_copying()
+    assert first.stop() == 0
+
+
+@pytest.mark.slow
+def test_take_over_fences_the_run_that_works(standby: Pipeline, topics: dict[str, int]) -> None:
+    """The one that worked becomes the standby, in the same process, and can work again."""
+    with Traffic(standby.source, topics, 1):
+        first = standby.start()
+        first.expect("firstrecord")
+        second = standby.start("--take-over")
+        second.expect("firstrecord")
+        expect_waiting(first)
+        standby.await_copying()
+        terms = [event["term"] for event in (*first.events("started"), *second.events("started"))]
+        since = first.reported
+        assert second.stop() == 0
+        third = first.expect("started", since=since)["term"]
+        assert sorted({*terms, third}) == [*terms, third]
+        standby.await_copying()
+    assert first.stop() == 0
+    catch_up(standby)
+    standby.prove()
+
+
+@pytest.mark.proof
+@pytest.mark.seeds(1)
+def test_a_standby_takes_over_from_what_dies_or_hangs(
+    standby: Pipeline, topics: dict[str, int], seed: int
+) -> None:
+    """Four times in a row, by SIGKILL and SIGSTOP, of the driver alone or of all its processes.
+
+    Each standby is on another host: it does not see whether the process lives.
+    """
+    dice = random.Random(seed)
+    with Traffic(standby.source, topics, seed):
+        works = standby.start(env=other_host("first"))
+        works.expect("firstrecord")
+        for at, blow in enumerate(dice.sample(BLOWS, len(BLOWS))):
+            number, whole = blow
+            waits = standby.start(env=other_host(f"standby-{at}"))
+            expect_waiting(waits)
+            standby.await_copying()
+            if whole:
+                tell_all(works, number)
+            else:
+                works.signal(number)
+            waits.expect("firstrecord")
+            standby.await_copying()
+            if number == signal.SIGSTOP:
+                since = works.reported
+                tell_all(works, signal.SIGCONT)
+                expect_waiting(works, since)
+                assert waits.running
+                assert works.stop() == 0
+            works.close()
+            works = waits
+    assert works.stop() == 0
+    catch_up(standby)
+    standby.prove()
+
+
+BLOWS = [(number, whole) for number in (signal.SIGKILL, signal.SIGSTOP) for whole in (True, False)]
+
+
+@pytest.mark.proof
+@pytest.mark.seeds(1)
+def test_of_many_that_start_at_once_one_works(
+    standby: Pipeline, topics: dict[str, int], seed: int
+) -> None:
+    with Traffic(standby.source, topics, seed):
+        runs = [standby.start() for _ in range(4)]
+        left = list(runs)
+        while left:
+            eventually(lambda: any(working(run) for run in left), "one works")
+            eventually(
+                lambda: (
+                    sum(working(run) for run in left) == 1
+                    and all(waiting(run) for run in left if not working(run))
+                ),
+                "the others wait",
+                180,
+            )
+            standby.await_copying()
+            (works,) = [run for run in left if working(run)]
+            assert all(run.running for run in left)
+            works.close()
+            left.remove(works)
+    catch_up(standby)
+    standby.prove()
+
+
+def working(run: Run) -> bool:
+    """Whether it has copied since it last waited."""
+    return _last(run, lambda event: event["event"] == "progress") > _last(run, _waits)
+
+
+def waiting(run: Run) -> bool:
+    return _last(run, _waits) >= 0 and not working(run)
+
+
+def _waits(event: dict[str, object]) -> bool:
+    return event["event"] == "waiting"
+
+
+def _last(run: Run, test: object) -> int:
+    indexs = [index for index, event in enumerate(run.events()) if test(event)]  # type: ignore[operator]
+    return max(indexs, default=-1)
+
+
+@pytest.fixture(scope="module")
+def shaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedNode]:
+    """A target with a proxy before its second listener."""
+    with proxied_node("cut", tmp_path_factory.mktemp("cut")) as node:
+        yield node
+
+
+@pytest.mark.proof
+@pytest.mark.seeds(1)
+def test_a_run_that_is_cut_off_from_the_target_loses_the_pipeline(
+    source: KafkaNode, shaky: ProxiedNode, topics: dict[str, int], tmp_path: Path, seed: int
+) -> None:
+    """One comes through the proxy, the other does not; when the network is back, one waits."""
+    far = Pipeline(
+        tmp_path,
+        source,
+        shaky,
+        list(topics),
+        {**STANDBY, "target.kafka.common": {"bootstrap.servers": shaky.proxy.address}},
+    )
+    (tmp_path / "near").mkdir()
+    near = Pipeline(tmp_path / "near", source, shaky, list(topics), STANDBY, far.name)
+    try:
+        with Traffic(source, topics, seed):
+            first = far.start()
+            first.expect("firstrecord")
+            second = near.start()
+            expect_waiting(second)
+            shaky.proxy.cut()
+            second.expect("firstrecord")
+            near.await_copying()
+            since = first.reported
+            shaky.proxy.restore()
+            expect_waiting(first, since)
+            near.await_copying()
+        assert second.stop() == 0
+        first.expect("started", since=since)
+        assert first.stop() == 0
+        catch_up(near)
+        near.prove()
+    finally:
+        far.close()
+        near.close()

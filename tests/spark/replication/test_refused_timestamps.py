@@ -1,0 +1,41 @@
+"""A target topic that takes no record as old as one of the source's."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.brokers import Brokers
+from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.pipelines.pipeline import Pipeline
+
+pytestmark = pytest.mark.slow
+FINDINGS = 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [
+        ("2.8", "message.timestamp.difference.max.ms"),
+        ("4.0.0", "message.timestamp.before.max.ms"),
+    ],
+)
+def test_the_record_and_the_limit_are_named(
+    source: KafkaNode, brokers: Brokers, tmp_path: Path, kind: str, limit: str
+) -> None:
+    """It is the fourth one of its batch."""
+    (target,) = brokers(kind)
+    old, now = 1_600_000_000_000, int(time.time() * 1000)
+    topic = create_topic(source)
+    outs = [Out(b"%d" % n, timestamp=old if n == 3 else now) for n in range(6)]
+    produce(source, topic, outs, linger_ms=100)
+    create_topic(target, topic, config={limit: "3600000"})
+    run = Pipeline(tmp_path, source, target, [topic]).catch_up(FINDINGS)
+    fault = run.expect("stopped")["fault"]
+    assert f"rejected {topic}-0 at offset 3: the timestamp is out of the topic's range" in str(
+        fault["message"]
+    )
+    assert limit in fault["hint"]

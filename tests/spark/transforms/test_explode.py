@@ -1,0 +1,195 @@
+"""Transforms that make several records of one: order, mapping, groups, and what fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from k2ktui.config.transform_rules import TransformRule
+from k2ktui.errors import ConfigError
+from k2ktui.replication.spark.session import SparkRuntime
+from tests.spark.transforms.test_transform_sql import made, spark, valued
+from tests.support.clusters.kafka import Got, Out, create_topic, produce, read_all
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.oracle.group_offsets import commit_offsets, committed
+from tests.support.oracle.judge import Expected, by_key, prove
+from tests.support.pipelines.fixtures import MakePipeline
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("pyarrow")  # of the extra ``transform``
+
+__all__ = ["spark"]
+
+SCHEMA = "order BIGINT, items ARRAY<STRUCT<sku: STRING, n: INT>>"
+RULE: dict[str, Any] = {
+    "decode": {"value": {"json": {"schema": SCHEMA}}},
+    "filter": "value.order % 7 <> 0",
+    "explode": {"value": "value.items"},
+    "set": {"value.n": "value.n * 2"},
+}
+
+
+def order(number: int) -> bytes:
+    items = [{"sku": f"s{number}-{n}", "n": n} for n in range(number % 4)]
+    return json.dumps({"order": number, "items": items}).encode()
+
+
+def items_of(sent: Got) -> list[bytes | None]:
+    order = json.loads(sent.value or b"")
+    if not order["order"] % 7:
+        return []
+    doubled = [{"sku": item["sku"], "n": 2 * item["n"]} for item in order["items"]]
+    return [json.dumps(item, separators=(",", ":")).encode() for item in doubled]
+
+
+def test_elements_keep_their_order_and_a_record_fails_as_a_whole(spark: SparkRuntime) -> None:
+    rule = {**RULE, "set": {"value.n": "100 div value.n"}, "onError": "deadLetter"}
+    _, failed, rows = made(
+        spark,
+        rule,
+        *valued(
+            order(1).replace(b'"n": 0', b'"n": 50'),
+            b'{"order": 1, "items": [{"n": 1}, {"n": 0}, {"n": 2}]}',
+            b'{"order": 1, "items": []}',
+            b'{"order": 1}',
+            b'{"order": 7, "items": [{"n": 1}]}',
+            b"{",
+            b'{"order": 1, "items": [{"n": 5}, null, {"n": 4}]}',
+        ),
+    )
+    assert list(zip(rows.offsets, rows.values, strict=True)) == [
+        (0, b'{"sku":"s1-0","n":2}'),
+        (6, b'{"n":20}'),
+        (6, None),
+        (6, b'{"n":25}'),
+    ]
+    assert failed == {1: "set value.n", 5: "decode.value"}
+    (whole, _) = rows.failures
+    assert whole.value == b'{"order": 1, "items": [{"n": 1}, {"n": 0}, {"n": 2}]}'
+
+
+def test_many_elements_cross_the_limits_of_arrow_batches(spark: SparkRuntime) -> None:
+    records = valued(*(order(n) for n in range(12_000)))
+    _, failed, rows = made(spark, {**RULE, "set": {}}, *records)
+    wanted = [n for n in range(12_000) if n % 7 for _ in range(n % 4)]
+    assert rows.offsets == wanted and not failed
+    assert rows.values[:2] == [b'{"sku":"s1-0","n":0}', b'{"sku":"s2-0","n":0}']
+
+
+def test_the_expressions_of_a_select_see_the_record_as_it_was(spark: SparkRuntime) -> None:
+    rule = {
+        "decode": {"key": "string", "value": "string"},
+        "sql": "SELECT value AS key, explode(split(value, ',')) AS value, concat(filter(headers, "
+        "h -> h.key <> 'b'), array(named_struct('key', 'n', 'value', CAST(key AS BINARY)), "
+        "named_struct('key', 'null', 'value', CAST(NULL AS BINARY)))) "
+        "AS headers FROM records WHERE value <> 'out' AND 1 / length(value) > 0",
+    }
+    headers = (("a", b"\x01"), ("b", None))
+    _, failed, rows = made(spark, rule, *valued(b"x,y", b"out", b"", b"z", headers=headers))
+    assert list(zip(rows.offsets, rows.keys, rows.values, strict=True)) == [
+        (0, b"x,y", b"x"),
+        (0, b"x,y", b"y"),
+        (3, b"z", b"z"),
+    ]
+    assert rows.assigned[2] == [b"a", b"\x01", b"n", b"k3", b"null", None]
+    assert failed == {2: "sql WHERE"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"explode": {"value": "key"}}, "explode value needs an ARRAY, and is BINARY"),
+        ({"explode": {"value": "collect_list(key)"}}, "the operator Aggregate"),
+        ({"explode": {"value": "array(explode(array(key)))"}}, "the operator Generate"),
+        (
+            {"sql": "SELECT key, CAST(uuid() AS BINARY) AS value FROM records"},
+            "uuid() may have another",
+        ),
+        ({"sql": "SELECT key, sum(offset) AS value FROM records"}, "the operator Aggregate"),
+        (
+            {"sql": "SELECT key, value FROM records WHERE key IN (SELECT X'00')"},
+            "the operator",
+        ),
+        ({"sql": "SELECT key, value, topic AS headers FROM records"}, "STRING"),
+        ({"sql": "SELECT length(key) AS key, value FROM records"}, "needs a BINARY, and is INT"),
+    ],
+)
+def test_what_is_refused(spark: SparkRuntime, rule: dict[str, Any], why: str) -> None:
+    transform = TransformRule.model_validate(rule).transform
+    assert transform is not None
+    with pytest.raises(ConfigError) as refused:
+        spark.check_transforms([("replication.transform[0]", transform)])
+    assert why in refused.value.message
+
+
+def test_groups_of_an_exploded_topic_move_exactly(make_pipeline: MakePipeline) -> None:
+    """Every offset of a partition is translated: what is read there follows what was consumed."""
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source, partitions=2)
+    pipeline.topics = [topic]
+    count = 40
+    groups = [f"{pipeline.name}-{n}" for n in range(count + 1)]
+    pipeline.settings = {
+        "replication.transform": [RULE],
+        "groups.consumerGroups": f"{pipeline.name}-.*",
+    }
+    # The last record of partition 0 has three copies: a group at the end must not read them again.
+    produce(pipeline.source, topic, [Out(order(n + 4), b"k%d" % n, 0) for n in range(count)])
+    produce(pipeline.source, topic, [Out(order(n), b"k%d" % n, 1) for n in range(count)])
+    run = pipeline.catch_up()
+    print(run.tail())
+    expected = Expected(topic, values=items_of)
+    prove(pipeline.source, pipeline.target, pipeline.name, expected)
+
+    for offset, group in enumerate(groups):
+        commit_offsets(pipeline.source, group, {(topic, 0): offset, (topic, 1): offset})
+    file = pipeline.write()
+    plan = file.with_suffix(".plan")
+    k2ktui("plan", "-f", file, "-o", plan)
+    k2ktui("apply", "-f", file, plan, "--yes")
+    sent, copies = read_all(pipeline.source, topic), read_all(pipeline.target, topic)
+    for offset, group in enumerate(groups):
+        moved = committed(pipeline.target, group)
+        for partition in (0, 1):
+            unread = [
+                value
+                for got in sorted(sent, key=lambda got: got.offset)
+                if got.partition == partition and got.offset >= offset
+                for value in items_of(got)
+            ]
+            read = [
+                got.value
+                for got in sorted(copies, key=lambda got: got.offset)
+                if got.partition == partition and got.offset >= moved[topic, partition]
+            ]
+            assert read == unread, (group, partition)
+    verified = k2ktui_json("verify", "-f", file, "--sample", "20")
+    assert verified["positions"]["different"] == verified["records"]["different"] == 0, verified
+    assert verified["records"]["same"] > 0
+    shown = k2ktui_json("transform", "preview", "-f", file, "--topic", topic, "--limit", "4")
+    assert [len(record["further"]) for record in shown["records"]].count(2) >= 1
+    text = k2ktui("transform", "preview", "-f", file, "--topic", topic).stdout
+    assert "(left out: filter or explode value)" in text
+
+
+def test_keys_of_a_select_choose_the_partitions(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline([])
+    topic = create_topic(pipeline.source, partitions=3)
+    pipeline.topics = [topic]
+    target = f"{topic}.copy"
+    pipeline.settings = {
+        "replication.transform": [
+            {"sql": "SELECT key, explode(array(value, NULL, key)) AS value FROM records"}
+        ],
+        "replication.sink.topic": {"suffix": ".copy"},
+        "replication.sink.partition": "producer",
+        "topicCreation.replication.common": {"partitions": 2},
+    }
+    produce(pipeline.source, topic, [Out(b"v%d" % n, b"k%d" % n, n % 3) for n in range(3000)])
+    pipeline.catch_up()
+    expected = Expected(
+        topic, target, partition=by_key(2), values=lambda sent: (sent.value, None, sent.key)
+    )
+    prove(pipeline.source, pipeline.target, pipeline.name, expected)

@@ -1,0 +1,398 @@
+"""Thin helpers over confluent-kafka for tests that run against real clusters."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from k2ktui.kafka.wire.codes import LEADER_MOVED
+
+# Seconds; who waits as long as this waits for something that does not come, on a busy machine too.
+TIMEOUT = 180.0
+START_S = 180.0
+_counter = itertools.count()
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class ServingCluster(Protocol):
+    """What serves clients: a node, several of them, or one of another process."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Its addresses, ``host:port,…``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """A record to produce; ``partition`` None leaves the choice to the client."""
+
+    value: bytes | None = b""
+    key: bytes | None = None
+    partition: int | None = 0
+    headers: Headers = ()
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A record as a consumer sees it; ``timestamp`` in milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default=())
+    timestamp: int = 0
+    append_time: bool = False
+
+
+def unique_name(stem: str = "topic") -> str:
+    """Return a name that no other test uses, for topics, groups and transactional ids."""
+    return f"{stem}-{os.getpid()}-{next(_counter)}"
+
+
+def client(node: ServingCluster, **settings: object) -> dict[str, Any]:
+    """Return librdkafka properties for ``node``; in keyword names ``_`` stands for ``.``."""
+    base: dict[str, Any] = {"bootstrap.servers": node.bootstrap, "log_level": 3}
+    return base | {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def admin(node: ServingCluster) -> AdminClient:
+    """Return an admin client of ``node``; keep it until its futures are done."""
+    return AdminClient(client(node))
+
+
+def create_topic(
+    node: ServingCluster,
+    name: str | None = None,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    *,
+    replicas: Sequence[Sequence[int]] | None = None,
+) -> str:
+    """Create a topic, wait until it has leaders, and return its name.
+
+    Args:
+        node: where.
+        name: None for one that no other test uses.
+        partitions: how many, with one replica each.
+        config: of the topic.
+        replicas: the brokers of each partition, the preferred leader first, instead of the number.
+    """
+    name = name or unique_name()
+    if replicas is None:
+        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+    else:
+        partitions = len(replicas)
+        placed = [list(replica) for replica in replicas]
+        topic = NewTopic(name, partitions, replica_assignment=placed, config=dict(config or {}))
+    with_admin = admin(node)
+    with_admin.create_topics([topic])[name].result(TIMEOUT)
+    await_leaders(node, name, partitions)
+    return name
+
+
+def await_leaders(node: ServingCluster, name: str, partitions: int) -> None:
+    """Wait until a topic has leaders, as far as the broker knows that ``node``'s client asks."""
+    with_admin = admin(node)
+
+    def ready() -> bool:
+        described = with_admin.list_topics(name, timeout=TIMEOUT).topics[name].partitions
+        return len(described) == partitions and all(p.leader >= 0 for p in described.values())
+
+    eventually(ready, f"topic {name} has leaders")
+
+
+def eventually(
+    condition: Callable[[], object], what: str | Callable[[], str], timeout: float = TIMEOUT
+) -> Any:
+    """Wait until ``condition`` returns something true, and return that.
+
+    Args:
+        condition: what is waited for.
+        what: its description; a function is called when the time is over.
+        timeout: seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {timeout:g} s: {text}")
+        time.sleep(0.05)
+
+
+def produce(
+    node: ServingCluster,
+    topic: str,
+    records: Iterable[Out | bytes],
+    **settings: object,
+) -> list[int]:
+    """Produce in order and return the offsets, in the order of ``records``."""
+    return [offset for _, offset in _send(Producer(client(node, **settings)), topic, records)]
+
+
+def produce_transaction(
+    node: ServingCluster,
+    topic: str,
+    records: Iterable[Out | bytes],
+    *,
+    commit: bool = True,
+    transactional_id: str | None = None,
+    **settings: object,
+) -> list[int]:
+    """Produce in one transaction and wait until it has ended; return as :func:`produce` does."""
+    identity = {"transactional.id": transactional_id or unique_name("tx")}
+    producer = Producer(client(node, **settings) | identity)
+    producer.init_transactions(TIMEOUT)
+    producer.begin_transaction()
+    landed = _send(producer, topic, records)
+    end = producer.commit_transaction if commit else producer.abort_transaction
+    end(TIMEOUT)
+
+    def has_markers() -> bool:
+        ends = end_offsets(node, topic)
+        return all(ends[partition] > offset + 1 for partition, offset in landed)
+
+    eventually(has_markers, f"{topic} has the markers")
+    return [offset for _, offset in landed]
+
+
+def open_transaction(
+    node: ServingCluster, topic: str, records: Iterable[Out | bytes], **settings: object
+) -> Producer:
+    """Produce in a transaction and leave it open; the caller ends it, or drops the producer."""
+    producer = Producer(client(node, **settings) | {"transactional.id": unique_name("tx")})
+    producer.init_transactions(TIMEOUT)
+    producer.begin_transaction()
+    _send(producer, topic, records)
+    return producer
+
+
+def _send(producer: Producer, topic: str, records: Iterable[Out | bytes]) -> list[tuple[int, int]]:
+    places: dict[int, tuple[int, int]] = {}
+    errors: list[KafkaError] = []
+
+    def landed(index: int) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error:
+                errors.append(error)
+            else:
+                places[index] = message.partition() or 0, message.offset() or 0
+
+        return report
+
+    for index, record in enumerate(records):
+        out = record if isinstance(record, Out) else Out(record)
+        _send_one(producer, topic, out, landed(index))
+    assert producer.flush(TIMEOUT) == 0, "records were not acknowledged in time"
+    assert not errors, errors[0]
+    return [places[index] for index in sorted(places)]
+
+
+def _send_one(producer: Producer, topic: str, out: Out, report: Callable[..., None]) -> None:
+    optional: dict[str, Any] = {}
+    if out.partition is not None:
+        optional["partition"] = out.partition
+    if out.timestamp is not None:
+        optional["timestamp"] = out.timestamp
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value=out.value,
+                key=out.key,
+                headers=list(out.headers),
+                on_delivery=report,
+                **optional,
+            )
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+def end_offsets(
+    node: ServingCluster, topic: str, isolation: str = "read_uncommitted"
+) -> dict[int, int]:
+    """Return each partition's end: high watermark, or last stable offset (``read_committed``)."""
+    return _bounds(node, topic, isolation)[1]
+
+
+def await_stable(node: ServingCluster, topic: str, timeout: float = TIMEOUT) -> None:
+    """Wait until everything that a topic has now is visible to readers of committed records.
+
+    A coordinator answers a commit once it has logged it, and writes the markers afterwards: if a
+    broker has just restarted, seconds later. Transactions that stay open must not be there.
+    """
+    ends = end_offsets(node, topic)
+
+    def is_stable() -> bool:
+        stable = end_offsets(node, topic, "read_committed")
+        return all(stable[partition] >= end for partition, end in ends.items())
+
+    eventually(is_stable, f"{topic} has the markers of all transactions", timeout)
+
+
+def start_offsets(node: ServingCluster, topic: str) -> dict[int, int]:
+    """Return each partition's log start offset."""
+    return _bounds(node, topic, "read_uncommitted")[0]
+
+
+def _bounds(
+    node: ServingCluster, topic: str, isolation: str
+) -> tuple[dict[int, int], dict[int, int]]:
+    from confluent_kafka import IsolationLevel
+
+    level = {
+        "read_committed": IsolationLevel.READ_COMMITTED,
+        "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+    }[isolation]
+    with_admin = admin(node)
+
+    def known() -> Any:
+        return with_admin.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+
+    # A broker of ZooKeeper's time serves before its controller has sent it the metadata.
+    partitions = eventually(known, f"{topic} is known")
+    bounds = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        asked = {TopicPartition(topic, number): spec for number in partitions}
+        bounds.append(
+            eventually(partial(_listed, with_admin, asked, level), "its partitions have leaders")
+        )
+    return bounds[0], bounds[1]
+
+
+def _listed(client: AdminClient, asked: dict[TopicPartition, Any], level: Any) -> dict[int, int]:
+    """The offsets; nothing while a broker that just started does not lead its partitions yet."""
+    futures = client.list_offsets(asked, isolation_level=level)
+    try:
+        return {tp.partition: f.result(TIMEOUT).offset for tp, f in futures.items()}
+    except KafkaException as error:
+        if error.args[0].code() in (*LEADER_MOVED, KafkaError._NOENT):
+            client.list_topics(timeout=TIMEOUT)  # else it keeps asking the leaders it remembers
+            return {}
+        raise
+
+
+def read_all(
+    node: ServingCluster,
+    topic: str,
+    isolation: str = "read_committed",
+    *,
+    timeout: float = TIMEOUT,
+) -> list[Got]:
+    """Read every partition from its start to the end that it has now.
+
+    Returns:
+        Records ordered by partition, then offset. With ``read_committed`` the end is the last
+        stable offset, so an open transaction does not make this wait.
+    """
+    starts, ends = _bounds(node, topic, isolation)
+    ends = {number: end for number, end in ends.items() if end > starts[number]}
+    if not ends:
+        return []
+    settings = client(
+        node,
+        group_id=unique_name("reader"),
+        isolation_level=isolation,
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        # Retention may delete more in between.
+        auto_offset_reset="earliest",
+        fetch_wait_max_ms=50,
+    )
+    consumer = Consumer(settings)
+    try:
+        # OFFSET_BEGINNING would be looked up half a second later, when the leader is known.
+        consumer.assign([TopicPartition(topic, number, starts[number]) for number in ends])
+        return sorted(
+            _read_to(consumer, ends, timeout), key=lambda got: (got.partition, got.offset)
+        )
+    finally:
+        consumer.close()
+
+
+def group_consumer(node: ServingCluster, group: str, reset: str) -> Consumer:
+    """Return a consumer with a group's committed offsets, which commits nothing by itself."""
+    settings = client(
+        node,
+        group_id=group,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        auto_offset_reset=reset,
+    )
+    return Consumer(settings)
+
+
+def read_unread(
+    node: ServingCluster, group: str, topic: str, partitions: Iterable[int]
+) -> list[Got]:
+    """Read partitions as a member of a group would: from its committed offsets to the end now."""
+    ends = end_offsets(node, topic, "read_committed")
+    consumer = group_consumer(node, group, "error")
+    try:
+        chosen = sorted(partitions)
+        consumer.assign([TopicPartition(topic, number) for number in chosen])
+        records = _read_to(consumer, {number: ends[number] for number in chosen}, TIMEOUT)
+        return sorted(records, key=lambda got: (got.partition, got.offset))
+    finally:
+        consumer.close()
+
+
+def _read_to(consumer: Consumer, ends: dict[int, int], timeout: float) -> list[Got]:
+    left = dict(ends)
+    records: list[Got] = []
+    deadline = time.monotonic() + timeout
+    while left:
+        assert time.monotonic() < deadline, f"not read within {timeout:g} s: partitions {left}"
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        number, offset = message.partition() or 0, message.offset() or 0
+        error = message.error()
+        if error is None and offset < ends[number]:
+            records.append(got_of(message))
+        elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise AssertionError(error)
+        if offset + (error is None) >= ends[number]:
+            left.pop(number, None)
+    return records
+
+
+def got_of(message: Message) -> Got:
+    """Return what a consumer was given."""
+    kind, timestamp = message.timestamp()
+    return Got(
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+        # Records of before Kafka 0.10 have none; in a batch of today that is -1.
+        timestamp=-1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+        append_time=kind == TIMESTAMP_LOG_APPEND_TIME,
+    )

@@ -1,0 +1,166 @@
+"""A cluster with TLS, SASL and an authorizer, for tests of least rights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import START_S, TIMEOUT, admin
+from tests.support.clusters.tls import Holder, make_leaf, make_root
+
+LISTENER = "SECURE"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate authority made for one test; ``ca_path`` is its certificate, as PEM."""
+
+    root: Holder
+    ca_path: Path
+
+
+def make_authority(directory: Path) -> Authority:
+    """Make an authority whose certificate goes to ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    authority = Authority(make_root("test-ca"), directory / "ca.pem")
+    authority.ca_path.write_text(authority.root.certificates_pem)
+    return authority
+
+
+@dataclass(frozen=True, slots=True)
+class SecureNode:
+    """A node with an authorizer: its PLAINTEXT listener is the super user's, the other is not."""
+
+    node: KafkaNode
+    authority: Authority
+    passwords: dict[str, str]
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of the SASL_SSL listener."""
+        return self.node.address(LISTENER)
+
+    def client(self, user: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
+        """Return librdkafka properties for ``user`` on the SASL_SSL listener."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+            "ssl.ca.location": str(self.authority.ca_path),
+            "log_level": 0,
+        }
+
+    def java(self, user: str, password: str | None = None) -> dict[str, str]:
+        """Return client properties with Java's names, as in a pipeline file."""
+        login = f'username="{user}" password="{password or self.passwords[user]}"'
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f"{module} required {login};",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.ca_path),
+        }
+
+    def allow(
+        self,
+        user: str,
+        operations: Iterable[AclOperation],
+        name: str,
+        kind: ResourceType = ResourceType.TOPIC,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        """Grant ``operations`` on a resource to ``user``."""
+        self._create(
+            AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+            for operation in operations
+        )
+
+    def allow_all(self, *users: str) -> None:
+        """Grant users everything that a pipeline and its checks may ask for."""
+        everything = [AclOperation.ALL]
+        for user in users:
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
+                self.allow(user, everything, "*", kind)
+            self.allow(user, everything, "kafka-cluster", ResourceType.BROKER)
+
+    @contextlib.contextmanager
+    def denied(self, user: str, operation: AclOperation, topic: str) -> Iterator[None]:
+        """Deny ``operation`` on a topic to ``user`` meanwhile, whatever was granted."""
+        rule = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*")
+        self._create([AclBinding(*rule, operation, AclPermissionType.DENY)])
+        try:
+            yield
+        finally:
+            only = AclBindingFilter(*rule, operation, AclPermissionType.DENY)
+            with_admin = admin(self.node)
+            for future in with_admin.delete_acls([only]).values():
+                future.result(TIMEOUT)
+
+    def _create(self, bindings: Iterable[AclBinding]) -> None:
+        with_admin = admin(self.node)
+        for future in with_admin.create_acls(list(bindings)).values():
+            future.result(TIMEOUT)
+
+
+def start_secure_node(directory: Path, passwords: dict[str, str]) -> SecureNode:
+    """Start a node with TLS, SASL (PLAIN and SCRAM) and Kafka's own authorizer.
+
+    Args:
+        directory: for its data and certificates.
+        passwords: user to password; the users have no rights until :meth:`SecureNode.allow`.
+    """
+    authority = make_authority(directory / "tls")
+    broker = make_leaf(authority.root, "broker", "localhost", "127.0.0.1")
+    key_store = broker.pem_file(directory / "tls" / "broker.pem")
+    prefix = f"listener.name.{LISTENER.lower()}"
+    module = "org.apache.kafka.common.security"
+    users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"{prefix}.ssl.keystore.type": "PEM",
+        f"{prefix}.ssl.keystore.location": str(key_store),
+        f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{prefix}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {users};",
+    }
+    for mechanism in MECHANISMS[1:]:
+        key = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
+        properties[key] = f"{module}.scram.ScramLoginModule required;"
+    node = KafkaNode("secure", directory / "node", properties, listeners={LISTENER: "SASL_SSL"})
+    node.start(START_S)
+    create_scram_users(node, passwords)
+    return SecureNode(node, authority, passwords)
+
+
+def create_scram_users(node: KafkaNode, passwords: dict[str, str]) -> None:
+    """Create SCRAM users, or give them these passwords."""
+    with_admin = admin(node)
+    # One mechanism a request: a broker refuses a user who appears twice.
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        changes = [
+            UserScramCredentialUpsertion(user, info, password.encode())
+            for user, password in passwords.items()
+        ]
+        for future in with_admin.alter_user_scram_credentials(changes).values():
+            future.result(TIMEOUT)

@@ -1,0 +1,28 @@
+"""Clusters that drills of a lost source need; drills that wait less between two readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill import runner
+from k2ktui.drill.checks.context import CheckLimits
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import START_S
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Iterator[KafkaNode]:
+    """A source that the test may kill."""
+    node = KafkaNode("lost", tmp_path / "lost").start(START_S)
+    yield node
+    node.close()
+
+
+@pytest.fixture(autouse=True)
+def brief_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks of whole drills compare readings that are not five seconds apart."""
+    monkeypatch.setattr(runner, "CheckLimits", partial(CheckLimits, sample_s=0.2))

@@ -1,0 +1,191 @@
+"""Drills on real clusters: a copy that the test made, groups on both sides, and the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from confluent_kafka import Consumer
+
+from k2ktui.config.clusters import ClusterConfig, KafkaClients
+from k2ktui.config.model import PipelineConfig
+from k2ktui.drill.checks.catalog import CATALOG
+from k2ktui.drill.operations import list_drills, start_drill
+from k2ktui.engine.access import Access
+from k2ktui.engine.drill.changes import EVERYONE
+from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillOptions
+from k2ktui.kafka.admin.quotas import Quota, set_producer_quotas
+from k2ktui.kafka.clients import Cluster, target_cluster
+from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.cluster_readers import SourceClusterReader
+from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
+from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.store import StateStore
+from tests.support.clusters.kafka import Out, client, create_topic, produce, unique_name
+from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.pipelines.copied import Copied, committed
+
+# No pipeline runs in these tests: their failures would stop every drill.
+# Conditions that hold are awaited for long: the machine may be busy.
+QUICK = DrillOptions(frozen_s=1.0, wait_s=120.0, watch_s=20.0, accepted=tuple(CATALOG))
+MAY = Access(True)
+
+
+@dataclass
+class Yes:
+    """An operator who confirms everything, and remembers what was asked and shown."""
+
+    refuses: frozenset[DrillPhase] = frozenset()
+    asked: list[tuple[DrillPhase, str]] = field(default_factory=list)
+    shown: set[tuple[DrillPhase, str]] = field(default_factory=set)
+    is_person: bool = False
+    shown_lines: list[tuple[str, ...]] = field(default_factory=list)
+
+    def show(self, drill: Drill) -> None:
+        """Remember what each phase shows."""
+        self.shown |= {(record.phase, record.live) for record in drill.phases}
+
+    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+        """Agree, except to what is refused."""
+        self.asked.append((phase, effect))
+        return phase not in self.refuses
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Agree as a person, if it is one."""
+        self.shown_lines.append(tuple(lines))
+        return self.is_person
+
+
+@dataclass
+class Pair:
+    """Two topics with a copy, and two groups with commits on the source.
+
+    Attributes:
+        settings: more of the pipeline's file.
+    """
+
+    directory: Path
+    source: KafkaNode
+    target: KafkaNode
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        stem = unique_name("drill")
+        self.topics = [f"{stem}-a", f"{stem}-b"]
+        replication = [
+            {"source": {"topic": self.topics}},
+            {"sink": {"topic": "source", "partition": "source"}},
+        ]
+        settings = {"replication": replication, **self.settings}
+        self.copied = Copied(self.directory, self.source, self.target, settings)
+        for topic in self.topics:
+            create_topic(self.source, topic, 2)
+            for partition in range(2):
+                outs = [Out(b"v%d" % n, b"k%d" % n, partition) for n in range(20)]
+                produce(self.source, topic, outs)
+            self.copied.copy(topic)
+        self.groups = [self.copied.group("billing"), self.copied.group("search")]
+        for number, group in enumerate(self.groups):
+            commit_offsets(self.source, group, self.source_offsets(number))
+        self.file = self.copied.file
+
+    def source_offsets(self, number: int) -> dict[tuple[str, int], int]:
+        """Return what a group has committed on the source."""
+        return {
+            (topic, partition): 3 + 7 * number + partition
+            for topic in self.topics
+            for partition in range(2)
+        }
+
+    def expected_offsets(self, number: int) -> dict[tuple[str, int], int | None]:
+        """Return where a group must resume on the target."""
+        prior = self.copied.prior
+        return {at: offset + prior for at, offset in self.source_offsets(number).items()}
+
+    def target_offsets(self, group: str) -> dict[tuple[str, int], int | None]:
+        """Return what a group has committed on the target."""
+        return committed(self.target, group, [(t, p) for t in self.topics for p in range(2)])
+
+    @property
+    def flow(self) -> PipelineFlow:
+        """The pipeline."""
+        return PipelineFlow(load_checked((str(self.file),)).config)
+
+    def start(
+        self, kind: DrillKind, options: DrillOptions = QUICK, operator: Yes | None = None
+    ) -> Drill:
+        """Run a drill in this process."""
+        return start_drill(self.flow, kind, options, [str(self.file)], MAY, operator or Yes())
+
+    def drills(self) -> list[Drill]:
+        """Return the drills as any host reads them."""
+        return list_drills(self.flow)
+
+    def consumer(self, node: KafkaNode, group: str) -> Consumer:
+        """Return a member of a group that commits what it reads."""
+        consumer = Consumer(
+            client(
+                node,
+                group_id=group,
+                auto_offset_reset="error",
+                enable_auto_commit=True,
+                auto_commit_interval_ms=100,
+                session_timeout_ms=6000,
+            )
+        )
+        consumer.subscribe(self.topics)
+        return consumer
+
+
+def keep_commits(config: PipelineConfig) -> None:
+    """Write the snapshot of commits that a running pipeline keeps."""
+    store = StateStore(config, target_cluster(config))
+    reader = SourceClusterReader(config)
+    view = reader.read_committed(config.topics.matches)
+    CommitSnapshotWriter(store).keep(view, config.topics.matches)
+    reader.close()
+    store.close()
+
+
+def check_of(drill: Drill, check_id: str) -> CheckResult:
+    """Return the last result of a check in a drill."""
+    (result,) = [check for check in drill.checks if check.id == check_id]
+    return result
+
+
+def remove_quotas(node: KafkaNode) -> None:
+    """Remove the quota that a drill left behind on a cluster that other tests use."""
+    at = Cluster(
+        ClusterConfig(kafka=KafkaClients(common={"bootstrap.servers": node.bootstrap})), "x"
+    )
+    set_producer_quotas(at, [Quota(EVERYONE, None)])
+
+
+def kill_at(
+    step: str,
+    directory: Path,
+    *arguments: str | Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Run a command that is killed at a failpoint; ``environment`` is added to this process's."""
+    directory.mkdir(exist_ok=True)
+    (directory / step).write_text(str(int(signal.SIGKILL)))
+    done = subprocess.run(
+        [sys.executable, "-m", "k2ktui", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "K2KTUI_CRASH_DIR": str(directory), **environment},
+    )
+    said = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == -signal.SIGKILL, f"not killed at {step}: {done.returncode}: {said}"

@@ -1,0 +1,80 @@
+"""Site drills on real clusters: pipelines of one directory, and an operator who is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import DrillOptions
+from k2ktui.engine.drill.site import SiteDrill
+from k2ktui.fleet.files import PipelineFile, read_directory
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.site.operations import SiteChoice, start_site
+from k2ktui.site.operator import SiteQuestion, SiteQuestionKind
+from tests.support.drill.runs import QUICK, Pair
+
+
+@dataclass
+class SiteYes:
+    """An operator who agrees, except to phases and kinds of questions that are refused."""
+
+    refuses: frozenset[DrillPhase | SiteQuestionKind] = frozenset()
+    questions: list[SiteQuestion] = field(default_factory=list)
+    seen: list[SiteDrill] = field(default_factory=list)
+
+    def show(self, site: SiteDrill) -> None:
+        """Remember what was shown."""
+        self.seen.append(site)
+
+    def confirm(self, site: SiteDrill | None, question: SiteQuestion) -> bool:
+        """Agree, except to what is refused."""
+        self.questions.append(question)
+        return question.kind not in self.refuses and question.phase not in self.refuses
+
+    def asked(self, kind: SiteQuestionKind) -> list[SiteQuestion]:
+        """Return the questions of a kind."""
+        return [question for question in self.questions if question.kind is kind]
+
+    @property
+    def phases(self) -> list[DrillPhase | None]:
+        """The phases that were asked about, in order."""
+        return [question.phase for question in self.asked(SiteQuestionKind.PHASE)]
+
+
+@dataclass
+class Site:
+    """Pipelines in one directory."""
+
+    directory: Path
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir()
+        self.pairs: list[Pair] = []
+
+    def add(self, source: KafkaNode, target: KafkaNode, **settings: object) -> Pair:
+        """Add a pipeline whose run record names its clusters."""
+        pair = Pair(self.directory, source, target, settings)
+        pair.copied.put_run()
+        self.pairs.append(pair)
+        # Each look at it writes the file anew: with the same contents.
+        assert pair.file.exists()
+        return pair
+
+    @property
+    def files(self) -> Sequence[PipelineFile]:
+        """The files of the directory."""
+        return read_directory(self.directory)
+
+    def start(
+        self,
+        kind: DrillKind,
+        cluster: str,
+        operator: SiteYes | None = None,
+        options: DrillOptions = QUICK,
+        **choice: object,
+    ) -> SiteDrill:
+        """Begin a site drill in this process."""
+        chosen = SiteChoice(cluster, **choice)  # type: ignore[arg-type]
+        return start_site(self.files, kind, options, chosen, operator or SiteYes())

@@ -1,0 +1,273 @@
+"""A copy made by the test itself, with the records that a pipeline would have left on the target.
+
+Groups, plans and proofs need the state of a pipeline, not the pipeline: this writes data, mappings
+and positions as docs/internals/record-formats.md says, in a second instead of a Spark run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from confluent_kafka import Consumer, TopicPartition
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.state import (
+    Covers,
+    MappingRange,
+    Position,
+    Run,
+    SourcePartition,
+    mapping_key,
+    mapping_value,
+    position_key,
+    position_value,
+    run_key,
+    run_value,
+)
+from k2ktui.engine.records.state import MappingRecord as OffsetMapping
+from k2ktui.kafka.clients import Cluster, TopicDescription, target_cluster
+from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import (
+    Got,
+    Out,
+    admin,
+    client,
+    create_topic,
+    end_offsets,
+    produce,
+    read_all,
+    start_offsets,
+    unique_name,
+)
+
+Where = tuple[str, int]
+
+
+@dataclass
+class Copied:
+    """A pipeline's file, and copies of topics by ``copy``; the target has records of its own.
+
+    Attributes:
+        prior: native records on each target partition before the copy, so that offsets differ.
+    """
+
+    directory: Path
+    source: KafkaNode
+    target: KafkaNode
+    settings: Mapping[str, object] = field(default_factory=dict)
+    prior: int = 7
+    name: str = field(default_factory=lambda: unique_name("copied"))
+    term: int = 1
+
+    def __post_init__(self) -> None:
+        suffix = self.name.replace("-", "_")
+        self.commits, self.mappings = f"__commits_{suffix}", f"__mappings_{suffix}"
+        self.state = f"__state_{suffix}"
+        create_topic(self.target, self.commits, 1, {"cleanup.policy": "compact"})
+        create_topic(self.target, self.mappings, 1)
+        produce(self.target, self.commits, [Out(run_value(Run(1, 1)), run_key(self.name))])
+
+    def put_run(
+        self, pair: ClusterPair | None = None, term: int = 1, bidirectional: str = ""
+    ) -> None:
+        """Write the run record of a release that names the clusters, by default ours."""
+        pair = pair or ClusterPair(self.source.cluster_id, self.target.cluster_id, self.mappings)
+        started_ms = int(time.time() * 1000)
+        run = Run(term, 1, self.name, started_ms=started_ms, pair=pair, bidirectional=bidirectional)
+        produce(self.target, self.commits, [Out(run_value(run), run_key(self.name))])
+
+    @property
+    def file(self) -> Path:
+        """The pipeline's file."""
+        tree = {
+            "name": self.name,
+            "features": {"autoCreateControlTopics": "enabled"},
+            "source": {"kafka": {"common": {"bootstrap.servers": self.source.bootstrap}}},
+            "target": {"kafka": {"common": {"bootstrap.servers": self.target.bootstrap}}},
+            "topicCreation": {"control": {"common": {"replication": 1}}},
+            "coordination": {
+                "commit": {"topic": self.commits},
+                "state": {"topic": self.state},
+            },
+            "offsetMapping": {"topic": self.mappings},
+            "groups": {"pollInterval": "1 second", "consumerGroups": f"{self.name}-.*"},
+            "replication": [
+                {"source": {"topic": ".*"}},
+                {"sink": {"topic": "source", "partition": "source"}},
+            ],
+            **self.settings,
+        }
+        path = self.directory / f"{self.name}.yaml"
+        path.write_text(yaml.safe_dump(tree))
+        return path
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The pipeline's configuration."""
+        return load_checked((str(self.file),)).config
+
+    @property
+    def cluster(self) -> Cluster:
+        """The target cluster."""
+        return target_cluster(self.config)
+
+    def group(self, stem: str) -> str:
+        """Return the name of a group that this pipeline looks after."""
+        return f"{self.name}-{stem}"
+
+    def copy(
+        self, topic: str, records: Iterable[Got] | None = None, *, step: int = 0
+    ) -> dict[Where, dict[int, int]]:
+        """Copy a source topic; return target offset by source offset, per source partition.
+
+        Args:
+            topic: its name, on both clusters.
+            records: which records; all by default.
+            step: how many records one mapping record maps; 0 is all. A native record follows each,
+                where a transaction has its marker.
+        """
+        got_records = list(read_all(self.source, topic) if records is None else records)
+        ends = end_offsets(self.source, topic, "read_committed")
+        starts = start_offsets(self.source, topic)
+        create_topic(self.target, topic, len(ends))
+        landed: dict[Where, dict[int, int]] = {}
+        for partition, end in ends.items():
+            own = [got for got in got_records if got.partition == partition]
+            produce(self.target, topic, [Out(b"native", partition=partition)] * self.prior)
+            outs = [Out(g.value, g.key, partition, g.headers, g.timestamp) for g in own]
+            size = step or max(1, len(own))
+            marked = [
+                out
+                for at in range(0, len(outs), size)
+                for out in [
+                    *outs[at : at + size],
+                    *([Out(b"native", partition=partition)] * (step > 0)),
+                ]
+            ]
+            offsets = produce(self.target, topic, marked)
+            if step:
+                offsets = [at for n, at in enumerate(offsets) if n % (step + 1) != step]
+            pairs = {got.offset: offset for got, offset in zip(own, offsets, strict=True)}
+            landed[topic, partition] = pairs
+            if step:
+                self.map_steps(topic, partition, pairs, end, starts[partition], step)
+                self.put_position(topic, partition, end, starts[partition])
+            else:
+                self.record(topic, partition, pairs, end, starts[partition])
+        return landed
+
+    def map_steps(
+        self,
+        topic: str,
+        partition: int,
+        pairs: Mapping[int, int],
+        position: int,
+        start: int,
+        step: int,
+    ) -> None:
+        """Write a mapping record for every ``step`` records, all at once."""
+        source = SourcePartition(topic, partition)
+        ordered = sorted(pairs.items())
+        outs, first = [], start
+        for at in range(0, len(ordered), step):
+            some = ordered[at : at + step]
+            end = ordered[at + step][0] if at + step < len(ordered) else position
+            one = MappingRange(some[0][0], some[0][1], len(some))
+            mapping = OffsetMapping(
+                self.name, source, topic, partition, self.term, (one,), covers=Covers(first, end)
+            )
+            outs.append(Out(mapping_value(mapping), mapping_key(mapping)))
+            first = end
+        produce(self.target, self.mappings, outs)
+
+    def record(
+        self,
+        topic: str,
+        partition: int,
+        pairs: Mapping[int, int],
+        position: int,
+        start: int,
+        first: int | None = None,
+        target_topic: str = "",
+    ) -> None:
+        """Write the mapping and position records of a partition, copied from ``first`` on.
+
+        ``target_topic`` has the same name by default.
+        """
+        source = SourcePartition(topic, partition)
+        ranges: list[MappingRange] = []
+        for at, to in sorted(pairs.items()):
+            last = ranges[-1] if ranges else None
+            if last and (last.source + last.count, last.target + last.count) == (at, to):
+                ranges[-1] = MappingRange(last.source, last.target, last.count + 1)
+            else:
+                ranges.append(MappingRange(at, to, 1))
+        if position > start:
+            covers = Covers(start if first is None else first, position)
+            mapping = OffsetMapping(
+                self.name,
+                source,
+                target_topic or topic,
+                partition,
+                self.term,
+                tuple(ranges),
+                covers=covers,
+            )
+            self.put_mapping(mapping_key(mapping), mapping_value(mapping))
+        self.put_position(topic, partition, position, start, target_topic)
+
+    def put_position(
+        self, topic: str, partition: int, position: int, start: int, target_topic: str = ""
+    ) -> None:
+        """Write the position record of a partition."""
+        source = SourcePartition(topic, partition)
+        state = Position(
+            position,
+            start,
+            -1,
+            self._id(self.source, topic),
+            self.term,
+            0,
+            target_topic or topic,
+            partition,
+            self._id(self.target, target_topic or topic),
+            0,
+            int(time.time() * 1000),
+        )
+        produce(
+            self.target,
+            self.commits,
+            [Out(position_value(state), position_key(self.name, source))],
+        )
+
+    def put_mapping(self, key: bytes, value: bytes) -> None:
+        """Write a record of the mapping topic as it is."""
+        produce(self.target, self.mappings, [Out(value, key)])
+
+    def _id(self, node: KafkaNode, topic: str) -> str:
+        cluster = Cluster(self.config.source if node is self.source else self.config.target, "x")
+        description = cluster.describe([topic])[topic]
+        assert isinstance(description, TopicDescription)
+        return description.topic_id
+
+
+def committed(node: KafkaNode, group: str, where: Iterable[Where]) -> dict[Where, int | None]:
+    """Return the committed offsets of a group, None where it has none."""
+    consumer = Consumer(client(node, group_id=group, enable_auto_commit=False))
+    try:
+        offsets = consumer.committed([TopicPartition(t, p) for t, p in where], timeout=30)
+    finally:
+        consumer.close()
+    return {(tp.topic, tp.partition): tp.offset if tp.offset >= 0 else None for tp in offsets}
+
+
+def delete_topic(node: KafkaNode, topic: str) -> None:
+    """Delete a topic and wait for it."""
+    with_admin = admin(node)
+    with_admin.delete_topics([topic])[topic].result(30)

@@ -1,0 +1,128 @@
+"""What an operator sees of a drill at a terminal, and what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from k2ktui.cli.drill import command
+from k2ktui.cli.drill.operator import TerminalOperator, print_drill, print_drills, read_phases
+from k2ktui.cli.terminal.status_line import StatusLine
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillFigures, PhaseStatus, new_phases
+from k2ktui.engine.drill.steps import begin_phase, end_phase
+from k2ktui.errors import ConfigError, Refused
+from k2ktui.present.drills import drill_columns
+from k2ktui.present.formatting import WORDS
+from tests.support.commands.in_process import invoke
+
+PIPELINE = """
+name: orders
+source: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}
+target: {kafka: {common: {bootstrap.servers: "127.0.0.1:2"}}}
+replication:
+  - source: {topic: "orders"}
+  - sink: {topic: source, partition: source}
+"""
+
+
+def make(**fields: object) -> Drill:
+    drill = Drill(
+        id="20260101-000000-ab",
+        kind=DrillKind.PLANNED,
+        pipeline="orders",
+        source_cluster="s",
+        target_cluster="t",
+        version="1",
+        started_ms=1_000,
+        started_by="ann@bastion",
+        phases=new_phases(DrillKind.PLANNED),
+    )
+    return replace(drill, **fields)  # type: ignore[arg-type]
+
+
+def show(drill: Drill, *, acting: bool) -> str:
+    @click.command()
+    def shown() -> None:
+        print_drill(drill, acting=acting)
+
+    return invoke(shown).output
+
+
+def test_phases_that_are_confirmed_in_advance_are_checked() -> None:
+    assert read_phases("apply, open-target") == {"apply", "open-target"}
+    assert read_phases("all") == {"all"}
+    assert read_phases(None) == frozenset()
+    with pytest.raises(ConfigError, match="--yes-to: aply is not a phase"):
+        read_phases("apply,aply")
+
+
+@pytest.mark.parametrize("kind", ["rehearse", "planned", "disaster", "failback"])
+def test_in_production_every_drill_needs_unlock(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(PIPELINE + "environment: production\n")
+    with pytest.raises(Refused, match="the environment is production") as refused:
+        invoke(command, kind, "-f", file)
+    assert "--unlock" in refused.value.hint
+    assert invoke(command, kind, "-f", file, "--dry-run").code == 0
+    file.write_text(PIPELINE + "readOnly: enabled\n")
+    with pytest.raises(Refused, match="readOnly is enabled"):
+        invoke(command, kind, "-f", file, "--unlock")
+
+
+def test_unknown_checks_cannot_be_accepted() -> None:
+    with pytest.raises(ConfigError, match="D99 is not a check"):
+        invoke(command, "planned", "-f", "x.yaml", "--accept", "D99")
+
+
+def test_without_a_terminal_only_phases_of_the_option_are_confirmed() -> None:
+    operator = TerminalOperator(StatusLine(), {"apply"})
+    assert operator.confirm(make(), DrillPhase.APPLY, "commit 3 offsets")
+    with pytest.raises(Refused) as refused:
+        operator.confirm(make(), DrillPhase.OPEN_TARGET, "the target is open")
+    assert "--yes-to open-target" in refused.value.hint
+    assert "the target is open" in refused.value.message
+    assert not operator.confirm_take_over(make(owner="bob@b", session="x"))
+    assert not TerminalOperator(StatusLine(), {"all"}).agree(make(), ["it would change this"])
+
+
+def test_a_drill_is_shown_with_its_next_step_and_the_way_back() -> None:
+    preflight = DrillPhase.PREFLIGHT
+    drill = end_phase(begin_phase(make(), preflight, 1), preflight, PhaseStatus.DONE, 2, "ok")
+    running = begin_phase(replace(drill, owner="ann@bastion"), DrillPhase.LAG, 3)
+    text = show(running, acting=True)
+    assert "  1 preflight         done      ok" in text
+    assert "  2 lag               running" in text
+    assert "ann@bastion acts on it, last seen 1970-01-01" in text
+    assert "Now, lag: Waits until the lag is below its bound. Changes nothing." in text
+    assert "You can still go back: k2ktui drill abort 20260101-000000-ab -f FILE" in text
+    left = show(running, acting=False)
+    assert "Next, lag: Waits until the lag is below its bound. Changes nothing." in left
+    assert "  2 lag               stopped" in left
+    assert "No process acts on it; that of ann@bastion was last seen" in left
+    assert "Continue it: k2ktui drill resume 20260101-000000-ab -f FILE" in left
+    opened = replace(drill, figures=DrillFigures(opened_ms=3))
+    assert "You cannot go back: the target was opened" in show(opened, acting=True)
+
+
+def test_drills_are_listed_in_the_columns_of_the_console(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_drills("orders", [make()])
+    shown = capsys.readouterr().out
+    assert "Drills of orders" in shown
+    [heading] = [line for line in shown.splitlines() if "kind" in line]
+    [row] = [line for line in shown.splitlines() if "planned" in line]
+    assert [column.heading in heading for column in drill_columns(WORDS)] == [True] * 6
+    for text in ("20260101-000000-ab", "planned", "open", "ann@bastion", "preflight is next"):
+        assert text in row
+
+
+def test_hostile_names_are_escaped() -> None:
+    drill = make(pipeline="a\x1b[2Jb", owner="x\u202ey", session="s")
+    text = show(drill, acting=True)
+    assert "a\\x1b[2Jb" in text
+    assert "\x1b" not in text and "\u202e" not in text

@@ -1,0 +1,143 @@
+"""The command line itself: what it says without a command, about a mistyped one, and to shells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands.verbs import k2ktui
+
+PROGRAM = Path(sys.executable).with_name("k2ktui")
+
+
+def test_without_a_command_it_names_the_first_steps() -> None:
+    said = k2ktui()
+    assert said.code == 0
+    assert "k2ktui demo" in said.out and "k2ktui -f pipeline.yaml" in said.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(("statsu",), "status"), (("jobs", "strat"), "start"), (("mm2", "audti"), "audit")],
+)
+def test_a_mistyped_command_is_answered_with_the_right_one(
+    typed: tuple[str, ...], meant: str
+) -> None:
+    said = k2ktui(*typed)
+    assert said.code == 2
+    assert f"No such command '{typed[-1]}'" in said.err
+    assert "Did you mean" in said.err and meant in said.err
+
+
+def test_nothing_is_suggested_for_what_is_like_nothing() -> None:
+    said = k2ktui("zzzzzz")
+    assert said.code == 2 and "Did you mean" not in said.err
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "standby", "shared"])
+def test_taking_over_is_noted_where_every_start_does_it(tmp_path: Path, mode: str) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(
+        f"name: orders\ncoordination: {{mode: {mode}}}\n"
+        'source: {kafka: {common: {bootstrap.servers: "127.0.0.1:1"}}}\n'
+        'target: {kafka: {common: {bootstrap.servers: "127.0.0.1:2"}}}\n'
+        "replication: [source: {topic: orders}]\n"
+    )
+    said = k2ktui("start", "-f", file, "--take-over")
+    assert said.code == 3
+    assert ("note: --take-over changes nothing" in said.err) is (mode == "exclusive")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_for_its_shell(shell: str) -> None:
+    said = k2ktui("completion", shell)
+    assert said.code == 0, said.err
+    assert f"_K2KTUI_COMPLETE={shell}_complete" in said.out
+    assert shutil.which(shell) is None or parses(shell, said.out)
+
+
+def parses(shell: str, script: str) -> bool:
+    done = subprocess.run([shell, "-n"], input=script, text=True, check=False)
+    return done.returncode == 0
+
+
+def test_bash_completes_commands_and_options() -> None:
+    """As the script asks: with the words so far, and the number of the word at the cursor."""
+
+    def answers(words: str, at: int) -> set[tuple[str, str]]:
+        asked = {"_K2KTUI_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        done = subprocess.run(
+            [PROGRAM], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+        )
+        return {(kind, word) for kind, _, word in (x.partition(",") for x in done.stdout.split())}
+
+    def completed(words: str, at: int) -> set[str]:
+        return {word for _, word in answers(words, at)}
+
+    def kinds(words: str, at: int) -> set[str]:
+        return {kind for kind, _ in answers(words, at)}
+
+    assert completed("k2ktui sta", 1) == {"start", "status"}
+    assert completed("k2ktui jobs st", 2) >= {"start", "stop"}
+    assert "--json" in completed("k2ktui groups --", 2)
+    # Bash itself completes the name: it knows spaces, quotes and ~.
+    for words, at in (
+        ("k2ktui -f pi", 2),
+        ("k2ktui --replay to", 2),
+        ("k2ktui groups -f pi", 3),
+        ("k2ktui jobs start -f pi", 4),
+        ("k2ktui drill planned -f pi", 4),
+        ("k2ktui plan -o pl", 3),
+        ("k2ktui apply pl", 2),
+        ("k2ktui parity apply pa", 3),
+    ):
+        assert completed(words, at) == {words.split()[at]}, words
+        assert kinds(words, at) == {"file"}, words
+
+
+def test_listing_jobs_loads_no_client_library_and_no_check(tmp_path: Path) -> None:
+    """An operator, and a prompt or a script, lists jobs often; no cluster is contacted."""
+    heavy = ["kafka", "confluent_kafka", "pyspark", "textual", "k2ktui.replication.preflight"]
+    script = (
+        "import sys; from k2ktui.cli.main import cli; cli(['jobs', 'list'], standalone_mode=False);"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", [["drill", "rehearse"], ["drill", "check"], ["drill", "list"]])
+def test_help_of_drills_loads_no_check(words: list[str]) -> None:
+    """The catalog is what the checks register: whoever needs it loads them and their clients."""
+    script = (
+        "import sys, k2ktui.present.drills; from k2ktui.cli.main import cli;"
+        f"cli([*{words}, '--help'], standalone_mode=False);"
+        "print({'confluent_kafka', 'k2ktui.drill.checks'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["set()"], done.stdout + done.stderr
+
+
+def test_the_console_reads_the_clusters_before_it_loads_textual(tmp_path: Path) -> None:
+    """The clusters answer while it does, so that its first figures come sooner."""
+    file = tmp_path / "pipeline.yaml"
+    nowhere = "kafka: {common: {bootstrap.servers: 127.0.0.1:1}}"
+    file.write_text(
+        f"name: quick\nsource:\n  {nowhere}\ntarget:\n  {nowhere}\n"
+        "replication:\n- source: {topic: [orders]}\n- sink: {topic: source, partition: source}\n"
+    )
+    script = (
+        "import sys; from k2ktui.cli.console import ConsoleArguments, run\n"
+        "from k2ktui.console import terminal; from k2ktui.watch.poller import Poller\n"
+        "terminal.check = lambda: None\n"
+        "Poller.begin = lambda feed: sys.exit(f'loaded: {\"textual\" in sys.modules}')\n"
+        f"run(ConsoleArguments(files=({str(file)!r},)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1:] == ["loaded: False"], done.stderr

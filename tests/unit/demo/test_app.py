@@ -1,0 +1,146 @@
+"""The demo from start to end, with a stand-in for the pipeline's process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from k2ktui.demo import app, console, pipeline
+from k2ktui.demo.app import DemoOptions
+from k2ktui.demo.running import DemoEnded, ending_signals
+from k2ktui.errors import ExitCode, K2kError, Refused
+from k2ktui.watch.feed import Listener
+from k2ktui.watch.model import PartName
+from tests.support.clusters.kafka import eventually
+from tests.support.console.views import StubFeed, usual
+
+
+class FailingFeed(StubFeed):
+    """Fails once, as when a cluster is away, then reports."""
+
+    def __init__(self) -> None:
+        super().__init__(usual())
+        self.taken = 0
+
+    def start(self, listener: Listener) -> None:
+        self.made.errors = {PartName.SOURCE: "A cluster does not answer."}
+        super().start(listener)
+        self.made.errors = {}
+        self.tell()
+
+    def tell(self) -> None:
+        self.taken += 1
+        super().tell()
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch) -> FailingFeed:
+    """The views that the demo shows, and a pipeline that runs forever."""
+    made = FailingFeed()
+    monkeypatch.setattr(console, "open_feed", lambda config, compare: made)
+    use_fault(monkeypatch, "")
+    return made
+
+
+class StandIn:
+    """Stands in for the pipeline's job."""
+
+    def __init__(self, log_path: Path, fault: str) -> None:
+        self.log_path = log_path
+        self._fault = fault
+
+    def fault(self) -> str:
+        return self._fault
+
+    def stop(self) -> None:
+        return
+
+
+def use_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    def start(config: Path, log: Path) -> StandIn:
+        assert config.is_file()
+        return StandIn(log, fault)
+
+    monkeypatch.setattr(pipeline, "DemoPipeline", start)
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+@pytest.mark.slow
+def test_runs_keeps_and_continues(
+    feed: FailingFeed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(children())
+    unfinished = tmp_path / "data" / "source" / "rest"  # of a demo killed while it began
+    unfinished.parent.mkdir(parents=True)
+    unfinished.touch()
+    options = DemoOptions(seconds=0, directory=tmp_path, keep=True, rate=0.2)
+    assert app.run(options) is ExitCode.OK
+    assert feed.closed
+    assert not unfinished.exists()
+    assert set(children()) == before
+    said = capsys.readouterr().out
+    assert "autoCreateControlTopics" in said
+    assert "A cluster does not answer." in said
+    assert "Continuing" not in said
+
+    with_data = DemoOptions(seconds=0, directory=tmp_path)
+    assert app.run(with_data) is ExitCode.OK
+    assert "Continuing with the data of an earlier demo" in capsys.readouterr().out
+    assert not (tmp_path / "data").exists()
+    assert set(children()) == before
+
+
+@pytest.mark.slow
+def test_pipeline_that_ends_by_itself_is_an_error_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, feed: FailingFeed, tmp_path: Path
+) -> None:
+    use_fault(monkeypatch, "the reason")
+    before = set(children())
+    with pytest.raises(K2kError, match="the reason"):
+        app.run(DemoOptions(directory=tmp_path, rate=0.2))
+    assert (tmp_path / "data" / "pipeline.yaml").exists(), "the data stays"
+    assert set(children()) == before
+
+
+def test_two_demos_do_not_share_data(tmp_path: Path) -> None:
+    with app.lock_demo(tmp_path), pytest.raises(Refused), app.lock_demo(tmp_path):
+        pass
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_everything(feed: FailingFeed, tmp_path: Path) -> None:
+    before = set(children())
+    done = threading.Event()
+
+    def interrupt() -> None:
+        eventually(lambda: feed.taken > 1 or done.is_set(), "the table is shown")
+        if not done.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    try:
+        assert app.run(DemoOptions(directory=tmp_path, rate=0.2)) is ExitCode.INTERRUPTED
+    finally:
+        done.set()
+        helper.join()
+    assert set(children()) == before
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_unwind_and_handlers_come_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(DemoEnded) as raised, ending_signals():
+        signal.raise_signal(number)
+    assert raised.value.number == number
+    assert str(raised.value) in {"Ctrl-C", "the closed terminal", "SIGTERM"}
+    assert signal.getsignal(number) is before

@@ -1,0 +1,60 @@
+"""``fencingMaxParallelism``: how many slots one run fences at the same time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from k2ktui.replication.ownership.fence import Fence
+from k2ktui.replication.ownership.ownership import Ownership
+from k2ktui.replication.ownership.pipeline import make_ownership
+from tests.support.clusters.kafka import eventually
+from tests.unit.replication.test_client_settings import pipeline
+
+SLOTS = 5
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_so_many_slots_are_fenced_at_the_same_time(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows the bumps has no limit: it waits for the transactions of other slots."""
+    config = pipeline(coordination={"assignment": {"fencingMaxParallelism": limit}})
+    lock, fencing, most = threading.Lock(), 0, 0
+    may_continue = threading.Semaphore(0)
+    reading = threading.Barrier(SLOTS + 1)
+
+    def bump(_: Any, count_slots: Any) -> None:
+        nonlocal fencing, most
+        with lock:
+            fencing += 1
+            most = max(most, fencing)
+        assert may_continue.acquire(timeout=30)
+        with lock:
+            fencing -= 1
+
+    monkeypatch.setattr(Fence, "open", lambda _: None)
+    monkeypatch.setattr(Fence, "_try_to_take", bump)
+    target: Any = None
+    whole = make_ownership(config, target, {"bootstrap_servers": "localhost:1"}, 1)
+    owned = [whole.of_slot(slot, "l") for slot in range(SLOTS)]
+
+    def fence(ownership: Ownership) -> None:
+        ownership.fence()
+        reading.wait(30)
+
+    try:
+        with ThreadPoolExecutor(SLOTS) as pool:
+            taking = [pool.submit(fence, ownership) for ownership in owned]
+            eventually(lambda: fencing == limit, "as many as allowed", 30)
+            may_continue.release(SLOTS)
+            reading.wait(30)
+            for slot in taking:
+                slot.result(30)
+        assert most == limit
+    finally:
+        for ownership in [whole, *owned]:
+            ownership.close(fence=False)

@@ -1,0 +1,251 @@
+"""Figures: what a fed set of events says about lag, counters and stopped partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k2ktui.config.exports import MetricPrefixes
+from k2ktui.engine.records.state import Gap
+from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome
+from k2ktui.replication.reports.events import (
+    FirstRecord,
+    HeartbeatWritten,
+    PairSeen,
+    PartitionsReleased,
+    Rehearsed,
+    Resumed,
+    SlotLap,
+    SlotsAssigned,
+)
+from k2ktui.replication.telemetry.metric import full_name
+from k2ktui.replication.telemetry.metrics import CATALOG, PipelineMetrics
+from tests.support.pipelines.telemetry import (
+    ORDERS_0,
+    ORDERS_1,
+    STARTED,
+    lap,
+    position,
+    stopped,
+    surveyed,
+)
+
+LAP_S = 10.0
+
+
+class Clock:
+    """Epoch seconds that a test moves."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Fed:
+    """Figures, and their points by metric and by their attributes."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.figures = PipelineMetrics("p", LAP_S, self.clock)
+        self.feed = self.figures.feed
+
+    def read(self, name: str) -> dict[Any, float]:
+        (metric,) = (m for m in CATALOG if m.name == name)
+        values = {}
+        for value, labels in metric.read(self.figures):
+            assert labels["pipeline"] == "p"
+            rest = tuple(text for key, text in labels.items() if key != "pipeline")
+            values[rest[0] if len(rest) == 1 else rest] = value
+        return values
+
+
+@pytest.fixture
+def fed() -> Fed:
+    return Fed()
+
+
+O0, O1 = ("orders", 0), ("orders", 1)
+
+
+def test_lag_is_of_one_moment(fed: Fed) -> None:
+    """The end grows while a lap runs; the position of the lap before must not be held to it."""
+    fed.feed(surveyed({ORDERS_0: 1000}, {ORDERS_0: position(0)}))
+    fed.feed(lap(0, offset=1000, end=1010))
+    fed.feed(surveyed({ORDERS_0: 6000}, {ORDERS_0: position(1000)}))
+
+    assert fed.read("position") == {O0: 1000}
+    assert fed.read("start") == {O0: 5}
+    assert fed.read("end") == {O0: 1010}
+    assert fed.read("lag") == {O0: 10}
+
+
+def test_before_the_first_lap_the_snapshot_counts(fed: Fed) -> None:
+    fed.feed(surveyed({ORDERS_0: 1000, ORDERS_1: 7}, {ORDERS_0: position(40)}))
+
+    assert fed.read("lag") == {O0: 960}  # nothing is known of where the other begins
+    assert fed.read("end") == {O0: 1000, O1: 7}
+    assert fed.read("age") == fed.read("start") == {}
+
+
+def stop(fed: Fed) -> None:
+    fed.feed(stopped(ORDERS_0))
+
+
+def stall(fed: Fed) -> None:
+    fed.clock.now += 2 * LAP_S + 11
+
+
+@pytest.mark.parametrize("how", [stop, stall])
+def test_lag_grows_while_a_partition_stands_still(fed: Fed, how: Callable[[Fed], None]) -> None:
+    fed.feed(lap(0, offset=1000, end=1010))
+    how(fed)
+    fed.feed(surveyed({ORDERS_0: 6000}, {ORDERS_0: position(1000)}))
+
+    assert fed.read("lag") == {O0: 5000}
+    assert fed.read("end") == {O0: 6000}
+
+
+def test_lag_in_seconds_is_the_age_of_the_record_at_the_position(fed: Fed) -> None:
+    written_ms = int((fed.clock.now - 30) * 1000)
+    fed.feed(lap(0, offset=1000, end=1010, next_ms=written_ms))
+    fed.feed(lap(1, offset=10, end=20))
+    fed.clock.now += 4
+    assert fed.read("lag.time") == {O0: 30.0}  # as when the lap ended; the other's is not known
+
+    stop(fed)
+    assert fed.read("lag.time") == {O0: 34.0}
+
+
+def test_no_lag_is_zero_seconds(fed: Fed) -> None:
+    fed.feed(lap(0, offset=1010, end=1010))
+    assert fed.read("lag") == fed.read("lag.time") == {O0: 0}
+
+
+def test_age_of_a_position(fed: Fed) -> None:
+    fed.feed(lap(0, offset=10, end=10))
+    fed.clock.now += 7
+    fed.feed(lap(1, offset=10, end=10))
+    fed.feed(SlotLap(0, LapOutcome.FAILED))
+    fed.clock.now += 1
+    assert fed.read("age") == {O0: 8.0, O1: 1.0}
+
+
+def test_lost_offsets(fed: Fed) -> None:
+    gaps = (Gap(10, 25, "truncated"), Gap(40, 45, "truncated"))
+    both = {ORDERS_0: position(50, *gaps), ORDERS_1: position(50)}
+    fed.feed(surveyed({ORDERS_0: 100, ORDERS_1: 100}, both))
+    assert fed.read("lost") == {O0: 20}
+
+
+def test_counters_add_up_over_laps_and_slots(fed: Fed) -> None:
+    fed.feed(STARTED)
+    assert fed.read("records") == {0: 0, 1: 0}  # they are there before anything happens
+    for _ in range(3):
+        fed.feed(lap(0, offset=10, end=10))
+    fed.feed(lap(1, offset=10, end=10, records=7))
+    fed.feed(SlotLap(1, LapOutcome.FENCED))
+
+    assert fed.read("records") == {0: 300, 1: 7}
+    assert fed.read("bytes") == {0: 27000, 1: 9000}
+    assert fed.read("batches") == {0: 12, 1: 4}
+    assert fed.read("rebuilt.batches") == {0: 3, 1: 1}
+    assert fed.read("transactions") == {0: 6, 1: 2}
+    assert fed.read("commit.time") == {0: 1.5, 1: 0.5}
+    assert fed.read("cpu.time") == {0: 2.25, 1: 0.75}
+    assert fed.read("laps") == {
+        (0, "done"): 3,
+        (0, "fenced"): 0,
+        (0, "failed"): 0,
+        (1, "done"): 1,
+        (1, "fenced"): 1,
+        (1, "failed"): 0,
+    }
+    assert fed.read("lap.time") == {0: 10.0}
+    assert fed.read("lap.pause") == {0: 0.25}  # the fenced lap reported nothing
+
+
+def test_partitions_that_stop_and_continue(fed: Fed) -> None:
+    fed.feed(surveyed({ORDERS_0: 1, ORDERS_1: 1}))
+    fed.feed(stopped(ORDERS_0, FaultKind.TRUNCATED))
+    fed.feed(stopped(ORDERS_1, FaultKind.UNAUTHORIZED))
+    fed.feed(Resumed("orders", 1))
+
+    assert fed.read("partitions") == {(): 2}
+    assert {k: n for k, n in fed.read("partitions.stopped").items() if n} == {"truncated": 1}
+    assert set(fed.read("partitions.stopped")) == set(FaultKind)
+    assert {k: n for k, n in fed.read("faults").items() if n} == {"truncated": 1, "unauthorized": 1}
+    assert fed.read("stopped") == {(*O0, "truncated"): 1}
+
+
+def test_partitions_that_went_away_are_reported_no_more(fed: Fed) -> None:
+    fed.feed(stopped(ORDERS_1, FaultKind.GONE))
+    fed.feed(surveyed({ORDERS_0: 9}, {ORDERS_0: position(1)}))
+    fed.feed(surveyed({}, {ORDERS_0: position(1)}))
+
+    assert fed.read("position") == fed.read("end") == {}
+    assert fed.read("stopped") == {(*O1, "gone"): 1}  # until somebody does something about it
+
+
+def test_the_start(fed: Fed) -> None:
+    assert fed.read("term") == fed.read("slots") == fed.read("first.record.time") == {}
+    fed.feed(STARTED)
+    fed.feed(FirstRecord(2.5))
+    assert fed.read("term") == {(): 3}
+    assert fed.read("slots") == {(): 2}
+    assert fed.read("ready.time") == {(): 1.5}
+    assert fed.read("first.record.time") == {(): 2.5}
+
+
+def test_the_age_of_the_heartbeat(fed: Fed) -> None:
+    fed.clock.now += 7
+    assert fed.read("heartbeat.age") == {(): 7}, "none was written: since the start"
+    fed.feed(HeartbeatWritten())
+    assert fed.read("heartbeat.age") == {(): 0}
+    fed.clock.now += 65
+    assert fed.read("heartbeat.age") == {(): 65}
+    fed.clock.now -= 100  # the host's clock was set back
+    assert fed.read("heartbeat.age") == {(): 0}
+
+
+def test_the_state_of_the_pair(fed: Fed) -> None:
+    assert fed.read("pair.state") == {}, "it is not known yet"
+    fed.feed(PairSeen("failing over"))
+    assert fed.read("pair.state") == {"failing over": 1}
+    fed.feed(PairSeen("replicating"))
+    assert fed.read("pair.state") == {"replicating": 1}
+
+
+def test_the_last_rehearsal(fed: Fed) -> None:
+    assert fed.read("drill.rehearsal.age") == {}, "there was none"
+    fed.feed(Rehearsed(fed.clock.now - 60, 2, 7, None, 3.5))
+    assert fed.read("drill.rehearsal.age") == {(): 60}
+    assert fed.read("drill.findings") == {(): 2}
+    assert fed.read("drill.rpo.records") == {(): 7}
+    assert fed.read("drill.rpo.time") == {}, "it is unknown"
+    assert fed.read("drill.rto.time") == {(): 3.5}
+
+
+def test_names_stay_apart_whatever_the_prefixes() -> None:
+    same = MetricPrefixes.model_validate(dict.fromkeys(MetricPrefixes.model_fields, "x."))
+    for prefixes in (MetricPrefixes(), same):
+        names = [full_name(prefixes, metric.prefix, metric.name) for metric in CATALOG]
+        assert len(set(names)) == len(names)
+
+
+def test_a_run_that_shares_its_pipeline_has_figures_of_what_it_copies(fed: Fed) -> None:
+    """Those of partitions that it has released are another run's, also if they had stopped."""
+    fed.feed(SlotsAssigned(1, (0, 1, 3)))
+    fed.feed(replace(STARTED, slots=1))
+    fed.feed(replace(STARTED, slots=3))
+    assert set(fed.read("records")) == {0, 1, 3} and fed.read("slots") == {(): 3}
+    for event in lap(0, 5, 9), lap(1, 5, 9), stopped(ORDERS_1):
+        fed.feed(event)
+    assert len(fed.read("position")) == 2 and fed.read("stopped")
+    fed.feed(SlotsAssigned(2, (0,)))
+    fed.feed(PartitionsReleased([ORDERS_1]))
+    assert fed.read("slots") == {(): 1} and not fed.read("stopped")
+    assert set(fed.read("position")) == {("orders", 0)}

@@ -1,0 +1,353 @@
+"""Small batches decoded in one pass become what they become one by one, byte for byte."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from unittest import mock
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.log.batch import (
+    APPEND_TIME,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    TRANSACTIONAL,
+    CorruptBatch,
+    split_batches,
+)
+from k2ktui.log.rebuild import compress
+from k2ktui.log.records import Decoded, decode_records, encode_nullable, encode_varint
+from k2ktui.replication.copying import batch_router
+from k2ktui.replication.copying.batch_router import BatchRouter
+from k2ktui.replication.copying.partition_reader import PartitionReader
+from k2ktui.replication.copying.slot_task import (
+    Assignment,
+    CopyPath,
+    Fault,
+    FaultKind,
+    Route,
+    SizeLimit,
+)
+from tests.support.schedule.examples import examples
+
+SOURCE = SourcePartition("t", 0)
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Let the router decode each batch alone."""
+
+    def refuse(*_: object) -> Decoded:
+        raise CorruptBatch("not in one pass")
+
+    with mock.patch.object(batch_router, "decode_run", refuse):
+        yield
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record; ``after`` is how many offsets compaction removed before it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    time: int = 0
+    after: int = 0
+
+    def tail(self) -> bytes:
+        headers = b"".join(
+            encode_varint(len(key)) + key + encode_nullable(value) for key, value in self.headers
+        )
+        count = encode_varint(len(self.headers))
+        return encode_nullable(self.key) + encode_nullable(self.value) + count + headers
+
+
+@dataclass(frozen=True)
+class Made:
+    """A batch; ``damage`` are the places in the header or the decompressed records to change."""
+
+    records: tuple[Record, ...]
+    codec: int = 0
+    flags: int = 0
+    producer: int = -1
+    before: int = 0
+    behind: int = 0
+    base_time: int = 1_700_000_000_000
+    latest: int = 1_700_000_000_999
+    damage: tuple[tuple[int, int], ...] = ()
+    counted: int = 0
+    epoch: int = 3
+    ends: bytes = field(default=b"")
+
+    def encode(self, first: int) -> tuple[bytes, int]:
+        """Return the batch from an offset on, and the offset after it."""
+        body, at = bytearray(), 0
+        for record in self.records:
+            at += record.after
+            rest = b"\0" + encode_varint(record.time) + encode_varint(at) + record.tail()
+            body += encode_varint(len(rest)) + rest
+            at += 1
+        for place, change in self.damage:
+            if body:
+                body[place % len(body)] ^= change
+        body += self.ends
+        packed = compress(self.codec, bytes(body)) if self.codec else bytes(body)
+        last = max(0, at - 1 + self.behind)
+        count = max(0, len(self.records) + self.counted)
+        header = HEADER.pack(
+            *(first, 49 + len(packed), self.epoch, 2, 0, self.codec | self.flags, last),
+            *(self.base_time, self.latest, self.producer, 0, 0, count),
+        )
+        data = bytearray(header + packed)
+        data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+        return bytes(data), first + last + 1
+
+
+BLOBS = st.none() | st.binary(max_size=90)
+RECORDS = st.builds(
+    Record,
+    BLOBS,
+    BLOBS | st.integers(100, 9000).map(bytes),
+    st.lists(st.tuples(st.binary(max_size=3), BLOBS), max_size=2).map(tuple),
+    st.integers(-5, 1000) | st.sampled_from((-(1 << 40), 1 << 40)),
+    st.sampled_from((0, 0, 0, 1, 70)),
+)
+FLAGS = st.sampled_from((0, 0, 0, 0, TRANSACTIONAL, APPEND_TIME, DELETE_HORIZON))
+WHOLE = st.builds(
+    Made,
+    st.lists(RECORDS, max_size=6).map(tuple),
+    st.integers(0, 4),
+    FLAGS,
+    st.integers(-1, 2),
+    st.sampled_from((0, 0, 0, 1, 200)),
+    st.sampled_from((0, 0, 0, 2)),
+)
+DAMAGED = st.builds(
+    lambda made, damage, counted, ends, overlap: replace(
+        made, damage=tuple(damage), counted=counted, ends=ends, before=overlap
+    ),
+    WHOLE,
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), max_size=2),
+    st.sampled_from((0, 0, 0, 1, -1, 1 << 20)),
+    st.sampled_from((b"", b"", b"", b"\0", b"\x80")),
+    st.sampled_from((0, 0, 0, -2)),
+)
+
+
+def alike(batches: list[Made], codec: int | None) -> list[Made]:
+    """Batches of one codec, as one producer sends them; None: as they are."""
+    return batches if codec is None else [replace(batch, codec=codec) for batch in batches]
+
+
+def log(batches: list[Made]) -> list[bytes]:
+    """Encode batches one after the other."""
+    encoded, at = [], 10
+    for made in batches:
+        data, at = made.encode(max(0, at + made.before))
+        encoded.append(data)
+    return encoded
+
+
+def reader_of(
+    position: int,
+    refused: int | None = None,
+    limit: SizeLimit | None = None,
+    path: CopyPath = CopyPath.VERBATIM,
+) -> PartitionReader:
+    fault = None if refused is None else Fault(SOURCE, FaultKind.TOO_LARGE, "", "", refused)
+    route = Route(path, "t", 0 if path is CopyPath.VERBATIM else None, 3)
+    begin = Position(0, position, -1, "", 1, 0, "t", 0)
+    return PartitionReader(Assignment(SOURCE, begin, route, None, limit, fault))
+
+
+def copy(reader: PartitionReader, data: bytes) -> list[object]:
+    """Route all; return what is sent, where the reader is each time, and the error at the end."""
+    reader.receive(data, [])
+    outcome: list[object] = [reader.fault, reader.fetched, len(reader.ready)]
+    while reader.ready:
+        try:
+            for sent in BatchRouter("p").take_next(reader):
+                sources = None if sent.sources is None else tuple(sent.sources.tolist())
+                outcome.append((sent.target, bytes(sent.data), sent.count, sent.first_source))
+                outcome.append((sources, sent.rebuilt))
+        except CorruptBatch as error:
+            outcome.append((str(error), reader.handed))
+            break
+        outcome.append((reader.handed, reader.ready_bytes, reader.state))
+    return outcome
+
+
+@given(
+    st.lists(WHOLE | DAMAGED, min_size=3, max_size=12) | st.lists(WHOLE, min_size=3, max_size=12),
+    st.none() | st.integers(0, 4),
+    st.integers(0, 60),
+    st.none() | st.integers(10, 80),
+    st.none() | st.builds(SizeLimit, st.integers(100, 9000), st.integers(100, 9000)),
+    st.sampled_from(list(CopyPath)),
+)
+@settings(max_examples=examples(120), deadline=None)
+def test_one_pass_sends_what_one_by_one_does(
+    batches: list[Made],
+    codec: int | None,
+    position: int,
+    refused: int | None,
+    limit: SizeLimit | None,
+    path: CopyPath,
+) -> None:
+    data = b"".join(log(alike(batches, codec)))
+    if refused is not None and refused < position:
+        refused = position
+    one_pass = copy(reader_of(position, refused, limit, path), data)
+    with one_by_one():
+        assert one_pass == copy(reader_of(position, refused, limit, path), data)
+
+
+@given(
+    st.lists(st.lists(RECORDS, min_size=1, max_size=6).map(tuple), min_size=3, max_size=12),
+    st.integers(0, 4),
+    FLAGS,
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_every_record_arrives_with_its_offset_and_time(
+    contents: list[tuple[Record, ...]], codec: int, flags: int
+) -> None:
+    batches = [Made(content, codec, flags) for content in contents]
+    expected, first = [], 10
+    for made in batches:
+        at = first
+        for record in made.records:
+            at += record.after
+            time = made.latest if flags & APPEND_TIME else made.base_time + record.time
+            expected.append((at, time, record.tail()))
+            at += 1
+        first = at
+    reader = reader_of(0)
+    reader.receive(b"".join(log(batches)), [])
+    copied: list[tuple[int, int, bytes]] = []
+    while reader.ready:
+        for sent in BatchRouter("p").take_next(reader):
+            (batch,) = split_batches(sent.data)
+            records = decode_records(batch)
+            sources = sent.sources
+            offsets = range(sent.first_source, sent.first_source + sent.count)
+            at_source = list(offsets) if sources is None else sources.tolist()
+            copied += zip(at_source, records.timestamps.tolist(), records.tails, strict=True)
+    assert copied == expected
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_the_same_records_give_the_same_bytes_at_any_time(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"".join(log(some(6, codec)))
+    sent = []
+    for now in (1_800_000_000.0, 1_800_000_001.0):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        sent.append(copy(reader_of(0), data))
+    assert sent[0] == sent[1]
+
+
+def some(count: int, codec: int = 0, flags: int = 0) -> list[Made]:
+    records = tuple(Record(b"k%d" % n, b"v" * 50) for n in range(5))
+    return [Made(records, codec, flags) for _ in range(count)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_run_is_decoded_in_one_pass(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_router, "decode_with_keys", None)  # it would decode one alone
+    reader = reader_of(0)
+    reader.receive(b"".join(log(some(6, codec))), [])
+    (sent,) = BatchRouter("p").take_next(reader)
+    assert (sent.count, sent.rebuilt, reader.handed) == (30, True, 40)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_damaged_batch_stops_the_run_at_its_own_offset(codec: int) -> None:
+    batches = some(6, codec, APPEND_TIME)  # which cannot be copied unchanged
+    batches[4] = replace(batches[4], counted=1)
+    reader = reader_of(0)
+    reader.receive(b"".join(log(batches)), [])
+    (sent,) = BatchRouter("p").take_next(reader)
+    assert (sent.count, reader.handed) == (20, 30)
+    with pytest.raises(CorruptBatch, match="batch at offset 30"):
+        BatchRouter("p").take_next(reader)
+    assert reader.handed == 30
+
+
+def test_control_batches_between_are_left_out() -> None:
+    batches = some(5, flags=TRANSACTIONAL)
+    batches[2] = Made((Record(b"\0\0\0\1", b"\0" * 6),), flags=CONTROL | TRANSACTIONAL)
+    reader = reader_of(0)
+    reader.receive(b"".join(log(batches)), [])
+    (sent,) = BatchRouter("p").take_next(reader)
+    assert sent.sources is not None
+    assert sent.sources.tolist() == [*range(10, 20), *range(21, 31)]
+    assert reader.handed == 31
+
+
+def test_old_messages_end_a_run() -> None:
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
+    builder.append(25, 7, b"k", b"v")
+    reader = reader_of(0)
+    late, _ = some(1)[0].encode(26)
+    reader.receive(b"".join(log(some(3))) + bytes(builder.build()) + late * 1, [])
+    (sent,) = BatchRouter("p").take_next(reader)
+    assert (sent.count, reader.handed) == (15, 25)
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_batches_that_hold_much_more_are_not_small(codec: int) -> None:
+    bomb = Made((Record(None, bytes(16 << 20)),), codec)
+    data = log([*some(2, codec), bomb, bomb, bomb])
+    if len(data[2]) > batch_router.SMALL_BATCH_BYTES:
+        # Of this codec, the same records do not fit into a small batch.
+        bomb = Made((Record(None, bytes(1 << 20)),), codec)
+        data = log([*some(2, codec), bomb, bomb, bomb])
+    reader = reader_of(0)
+    reader.receive(b"".join(data), [])
+    tracemalloc.start()
+    try:
+        (sent,) = BatchRouter("p").take_next(reader)
+        assert sent.count == 10
+        (sent,) = BatchRouter("p").take_next(reader)
+        assert (sent.count, sent.rebuilt) == (1, False)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_run_ends_before_a_refused_record(codec: int) -> None:
+    reader = reader_of(0, refused=27)
+    reader.receive(b"".join(log(some(6, codec))), [])
+    (sent,) = BatchRouter("p").take_next(reader)
+    assert sent.sources is not None
+    assert sent.sources.tolist() == list(range(10, 27))
+    assert reader.handed == 27
+    assert not reader.ready
+
+
+@pytest.mark.parametrize("change", [0x01, 0x02, 0x80, 0xFF])
+def test_any_damaged_byte_is_found_as_one_by_one(change: int) -> None:
+    records = (Record(b"k", b"vw", ((b"h", b""),)), Record(None, None, (), 3))
+    size = len(Made(records).encode(0)[0]) - 61
+    outcomes = set()
+    for place in range(size):
+        batches = [Made(records, flags=APPEND_TIME) for _ in range(4)]
+        batches[1] = replace(batches[1], damage=((place, change),))
+        for path in CopyPath:
+            data = b"".join(log(batches))
+            one_pass = copy(reader_of(0, path=path), data)
+            with one_by_one():
+                assert one_pass == copy(reader_of(0, path=path), data)
+            outcomes.add(len(one_pass))
+    assert len(outcomes) > 1, "some damage is found"

@@ -1,0 +1,146 @@
+"""Parts of the long tests: together they are all, and each takes about as long."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.schedule.parts import EVERY_TIME, Part
+
+ROOT = Path(__file__).parents[2]
+# As .ci/run has it.
+PARTS = 16
+DURATIONS = st.dictionaries(st.text(), st.floats(1, 300), max_size=40)
+
+
+@given(DURATIONS, st.integers(1, 5))
+def test_each_group_is_in_one_part_and_parts_take_about_as_long(
+    durations: dict[str, float], count: int
+) -> None:
+    parts = [Part(number, count).groups(durations) for number in range(1, count + 1)]
+    assert sorted(group for part in parts for group in part) == sorted(durations)
+    seconds = [sum(durations[group] for group in part) for part in parts]
+    assert max(seconds) - min(seconds) <= max(durations.values(), default=0) + 1e-6
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "4", "a/b", ""])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Part.parse(text)
+
+
+def test_tests_of_every_gate_exist() -> None:
+    assert all((ROOT / path).exists() for path in EVERY_TIME)
+
+
+# Prints the long tests of each part, a line of JSON.
+PRINT = """
+import json, pytest
+from tests.support.schedule.parts import Part, is_long
+
+class Parts:
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        parts = [Part(number, COUNT).choose(items) for number in range(1, COUNT + 1)]
+        names = [sorted(item.nodeid for item in part) for part in parts]
+        print()
+        print(json.dumps([sorted(item.nodeid for item in items if is_long(item)), *names]))
+
+pytest.main(["-q", "--collect-only", "-m", ""], plugins=[Parts()])
+"""
+
+
+@pytest.fixture(scope="module")
+def all_and_parts() -> list[set[str]]:
+    """Return all long tests, then those of each part."""
+    code = PRINT.replace("COUNT", str(PARTS))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (line,) = (line for line in ran.stdout.splitlines() if line.startswith("["))
+    return [set(names) for names in json.loads(line)]
+
+
+def test_all_parts_together_are_all_long_tests(all_and_parts: list[set[str]]) -> None:
+    everything, *parts = all_and_parts
+    assert len(everything) > 900 and set.union(*parts) == everything
+
+
+def test_every_part_has_the_proofs_of_the_copy_and_the_fuzzing(
+    all_and_parts: list[set[str]],
+) -> None:
+    everything, *parts = all_and_parts
+    common = set.intersection(*parts)
+    proofs = {name for name in everything if name.startswith(EVERY_TIME)}
+    assert common == {name for name in proofs if not re.search(r"(at_any_time|step)\[\w+-1", name)}
+    assert {name for name in proofs if name.startswith(EVERY_TIME[0])} & common
+
+
+def test_every_part_has_one_pair_of_brokers(all_and_parts: list[set[str]]) -> None:
+    for part in all_and_parts[1:]:
+        copies = "tests/matrix/test_copies.py::test_every_kind_of_topic_on_both_paths"
+        assert len([name for name in part if name.startswith(copies)]) == 1
+
+
+def test_the_gate_runs_a_part() -> None:
+    script = (ROOT / ".ci/run").read_text()
+    assert f"\nparts={PARTS}\n" in script
+    assert '--part "${part}/${parts}"' in script and "|| say" not in script
+
+
+@pytest.mark.parametrize(
+    ("commits", "shown"),
+    [(31, "16 other/bin/python"), (32, "1 one/python"), (48, "1 other/bin/python")],
+)
+def test_the_gate_changes_python_after_each_part(commits: int, shown: str) -> None:
+    script = (ROOT / ".ci/run").read_text()
+    chosen = re.search(r"^parts=.*?^(?=cores=)", script, re.M | re.S)
+    assert chosen
+    before = f"set -eu; commits={commits}; bin=one; other=other\n"
+    text = f'{before}{chosen[0]}echo "${{part}} ${{python}}"'
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == shown
+
+
+def test_every_second_gate_has_the_newest_python() -> None:
+    """And goes on with another one where that cannot be had; a test that fails there fails it."""
+    script = (ROOT / ".ci/run").read_text()
+    chosen = re.search(r"^code=77$.*?^if \(\(code\)\); then exit.*?fi$", script, re.M | re.S)
+    assert chosen
+    ran = {}
+    for commits, newest in ((30, 0), (31, 0), (31, 77), (31, 1)):
+        before = f"""
+            set -eu; commits={commits}; bin=bin; other=other; fast=fast; version=3.13
+            say() {{ echo "$*"; }}; within() {{ echo "ran $2"; }}
+            fast_on_debian() {{ return {newest}; }}
+        """
+        done = subprocess.run(
+            ["bash", "-c", f"{before}\n{chosen[0]}"], capture_output=True, text=True, check=False
+        )
+        ran[commits, newest] = "3.14" in done.stdout, "ran other" in done.stdout, done.returncode
+    assert ran == {
+        (30, 0): (False, True, 0),
+        (31, 0): (True, False, 0),
+        (31, 77): (True, True, 0),
+        (31, 1): (True, False, 1),
+    }
+
+
+def test_no_gate_is_green_without_its_proofs() -> None:
+    """What begins too late is skipped, but for the proofs and the matrix: those fail."""
+    for file, code in (("matrix/test_faults.py", 1), ("spark/ownership/test_standby.py", 0)):
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-m", "", "--until=1", f"tests/{file}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == code and "not reached" in ran.stdout, ran.stdout
