@@ -1,224 +1,178 @@
-"""Draw the README's pictures from a recording of the real demo: ``python screenshots/make.py``.
+"""Draw the pictures of README and docs, and sheets of all screens, from what is kept of the demo.
 
-``--check`` compares them with the files and fails where one differs; ``--take RECORDING`` makes
-``demo.k2k`` of a longer recording (``k2ktui -f FILE --record RECORDING`` while a demo runs), with
-``--as mirrormaker.k2k`` that of a demo with MirrorMaker 2 (``--compare mm2.properties`` too);
-``--plan PLAN`` makes ``plan.json`` of a plan of the same demo (``k2ktui plan -f FILE -o PLAN``);
-``--drill RECORDS`` makes ``drill.jsonl`` of the records of a drill, read each second while it runs.
+``python screenshots/make.py`` draws the pictures; ``--check`` compares them with the files and
+fails where one differs. ``--sheets`` draws every screen at three sizes in every theme instead: a
+file for each theme and size in ``screenshots/sheets``, and those of a directory of pipelines a file
+for each size; ``--directory`` draws only these. What is kept is made by
+``python screenshots/record.py`` (see there) of a new demo, and by ``--views RECORDING --end
+NUMBER`` of a demo with MirrorMaker 2.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import re
+import importlib
+import math
+import pkgutil
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-import drill_frames
-from textual.pilot import Pilot
+import kept
+import scenes
+import svg
+from stage import opened, opened_session
+from svg import Frame
+from tour import of_mirrormaker, of_the_demo
+from tour_directory import of_a_directory, of_its_sites
 
-from k2ktui.config.model import PipelineConfig
-from k2ktui.console import header
-from k2ktui.console.app import ConsoleApp
-from k2ktui.console.screens.translate_plan import PlanScreen, Shown
-from k2ktui.console.session import Options, Session
+from k2ktui.console import screens
+from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.screens.fleet import FleetScreen
+from k2ktui.console.screens.parity import ParityScreen
+from k2ktui.console.screens.site import SiteScreen
+from k2ktui.console.screens.site_drills import SiteDrillsScreen
+from k2ktui.console.screens.site_member import MemberScreen
 from k2ktui.console.themes import shipped_directory
-from k2ktui.engine.plan import dump_plan, load_plan
-from k2ktui.sync.flow import PipelineFlow
-from k2ktui.watch.model import View
-from k2ktui.watch.player import Player
-from k2ktui.watch.recording import Recorder, Recording
+from tests.support.console.fleets import fleet_session
+from tests.support.console.sites import half_way, site_session
 
 HERE = Path(__file__).parent
-DEMO, MIRRORMAKER, PLAN = "demo.k2k", "mirrormaker.k2k", "plan.json"
-DRILL = "drill.jsonl"
-KEPT = 60
-SOMEBODY = ("ops", "bastion1")
-# Web fonts would be fetched from elsewhere by whoever looks at a picture.
-_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
-_IDS = re.compile(r"terminal-\d+-")
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture: what is pressed, and how large and in which theme it is drawn.
-
-    With ``plan`` it is of a plan that was made of the real demo, kept under that name.
-    """
-
-    name: str
-    keys: tuple[str, ...] = ()
-    size: tuple[int, int] = (110, 34)
-    theme: str = "k2k-dark"
-    ascii: bool = False
-    recording: str = DEMO
-    plan: str = ""
-
-
-PICTURES = (
-    Picture("overview"),
-    Picture("replication", ("2",)),
-    Picture("partition", ("2", "enter")),
-    Picture("groups", ("3",), (110, 16)),
-    Picture("group", ("3", "enter"), (110, 16)),
-    Picture("help", ("2", "question_mark"), (80, 24)),
-    Picture("light", (), (80, 24), "k2k-light"),
-    Picture("contrast", ("3",), (80, 24), "k2k-contrast"),
-    Picture("ascii", (), (80, 24), "k2k-mono", True),
-    Picture("translate", ("4",), (110, 30), plan=PLAN),
-    Picture("jobs", ("5",), (110, 16)),
-    Picture("compared", ("3",), (110, 16), recording=MIRRORMAKER),
-    Picture("audit", ("3", "m"), (110, 30), recording=MIRRORMAKER),
+SHEETS = HERE / "sheets"
+THEMES = {"": "k2k-dark", "-light": "k2k-light"}
+# Pictures of README and docs; the sheets have all screens.
+STILLS = (
+    *("applied", "audit", "compared", "confirm", "drill", "drills", "events", "group", "groups"),
+    *("help", "jobs", "journal", "overview", "partition", "positions", "replication", "report"),
+    *("translate", "verified"),
 )
+SIZES = ((80, 24), (120, 35), (200, 60))
+# Of a sheet in pixels, about: what fits beside each other so.
+_SHEET_WIDE = 2_500
+MIRRORMAKER_VIEWS = 60
+Drawn = AsyncIterator[tuple[Path, str]]
+# Those of a directory of pipelines, and what differs between clusters, are not kept of the demo:
+# tests/console/pictures has them.
+NOT_OF_THE_DEMO = {FleetScreen, SiteDrillsScreen, SiteScreen, MemberScreen, ParityScreen}
 
 
-class _Live:
-    """A recording as if it was read now, because what acts is off in a recording."""
-
-    replay = paused = False
-
-    def __init__(self, player: Player) -> None:
-        self._player = player
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._player, name)
-
-
-_STILL_S = 0.3
-
-
-async def drawn(picture: Picture) -> str:
-    """Return a picture as SVG."""
-
-    async def opens(app: ConsoleApp, pilot: Pilot[int]) -> list[str]:
-        for key in picture.keys:
-            await pilot.press(key)
-            await pilot.pause()
-        if picture.plan:
-            await app.push_screen(_plan_screen(picture.plan, app.session.feed.now()))
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        # Charts are drawn after the layout, and a panel follows the cursor once it rests.
-        before, text = "", app.export_screenshot(title="k2ktui", simplify=True)
-        while _IDS.sub("", before) != _IDS.sub("", text):
-            await pilot.pause(_STILL_S)
-            before, text = text, app.export_screenshot(title="k2ktui", simplify=True)
-        return [text]
-
-    return (await _open(picture, opens))[0]
+async def draw_pictures(themes: Mapping[str, str]) -> Drawn:
+    """Yield the pictures in these themes; those of other themes with the dark one."""
+    marks = kept.moments().marks
+    for suffix, theme in themes.items():
+        for name, screen in (await _screens(theme)).items():
+            if name in STILLS:
+                yield HERE / f"{name}{suffix}.svg", svg.draw([Frame(screen)])
+        async with opened(kept.DEMO, marks["steady"], theme=theme) as stage:
+            film = svg.draw([frame async for frame in scenes.film(stage)])
+        yield HERE / f"demo{suffix}.svg", film
+    others = (("contrast", "k2k-contrast", False), ("ascii", "k2k-mono", True))
+    for name, theme, plain in others if "" in themes else ():
+        small = opened(kept.DEMO, marks["planned"], theme=theme, size=(80, 24), ascii_only=plain)
+        async with small as stage:
+            text = svg.draw([Frame(await stage.look())])
+        yield HERE / f"{name}.svg", text
 
 
-async def drawn_drill() -> dict[str, str]:
-    """Return the pictures of a drill, one of them moving, by name."""
+async def draw_sheets(wanted: str | None) -> Drawn:
+    """Yield the sheets of all themes, or of one."""
+    themes = sorted(path.stem for path in shipped_directory().glob("*.yaml"))
+    sheets = [(theme, size, False) for theme in themes for size in SIZES]
+    sheets.append(("k2k-mono", SIZES[0], True))
+    for theme, (width, height), plain in sheets:
+        if wanted in (None, theme):
+            drawn = await _screens(theme, (width, height), ascii_only=plain)
+            frames = [Frame(screen, caption) for caption, screen in drawn.items()]
+            columns = max(1, _SHEET_WIDE // svg.size_of(frames[0].screen)[0])
+            name = f"{'ascii' if plain else theme}-{width}x{height}"
+            yield SHEETS / f"{name}.svg", svg.draw(frames, columns)
 
-    async def opens(app: ConsoleApp, pilot: Pilot[int]) -> list[str]:
-        drills = drill_frames.read(HERE / DRILL, int(app.session.feed.now() * 1000))
-        return await drill_frames.draw(app, pilot, drills)
 
-    frames = await _open(Picture("drill", size=(80, 24), plan=PLAN), opens)
-    return {"drill": frames[drill_frames.STILL], "drill-moving": drill_frames.animate(frames)}
-
-
-async def _open(
-    picture: Picture, opens: Callable[[ConsoleApp, Pilot[int]], Awaitable[list[str]]]
-) -> list[str]:
-    """Open the console on a recording, and return what ``opens`` has drawn."""
-    player = Player(HERE / picture.recording, paused=True)
-    player.number = len(player.times) - 1
-    player.refresh()
-    options = Options(
-        theme=picture.theme, ascii=picture.ascii, themes=(shipped_directory(),), keys=HERE / "none"
+async def _screens(
+    theme: str, size: tuple[int, int] = SIZES[1], *, ascii_only: bool = False
+) -> dict[str, svg.Screen]:
+    """Return every screen by name, and see that none of the console's is missing."""
+    found = {}
+    missing = set(_leaves(ConsoleScreen)) - NOT_OF_THE_DEMO
+    sources = (
+        (kept.DEMO, kept.moments().marks["steady"], of_the_demo),
+        (kept.MIRRORMAKER, math.inf, of_mirrormaker),
     )
-    feed = _Live(player) if picture.plan else player
-    session = Session(feed, player.pair, files=("pipeline.yaml",), options=options)
-    if picture.plan:
-        config = PipelineConfig.model_construct(name=player.pair.pipeline)
-        session.flow = PipelineFlow(config)
-    app = ConsoleApp(session)
-    try:
-        async with app.run_test(size=picture.size) as pilot:
-            while app.view is None or app.view.taken_at < player.times[-1]:
-                await pilot.pause(0.05)
-            pictures = await opens(app, pilot)
-    finally:
-        player.close()
-    return [_IDS.sub("terminal-", _FONTS.sub("", text)) for text in pictures]
+    for recording, at, pictures in sources:
+        stage_of = opened(recording, at, theme=theme, size=size, ascii_only=ascii_only)
+        async with stage_of as stage:
+            async for name, screen in pictures(stage):
+                found[name] = screen
+            missing -= stage.seen
+    assert not missing, f"no picture of {', '.join(sorted(each.__name__ for each in missing))}"
+    return found
 
 
-def _plan_screen(name: str, now: float) -> PlanScreen:
-    """Return the screen of a plan that is kept, as if it had been made a moment ago."""
-    plan = load_plan((HERE / name).read_text(), 0)
-    plan = replace(plan, created_at=now, expires_at=now + 900, made_by="@".join(SOMEBODY))
-    return PlanScreen(None, plan.rewind, Shown(plan))
+async def draw_directory(wanted: str | None) -> Drawn:
+    """Yield a sheet for each size: the screens of a directory in all themes, or in one."""
+    themes = sorted(path.stem for path in shipped_directory().glob("*.yaml"))
+    looks = [(theme, False) for theme in themes if wanted in (None, theme)]
+    for size in SIZES:
+        frames: list[Frame] = []
+        for theme, plain in (*looks, ("k2k-mono", True)) if wanted is None else looks:
+            name = "ascii" if plain else theme
+            sessions = (
+                (fleet_session(theme=theme, ascii=plain), of_a_directory),
+                (site_session(*half_way(), theme=theme, ascii=plain), of_its_sites),
+            )
+            for session, pictures in sessions:
+                async with opened_session(session, size) as stage:
+                    async for screen, picture in pictures(stage):
+                        frames.append(Frame(picture, f"{screen} {name}"))
+        columns = max(1, _SHEET_WIDE // svg.size_of(frames[0].screen)[0])
+        yield SHEETS / f"directory-{size[0]}x{size[1]}.svg", svg.draw(frames, columns)
 
 
-def take(path: Path, end: int, name: str) -> None:
-    """Keep the views of a recording before number ``end``, with somebody else's name in them."""
-    kept = HERE / name
-    recording = Recording(path)
-    end = min(end, len(recording))
-    kept.unlink(missing_ok=True)
-    recorder = Recorder(kept)
-    for number in range(max(0, end - KEPT), end):
-        recorder.add(_of_somebody(recording.view(number)))
-    recorder.close()
-    kept.chmod(0o644)
-
-
-def take_plan(path: Path) -> None:
-    """Keep a plan, with somebody else's name and no path of this machine in it."""
-    plan = load_plan(path.read_text(), 0)
-    plan = replace(plan, made_by="@".join(SOMEBODY), files=("pipeline.yaml",))
-    (HERE / PLAN).write_text(dump_plan(plan))
-
-
-def _of_somebody(view: View) -> View:
-    user, host = SOMEBODY
-    runners = tuple(
-        replace(
-            runner,
-            user=user,
-            host=host,
-            runner="-".join((host, *runner.runner.rsplit("-", 2)[1:])),  # host, pid, random
-        )
-        for runner in view.runners
-    )
-    return replace(view, runners=runners)
+def _leaves(kind: type[ConsoleScreen]) -> Iterator[type[ConsoleScreen]]:
+    """Yield the classes of screens that nothing is derived from, of all modules of screens."""
+    for module in pkgutil.iter_modules(screens.__path__, f"{screens.__name__}."):
+        importlib.import_module(module.name)
+    for each in kind.__subclasses__():
+        yield from _leaves(each)
+    if not kind.__subclasses__():
+        yield kind
 
 
 def main() -> int:
     """Return 1 if a picture is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--take", type=Path, metavar="RECORDING")
+    parser.add_argument("--theme", metavar="NAME", help="only the pictures in this theme")
+    parser.add_argument("--sheets", action="store_true", help="sheets of all screens instead")
+    parser.add_argument("--directory", action="store_true", help="only those of a directory")
+    parser.add_argument("--views", type=Path, metavar="RECORDING")
     parser.add_argument("--end", type=int, default=sys.maxsize, metavar="NUMBER")
-    parser.add_argument("--plan", type=Path, metavar="PLAN")
-    parser.add_argument("--drill", type=Path, metavar="RECORDS")
-    parser.add_argument("--as", dest="name", default=DEMO, choices=(DEMO, MIRRORMAKER))
     options = parser.parse_args()
-    if options.take:
-        take(options.take, options.end, options.name)
-    if options.plan:
-        take_plan(options.plan)
-    if options.drill:
-        drill_frames.keep(options.drill, HERE / DRILL, "@".join(SOMEBODY))
-    header.who = lambda: "@".join(SOMEBODY)
-    different = []
-    found = {picture.name: asyncio.run(drawn(picture)) for picture in PICTURES}
-    found |= asyncio.run(drawn_drill())
-    for name, text in found.items():
-        path = HERE / f"{name}.svg"
-        if options.check and (not path.exists() or path.read_text() != text):
-            different.append(path.name)
-        elif not options.check:
-            path.write_text(text)
+    if options.views:
+        kept.keep_last_views(options.views, MIRRORMAKER_VIEWS, options.end)
+    themes = {key: name for key, name in THEMES.items() if options.theme in (None, name)}
+    drawings = [draw_directory(options.theme)] if options.sheets or options.directory else []
+    if not options.directory:
+        drawings.append(draw_sheets(options.theme) if options.sheets else draw_pictures(themes))
+    different = [
+        name for drawing in drawings for name in asyncio.run(_write(drawing, check=options.check))
+    ]
     if different:
         print(f"not as drawn now: {', '.join(different)}", file=sys.stderr)
     return 1 if different else 0
+
+
+async def _write(drawing: Drawn, *, check: bool) -> list[str]:
+    """Write the pictures; with ``check``, return the names of files that differ instead."""
+    different = []
+    async for path, text in drawing:
+        if not check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            different.append(path.name)
+    return different
 
 
 if __name__ == "__main__":
