@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException
 
 from bench.clusters import admin, create_topic, end_offsets, led_partitions, wait_for
 from bench.model import Job, Launch
-from k2ktui.kafka.fetch_response import decode_fetch_response
-from k2ktui.kafka.produce_request import ProduceBatches, decode_produce_response
+from k2ktui.kafka.wire.fetch_response import decode_fetch_response
+from k2ktui.kafka.wire.produce_request import ProduceBatches, decode_produce_response
 
 _FETCH, _FETCH_VERSION, _PRODUCE_VERSION = 1, 12, 9
 _CLIENT = b"bare"
@@ -117,10 +117,10 @@ class _Target:
         response = decode_produce_response(self._connection.receive())
         self._in_flight -= 1
         for topic in response.responses:
-            for each in topic.partition_responses:
-                if each.error_code:
+            for partition in topic.partition_responses:
+                if partition.error_code:
                     raise RuntimeError(
-                        f"{each.index}: error {each.error_code} {each.error_message}"
+                        f"{partition.index}: error {partition.error_code} {partition.error_message}"
                     )
 
 
@@ -176,7 +176,7 @@ def _rounds(frame: memoryview, offsets: dict[int, int]) -> list[list[tuple[int, 
     """Return the batches of a fetch response by produce request, and move the offsets on."""
     rounds: list[list[tuple[int, memoryview]]] = []
     fetched = decode_fetch_response(frame, _FETCH_VERSION)
-    for part in (one for each in fetched.responses for one in each.partitions):
+    for part in (one for topic in fetched.responses for one in topic.partitions):
         if part.error_code:
             raise RuntimeError(f"partition {part.partition_index}: error {part.error_code}")
         for number, (following, batch) in enumerate(_split(part.records or memoryview(b""))):

@@ -107,8 +107,8 @@ def measure(clusters: Clusters, size: int, records: int, directory: Path) -> Bro
     data = DataSet(size, "none", 4, records)
     load(clusters.source.bootstrap, data, processes=2)
     for run in (f"warm{size}", f"capacity{size}"):
-        found = _copy(clusters, data, run, directory / run)
-    return found
+        broker = _copy(clusters, data, run, directory / run)
+    return broker
 
 
 def _copy(clusters: Clusters, data: DataSet, run: str, directory: Path) -> Broker:
@@ -116,11 +116,11 @@ def _copy(clusters: Clusters, data: DataSet, run: str, directory: Path) -> Broke
     job = Job(run, clusters.source.bootstrap, clusters.target.bootstrap, data.topic, directory)
     launch = K2ktui("k2ktui", "").prepare(job)
     brokers = [find_broker(node.data_dir) for node in clusters.both]
-    before = [_cpu(each) for each in brokers]
+    before = [_cpu(broker) for broker in brokers]
     with Child(launch, directory) as child:
         if child.wait(_RUN_S) != 0:
             raise RuntimeError(f"not copied:\n{child.tail()}")
-    source_s, target_s = (_cpu(each) - cpu for each, cpu in zip(brokers, before, strict=True))
+    source_s, target_s = (_cpu(broker) - cpu for broker, cpu in zip(brokers, before, strict=True))
     gigabytes = data.bytes / _GB
     commit, mapping = (_log_bytes(clusters.target, f"__k2k_{run}_{name}") for name in _KEPT)
     values = (source_s, target_s, mapping / 1e6, commit / 1e6)
@@ -136,12 +136,12 @@ def _log_bytes(node: KafkaNode, topic: str) -> int:
     return sum(path.stat().st_blocks * 512 for path in logs)
 
 
-def section(found: dict[int, Broker]) -> str:
+def section(brokers: dict[int, Broker]) -> str:
     """Return the section of RESULTS.md."""
     rows = [
-        f"| {size:,} | {each.source_s:.1f} | {each.target_s:.1f} | {each.mapping_mb:.2f} "
-        f"| {each.commit_mb:.2f} |"
-        for size, each in found.items()
+        f"| {size:,} | {broker.source_s:.1f} | {broker.target_s:.1f} | {broker.mapping_mb:.2f} "
+        f"| {broker.commit_mb:.2f} |"
+        for size, broker in brokers.items()
     ]
     shown = ("Date", "CPU", "Apache Kafka", "k2ktui")
     return "\n".join(
@@ -197,18 +197,18 @@ def constants(text: str, results: Results) -> Constants:
 
 
 def _cores(cpu: str) -> int:
-    found = re.search(r", (\d+) cores$", cpu)
-    if found is None:
+    match = re.search(r", (\d+) cores$", cpu)
+    if match is None:
         raise LookupError("results.json does not say how many cores the machine had")
-    return int(found[1])
+    return int(match[1])
 
 
 def _copy_of(results: Results, key: str, size: int) -> CopyResult:
     name = DataSet(size, "none", 4, 0).name
-    found = chosen(results).get((key, name))
-    if found is None:
+    copied = chosen(results).get((key, name))
+    if copied is None:
         raise LookupError(f"results.json has no copy/{key}/{name}")
-    return found
+    return copied
 
 
 def _rows(results: str, name: str) -> list[list[str]]:
@@ -231,10 +231,10 @@ def _measured(known: Constants) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for (path, size), cpu_s in known.cpu_s.items():
-        each = known.brokers[size]
+        broker = known.brokers[size]
         lines.append(
             f"| {path} | {size:,} B | {cpu_s} | {known.slot_mb[path, size]} "
-            f"| {known.brokers_s(path, size):.1f} | {each.mapping_mb} | {each.commit_mb} |"
+            f"| {known.brokers_s(path, size):.1f} | {broker.mapping_mb} | {broker.commit_mb} |"
         )
     return lines
 
@@ -247,8 +247,8 @@ def _loads(known: Constants) -> list[str]:
     ]
     for rate in (1, 10):
         for (path, size), cpu_s in known.cpu_s.items():
-            each = known.brokers[size]
-            mapping = rate * each.mapping_mb * 86_400 / 1000
+            broker = known.brokers[size]
+            mapping = rate * broker.mapping_mb * 86_400 / 1000
             lines.append(
                 f"| {rate} GB/s | {path} | {size:,} B | {_up(rate * cpu_s)} "
                 f"| {_up(rate * 1000 / known.slot_mb[path, size])} "
@@ -280,9 +280,9 @@ def _partitions(known: Constants) -> list[str]:
         "|---|---|---|---|---|",
     ]
     lines += [
-        f"| {each.partitions:,} | {each.start_cpu_s} | {each.idle} | {each.memory_mb:.0f} "
+        f"| {growth.partitions:,} | {growth.start_cpu_s} | {growth.idle} | {growth.memory_mb:.0f} "
         "| measured |"
-        for each in known.growth
+        for growth in known.growth
     ]
     if len(known.growth) < 2:
         return lines
@@ -304,7 +304,7 @@ def _up(cores: float) -> int:
 def put_tables(page: str, text: str) -> str:
     """Return the page with these tables between its marks."""
     pattern = re.compile(r"(<!-- tables -->\n).*?(<!-- /tables -->)", re.DOTALL)
-    return pattern.sub(lambda found: f"{found[1]}{text}{found[2]}", page)
+    return pattern.sub(lambda match: f"{match[1]}{text}{match[2]}", page)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -321,10 +321,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(text, flush=True)
         if options.keep:
             put_section(RESULTS, _SECTION, text)
-    found = tables(constants(RESULTS.read_text(), recall(RESULTS.parent)))
-    print(found)
+    sections = tables(constants(RESULTS.read_text(), recall(RESULTS.parent)))
+    print(sections)
     if options.keep:
-        write_atomically(PAGE, put_tables(PAGE.read_text(), found).encode())
+        write_atomically(PAGE, put_tables(PAGE.read_text(), sections).encode())
     return 0
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from k2ktui.replication.spark_archive import ARCHIVE_MAKER as SPARK_MAKER
-from k2ktui.replication.spark_archive import TRANSFORM_ARCHIVE_MAKER
+from k2ktui.replication.spark.archive import ARCHIVE_MAKER as SPARK_MAKER
+from k2ktui.replication.spark.archive import TRANSFORM_ARCHIVE_MAKER
 from k2ktui.runtime.class_archive import USE, VARIABLE
 from k2ktui.runtime.node import ARCHIVE_MAKER as BROKER_MAKER
 from k2ktui.runtime.node import KafkaNode
@@ -94,12 +94,12 @@ def create_topic(bootstrap: str, name: str, partitions: int) -> None:
 def led_partitions(client: AdminClient, topic: str) -> int:
     """Return how many partitions of ``topic`` have a leader; 0 when there is no such topic."""
     try:
-        found = client.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+        metadata = client.list_topics(topic, timeout=_TIMEOUT).topics[topic]
     except KafkaException:
         return 0
-    if found.error is not None:
+    if metadata.error is not None:
         return 0
-    return sum(1 for partition in found.partitions.values() if partition.leader >= 0)
+    return sum(1 for partition in metadata.partitions.values() if partition.leader >= 0)
 
 
 def end_offsets(bootstrap: str | AdminClient, topic: str, partitions: int) -> tuple[int, ...]:

@@ -37,8 +37,8 @@ from bench.clusters import (
 from bench.machine import describe
 from bench.model import Launch
 from bench.sections import put_section
-from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
-from tests.support.terminal import Terminal
+from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
+from tests.support.console.terminal import Terminal
 
 TOPICS, PARTITIONS, GROUPS, RECORDS = 3, 4, 5, 40
 SIZE = (120, 40)
@@ -113,7 +113,9 @@ def fill(clusters: Clusters) -> None:
     with ConsumerGroupClient(options, "target") as groups:
         groups.open(_COPY_S)
         written = groups.commit({f"group-{number}": half for number in range(GROUPS)})
-    if errors := {text for each in written.values() for text in each.values() if text}:
+    if errors := {
+        text for errors_by_topic in written.values() for text in errors_by_topic.values() if text
+    }:
         raise RuntimeError(f"groups were not written: {errors}")
 
 
@@ -151,10 +153,10 @@ def measure_start(file: Path) -> Start:
     """Open the console, wait for its figures, and leave it."""
     began = time.monotonic()
     with console(file) as terminal:
-        found = _await_figures(terminal, began)
+        start = _await_figures(terminal, began)
         terminal.send("\x03")
         terminal.wait()
-    return found
+    return start
 
 
 def measure_idle(file: Path, seconds: float) -> Idle:
@@ -174,23 +176,25 @@ def measure_idle(file: Path, seconds: float) -> Idle:
     for key, value in after.items():
         name = key[1]
         threads[name] = threads.get(name, 0.0) + 100 * (value - before.get(key, 0.0)) / over
-    return Idle(100 * used / over, over, dict(sorted(threads.items(), key=lambda each: -each[1])))
+    return Idle(
+        100 * used / over, over, dict(sorted(threads.items(), key=lambda thread: -thread[1]))
+    )
 
 
 def thread_seconds(process: psutil.Process) -> dict[tuple[int, str], float]:
     """Return the CPU seconds of every thread of a process, by id and name (Linux)."""
-    found = {}
-    for each in process.threads():
-        path = Path(f"/proc/{process.pid}/task/{each.id}/comm")
+    seconds = {}
+    for thread in process.threads():
+        path = Path(f"/proc/{process.pid}/task/{thread.id}/comm")
         name = path.read_text().strip() if path.exists() else "ended"
-        found[each.id, name] = each.user_time + each.system_time
-    return found
+        seconds[thread.id, name] = thread.user_time + thread.system_time
+    return seconds
 
 
 def _await_figures(terminal: Terminal, began: float) -> Start:
-    text, painted, found = "", 0.0, dict.fromkeys(_FIGURES, 0.0)
+    text, painted, times = "", 0.0, dict.fromkeys(_FIGURES, 0.0)
     process = psutil.Process(terminal.process.pid)
-    while not all(found.values()):
+    while not all(times.values()):
         now = time.monotonic() - began
         if now > _SHOW_S:
             raise TimeoutError(f"no figures on the screen: {text[-3000:]!r}")
@@ -198,9 +202,9 @@ def _await_figures(terminal: Terminal, began: float) -> Start:
         now = time.monotonic() - began
         painted = painted or (now if "bench-console" in text else 0.0)
         for name, pattern in _FIGURES.items():
-            if not found[name] and re.search(pattern, text):
-                found[name] = now
-    return Start(painted, found["lag"], found["groups"], _cpu(process))
+            if not times[name] and re.search(pattern, text):
+                times[name] = now
+    return Start(painted, times["lag"], times["groups"], _cpu(process))
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -211,7 +215,7 @@ def report(starts: list[Start], idle: Idle, load: float) -> str:
     """Return the section of RESULTS.md."""
 
     def middle(name: str) -> str:
-        values = [getattr(each, name) for each in starts]
+        values = [getattr(start, name) for start in starts]
         return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f}) s"
 
     rows = [

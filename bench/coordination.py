@@ -182,8 +182,8 @@ class _Pipeline:
     def _await(self, child: Child, before: dict[tuple[str, int], int], since: float) -> float:
         client = admin(self._clusters.target.bootstrap)
         while time.monotonic() - since < _START_S:
-            found = ends(client, self.prefix, self.partitions)
-            if all(found[at] > before[at] for at in self.partitions):
+            ends_now = ends(client, self.prefix, self.partitions)
+            if all(ends_now[at] > before[at] for at in self.partitions):
                 return time.monotonic() - since
             if child.exit_code is not None:
                 break
@@ -218,7 +218,7 @@ class _Pipeline:
 
 def compare_copies(clusters: Clusters, directory: Path, times: int) -> list[CopyResult]:
     """Let one run copy each data set with ``exclusive`` and with ``shared``, in turns."""
-    found = []
+    copies = []
     for data in _COPIED:
         load(clusters.source.bootstrap, data, processes=2)
         for number in range(times + 1):  # the first one warms up
@@ -229,23 +229,23 @@ def compare_copies(clusters: Clusters, directory: Path, times: int) -> list[Copy
                 _say(run=run, rate=result.rate, error=result.error)
                 delete_topics(clusters.target.bootstrap)
                 if number and not result.error:
-                    found.append(result)
+                    copies.append(result)
         delete_topics(clusters.source.bootstrap)
-    return found
+    return copies
 
 
-def copies_section(found: Sequence[CopyResult]) -> str:
+def copies_section(copies: Sequence[CopyResult]) -> str:
     """Return the section of RESULTS.md that compares copies."""
     rows = []
     for data in _COPIED:
         cells, medians = [], []
         for mode in _COMPARED:
-            some = [each for each in found if (each.contender, each.data) == (mode, data.name)]
+            some = [copy for copy in copies if (copy.contender, copy.data) == (mode, data.name)]
             if not some:
                 break
-            rates = [each.rate or 0.0 for each in some]
+            rates = [copy.rate or 0.0 for copy in some]
             medians.append(statistics.median(rates))
-            cpu = statistics.median(each.cpu_per_gb_from_start for each in some)
+            cpu = statistics.median(copy.cpu_per_gb_from_start for copy in some)
             cells.append(f"{', '.join(f'{rate / 1000:,.0f}' for rate in rates)} | {cpu:.1f}")
         else:
             exclusive, shared = medians
@@ -278,7 +278,7 @@ def _header() -> list[str]:
     ]
 
 
-def section(found: Sequence[Starts]) -> str:
+def section(starts_by_mode: Sequence[Starts]) -> str:
     """Return the section of RESULTS.md."""
     return "\n".join(
         [
@@ -289,7 +289,7 @@ def section(found: Sequence[Starts]) -> str:
             "| mode | first start, s | after a stop, s | after kill -9, s | idle, % of a core "
             "| delay p50 / p99 / max, ms | pause when the run that copies is killed, s |",
             "|---|---|---|---|---|---|---|",
-            *(_row(each) for each in found),
+            *(_row(mode_starts) for mode_starts in starts_by_mode),
             "",
             f"`python -m bench.coordination`: a topic of {_PARTITIONS} partitions, two slots, the",
             "default `graceWindow`, one broker per cluster. From the start of the process until",
@@ -300,12 +300,12 @@ def section(found: Sequence[Starts]) -> str:
     )
 
 
-def _row(each: Starts) -> str:
-    starts = (each.first_s, each.stopped_s, each.killed_s)
+def _row(mode_starts: Starts) -> str:
+    starts = (mode_starts.first_s, mode_starts.stopped_s, mode_starts.killed_s)
     cells = " | ".join(", ".join(f"{one:.1f}" for one in some) for some in starts)
-    delays = " / ".join(f"{value:.0f}" for value in each.delays_ms)
-    pause = "—" if each.pause_s is None else f"{each.pause_s:.1f}"
-    return f"| `{each.mode}` | {cells} | {each.idle:.1f} | {delays} | {pause} |"
+    delays = " / ".join(f"{value:.0f}" for value in mode_starts.delays_ms)
+    pause = "—" if mode_starts.pause_s is None else f"{mode_starts.pause_s:.1f}"
+    return f"| `{mode_starts.mode}` | {cells} | {mode_starts.idle:.1f} | {delays} | {pause} |"
 
 
 def _say(**what: object) -> None:
@@ -317,11 +317,11 @@ def _measure(clusters: Clusters, runs: Path, options: argparse.Namespace) -> tup
     if options.copies:
         results = compare_copies(clusters, runs, options.pipelines)
         return "coordination-copies", copies_section(results)
-    measurement, found = Measurement(clusters, runs), []
+    measurement, measured = Measurement(clusters, runs), []
     for mode in options.mode or MODES:
-        found.append(measurement.measure(mode, options.pipelines))
-        _say(event="measured", **asdict(found[-1]))
-    return "coordination", section(found)
+        measured.append(measurement.measure(mode, options.pipelines))
+        _say(event="measured", **asdict(measured[-1]))
+    return "coordination", section(measured)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -63,8 +63,8 @@ def copy(
     try:
         with Child(launch, directory) as child:
             try:
-                found = _await_all(child, watcher, data, job, launch.target_topic, patience)
-                result = _measured(blank, child, brokers, watcher.changes, found)
+                counted = _await_all(child, watcher, data, job, launch.target_topic, patience)
+                result = _measured(blank, child, brokers, watcher.changes, counted)
                 return _with_end(result, child, launch.ends), launch.config
             except (RunFailed, KafkaException) as failure:
                 return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
@@ -103,9 +103,9 @@ def _await_all(
         if last.total >= data.kept and silent and last != counted:
             schema_id = job.registries.target_id(topic) if job.registries else 0
             marks = watcher.changes[0].ends
-            found = count(job.target, topic, marks, values=data.values, schema_id=schema_id)
-            if found.distinct >= data.kept:
-                return found
+            result = count(job.target, topic, marks, values=data.values, schema_id=schema_id)
+            if result.distinct >= data.kept:
+                return result
             counted = last
         elif ended and silent:
             raise RunFailed(f"It ended (exit {child.exit_code}) at offset {last.total}.")
@@ -118,15 +118,15 @@ def _measured(
     child: Child,
     brokers: Sequence[Meter],
     changes: Sequence[Sight],
-    found: Found,
+    counted: Found,
 ) -> CopyResult:
     first, last = changes[0].at, changes[-1].at
-    source_s, target_s = (each.cpu_at(last) - each.cpu_at(first) for each in brokers)
+    source_s, target_s = (broker.cpu_at(last) - broker.cpu_at(first) for broker in brokers)
     return replace(
         blank,
-        visible=found.records,
-        distinct=found.distinct,
-        before_first=found.below,
+        visible=counted.records,
+        distinct=counted.distinct,
+        before_first=counted.below,
         first_record_s=first - child.started,
         all_records_s=last - child.started,
         cpu_start_s=child.meter.cpu_at(first),

@@ -77,8 +77,8 @@ def delay(
         with Child(launch, directory) as child:
             try:
                 _await_start(job.target, launch.target_topic, steady)
-                found = _measure(job.target, launch.target_topic, steady, blank, child, len(head))
-                return found, launch.config
+                result = _measure(job.target, launch.target_topic, steady, blank, child, len(head))
+                return result, launch.config
             except (KafkaException, TimeoutError) as failure:
                 return replace(blank, error=f"{failure}\n{child.tail()}"), launch.config
     finally:
@@ -176,8 +176,8 @@ def _warm_up(consumer: Consumer, steady: Steady, head: int) -> None:
 
 def _expected(numbers: np.ndarray, partitions: int) -> int:
     """How many records lie between the first and the last that came, partition by partition."""
-    each = (numbers[numbers % partitions == number] for number in range(partitions))
-    return sum(int(one.max() - one.min()) // partitions + 1 for one in each if len(one))
+    parts = (numbers[numbers % partitions == number] for number in range(partitions))
+    return sum(int(one.max() - one.min()) // partitions + 1 for one in parts if len(one))
 
 
 def read_until(consumer: Consumer, deadline: float, head: int) -> tuple[np.ndarray, np.ndarray]:

@@ -44,13 +44,13 @@ from bench.functions import OneThread, run_with
 from bench.model import Job
 from bench.ours import K2ktui
 from k2ktui.config.load import load as load_config
-from k2ktui.kafka import transactions
-from k2ktui.kafka.codes import Code
-from k2ktui.kafka.properties import wire
-from k2ktui.replication.copying.slot import SlotCopier
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire import transactions
+from k2ktui.kafka.wire.codes import Code
+from k2ktui.replication.copying.batch_sender import BatchSender
+from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
 from k2ktui.replication.copying.source_fetcher import SourceFetcher
-from k2ktui.replication.copying.writer import Writer
-from k2ktui.replication.slot_task import SlotResult, SlotTask
+from k2ktui.replication.copying.transaction_writer import TransactionWriter
 from k2ktui.runtime.stop_flag import StopFlag
 
 Slice = tuple[float, np.ndarray]
@@ -127,27 +127,28 @@ class TimedLaps(OneThread):
 def timed(line: Timeline) -> Iterator[None]:
     """Note the steps of the laps that run meanwhile."""
     line.begin()
-    copier, fetcher, pause = SlotCopier, SourceFetcher, transactions._retry_or_raise
-    join, commit, record = copier._join, copier._commit, copier._record_acknowledgment
-    fetch, answer, drain = fetcher._fetch, fetcher._handle_response, Writer.drain
+    fetcher, pause = SourceFetcher, transactions._retry_or_raise
+    laps = TransactionWriter
+    join, commit, record = laps._join, laps.commit, laps._acknowledge
+    fetch, answer, drain = fetcher._fetch, fetcher._handle_response, BatchSender.drain
 
-    async def timed_join(self: SlotCopier, targets: Any) -> None:
+    async def timed_join(self: TransactionWriter) -> None:
         line.mark("dispatched", first=True)
-        await join(self, targets)
+        await join(self)
         line.mark("joined", first=True)
 
-    def timed_record(self: SlotCopier, outgoing: Any, base: int) -> None:
-        if outgoing.reader is not None:
+    def timed_record(self: TransactionWriter, outgoing: Any, base: int) -> None:
+        if outgoing.owner is not None:
             line.mark("acknowledged")
         record(self, outgoing, base)
 
-    async def timed_drain(self: Writer) -> None:
+    async def timed_drain(self: BatchSender) -> None:
         await drain(self)
         line.mark("state")
 
-    async def timed_commit(self: SlotCopier) -> None:
+    async def timed_commit(self: TransactionWriter, dirty: Any) -> None:
         line.mark("committing")
-        await commit(self)
+        await commit(self, dirty)
         line.end()
 
     def timed_fetch(self: SourceFetcher, *arguments: Any) -> None:
@@ -165,10 +166,10 @@ def timed(line: Timeline) -> Iterator[None]:
         await pause(wire, producer, code, request, until)
 
     with (
-        mock.patch.object(copier, "_join", timed_join),
-        mock.patch.object(copier, "_commit", timed_commit),
-        mock.patch.object(copier, "_record_acknowledgment", timed_record),
-        mock.patch.object(Writer, "drain", timed_drain),
+        mock.patch.object(laps, "_join", timed_join),
+        mock.patch.object(laps, "commit", timed_commit),
+        mock.patch.object(laps, "_acknowledge", timed_record),
+        mock.patch.object(BatchSender, "drain", timed_drain),
         mock.patch.object(fetcher, "_fetch", timed_fetch),
         mock.patch.object(fetcher, "_handle_response", timed_answer),
         mock.patch.object(transactions, "_retry_or_raise", timed_pause),
@@ -176,7 +177,7 @@ def timed(line: Timeline) -> Iterator[None]:
         yield
 
 
-def _read(bootstrap: str, topic: str, partitions: int, enough: Event, found: Queue[Slice]) -> None:
+def _read(bootstrap: str, topic: str, partitions: int, enough: Event, slices: Queue[Slice]) -> None:
     """Read what becomes visible until ``enough``; runs in a process of its own."""
     consumer = Consumer(
         {
@@ -193,7 +194,7 @@ def _read(bootstrap: str, topic: str, partitions: int, enough: Event, found: Que
     try:
         while not enough.is_set():
             _, delays = read_until(consumer, monotonic() + _SLICE_S, 0)
-            found.put((time.time(), delays))
+            slices.put((time.time(), delays))
     finally:
         consumer.close()
 
@@ -214,7 +215,7 @@ def measure(
     laps = TimedLaps((wire(config.source, "consumer"), wire(config.target, "producer")), name_lap)
     context = multiprocessing.get_context("spawn")
     enough, stop = context.Event(), StopFlag()
-    found: Queue[Slice] = context.Queue()
+    slices: Queue[Slice] = context.Queue()
     producer = context.Process(
         target=produce_steadily, args=(job.source, topic, steady, enough, False, b"")
     )
@@ -229,14 +230,14 @@ def measure(
     )
     reader = context.Process(
         target=_read,
-        args=(job.target, launch.target_topic, steady.partitions, enough, found),
+        args=(job.target, launch.target_topic, steady.partitions, enough, slices),
     )
     time.sleep(steady.warm_up)
     reader.start()
     until = monotonic() + steady.seconds
     try:
         while monotonic() < until:
-            laps.samples.append(found.get(timeout=30.0))
+            laps.samples.append(slices.get(timeout=30.0))
     finally:
         stop.set()
         copying.join(30.0)
@@ -252,10 +253,10 @@ def report(laps: TimedLaps) -> str:
     """Return a table for each name of laps: medians and p99 of delays and steps."""
     lines = []
     for name, line in laps.timelines.items():
-        spans = [(a, b) for each, a, b in laps.spans if each == name]
+        spans = [(a, b) for span, a, b in laps.spans if span == name]
         delays = [
-            found
-            for at, found in laps.samples
+            sample
+            for at, sample in laps.samples
             if any(a + _LAP_START_S + _SLICE_S < at < b for a, b in spans)
         ]
         together = np.concatenate(delays) if delays else np.array([np.nan])
@@ -269,9 +270,9 @@ def report(laps: TimedLaps) -> str:
             "|---|---|---|",
             _row("produced until visible", together),
             *(
-                _row(meaning, np.array(found) * 1000)
+                _row(meaning, np.array(step_seconds) * 1000)
                 for begin, end, meaning in STEPS
-                if (found := line.steps.get(f"{begin}-{end}"))
+                if (step_seconds := line.steps.get(f"{begin}-{end}"))
             ),
             "",
             *(
@@ -283,8 +284,8 @@ def report(laps: TimedLaps) -> str:
     return "\n".join(lines)
 
 
-def _row(what: str, found: np.ndarray) -> str:
-    p50, p99 = np.percentile(found, [50, 99])
+def _row(what: str, seconds: np.ndarray) -> str:
+    p50, p99 = np.percentile(seconds, [50, 99])
     return f"| {what} | {p50:.1f} | {p99:.1f} |"
 
 

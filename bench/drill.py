@@ -62,10 +62,10 @@ class Measured:
 def read_report(report: Mapping[str, Any]) -> Measured:
     """Return the figures of a drill's report in JSON."""
     phases = {}
-    for each in report["phases"]:
-        if each["began_ms"] is not None and each["ended_ms"] is not None:
-            took = each["ended_ms"] - each["began_ms"]
-            phases[each["phase"]] = took / 1000, (took - each["waited_ms"]) / 1000
+    for phase in report["phases"]:
+        if phase["began_ms"] is not None and phase["ended_ms"] is not None:
+            took = phase["ended_ms"] - phase["began_ms"]
+            phases[phase["phase"]] = took / 1000, (took - phase["waited_ms"]) / 1000
     first = report["figures"]["first_record_ms"]
     rto = None if first is None else (first - report["started_ms"]) / 1000
     return Measured(phases, report["tool_ms"] / 1000, rto, tuple(report["summary"]))
@@ -81,8 +81,8 @@ def k2ktui_json(*arguments: object, codes: Sequence[int] = (0, 1)) -> dict[str, 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in codes:
         raise RuntimeError(f"k2ktui {arguments[0]} ended with {done.returncode}: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def rehearse(groups: int, partitions: int, records: int) -> Measured:
@@ -128,13 +128,13 @@ def switch_demo_over() -> tuple[Measured, Measured]:
         )
         try:
             for line in demo.stdout or ():
-                if found := _REPORT.search(line):
-                    drill_id, file = found.groups()
+                if match := _REPORT.search(line):
+                    drill_id, file = match.groups()
                     break
             else:
                 raise RuntimeError("the demo ended before its report")
             drills = k2ktui_json("drill", "list", "-f", file)["drills"]
-            (rehearsal,) = [each["id"] for each in drills if each["kind"] == "rehearse"]
+            (rehearsal,) = [drill["id"] for drill in drills if drill["kind"] == "rehearse"]
             reports = [k2ktui_json("drill", "report", n, "-f", file) for n in (rehearsal, drill_id)]
         finally:
             _stop(demo)
@@ -223,15 +223,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_class_archives()
     parts = options.only or PARTS
 
-    found: dict[str, str] = {}
+    reports: dict[str, str] = {}
     if "rehearse" in parts:
         scope = options.groups, options.partitions, options.records
-        found["rehearse"] = report_rehearsal(rehearse(*scope), *scope)
+        reports["rehearse"] = report_rehearsal(rehearse(*scope), *scope)
     if "planned" in parts:
-        found["planned"] = report_demo(*switch_demo_over())
+        reports["planned"] = report_demo(*switch_demo_over())
     if "runbook" in parts:
-        found["runbook"] = report_ways(compare(options.runbook_records))
-    for part, text in found.items():
+        reports["runbook"] = report_ways(compare(options.runbook_records))
+    for part, text in reports.items():
         print(text)
         if options.keep:
             put_section(_RESULTS, f"bench.drill.{part}", text)

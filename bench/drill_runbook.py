@@ -170,10 +170,10 @@ def _drill(file: Path) -> dict[str, float]:
     )
     report = json.loads(done.stdout) if done.stdout else {}
     if report.get("status") != "done":
-        live = [each for each in report.get("phases", ()) if each["status"] == "failed"]
+        live = [phase for phase in report.get("phases", ()) if phase["status"] == "failed"]
         raise RuntimeError(f"the drill did not end: {live or done.stderr}")
     return {
-        each["phase"]: (each["ended_ms"] - each["began_ms"]) / 1000 for each in report["phases"]
+        phase["phase"]: (phase["ended_ms"] - phase["began_ms"]) / 1000 for phase in report["phases"]
     }
 
 
@@ -200,8 +200,8 @@ def report_runbook(ways: Sequence[Runbook]) -> list[str]:
     ]
     for lag in LAGS:
         for way in ways:
-            (each,) = [found for found in way.found if found.lag == lag]
+            (group,) = [counted for counted in way.found if counted.lag == lag]
             lines.append(
-                f"| {lag:,} | {way.name} | {each.unread:,} | {each.again:,} | {each.missing:,} |"
+                f"| {lag:,} | {way.name} | {group.unread:,} | {group.again:,} | {group.missing:,} |"
             )
     return [*lines, ""]

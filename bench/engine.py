@@ -24,11 +24,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.machine import describe
 from bench.sections import put_section
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.state import Position, SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import Cluster
-from k2ktui.kafka.properties import load_checked
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.runtime.node import KafkaNode
-from k2ktui.sync.mapping_store import MappingStore
+from k2ktui.sync.mapping.store import MappingStore
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
 _PIPELINE, _TOPIC = "bench", "mappings"
@@ -71,7 +71,7 @@ def main() -> int:
         bootstrap, shape = chosen.measure
         print(json.dumps(measure(bootstrap, Shape(**json.loads(shape)))))
         return 0
-    found = []
+    measured = []
     with tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as directory:
         node = KafkaNode("target", Path(directory) / "target", heap="1g")
         node.start()
@@ -80,11 +80,11 @@ def main() -> int:
                 scaled = Shape(**{**asdict(shape), "ranges": shape.ranges // chosen.scale})
                 load(node.bootstrap, scaled)
                 runs = [in_a_process(node.bootstrap, scaled) for _ in range(chosen.repeat)]
-                found.append((scaled, min(runs, key=lambda figures: figures["load"])))
-                print(scaled.name, found[-1][1], file=sys.stderr)
+                measured.append((scaled, min(runs, key=lambda figures: figures["load"])))
+                print(scaled.name, measured[-1][1], file=sys.stderr)
         finally:
             node.close()
-    text = report(found)
+    text = report(measured)
     if chosen.keep:
         put_section(_RESULTS, "engine", text)
     else:
@@ -202,7 +202,7 @@ def _config(bootstrap: str, shape: Shape) -> PipelineConfig:
         return load_checked((file.name,)).config
 
 
-def report(found: list[tuple[Shape, dict[str, float]]]) -> str:
+def report(measured: list[tuple[Shape, dict[str, float]]]) -> str:
     """Return the figures as Markdown."""
     lines = [
         "## Mapping store",
@@ -218,7 +218,7 @@ def report(found: list[tuple[Shape, dict[str, float]]]) -> str:
         "reach, s | translations/s | back/s | one, µs |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for shape, figures in found:
+    for shape, figures in measured:
         lines.append(
             f"| {shape.name} | {shape.ranges:,} | {shape.sources} | {figures['load']:.1f} | "
             f"{figures['cpu']:.1f} | {shape.ranges / figures['load']:,.0f} | "

@@ -28,7 +28,7 @@ from bench.ours import K2ktui
 from bench.sections import put_section
 from bench.verify import count
 from bench.watch import Watcher
-from tests.support.spark_cluster import SparkCluster
+from tests.support.clusters.spark_cluster import SparkCluster
 
 PER_EXECUTOR = 4
 _RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -110,17 +110,17 @@ def _copy(
         watcher.stop()
     # Before, an executor may still be starting.
     first = next(sight for sight in watcher.changes if all(sight.ends))
-    found = count(job.target, launch.target_topic, first.ends, values=data.values)
+    counted = count(job.target, launch.target_topic, first.ends, values=data.values)
     before, after = _at(samples, first.at), _at(samples, watcher.last_change.at)
-    copied = (found.records - found.below) * data.size / GB
+    copied = (counted.records - counted.below) * data.size / GB
     return Share(
         copied / executors,
         tuple(end - begin for begin, end in zip(before.executors, after.executors, strict=True)),
         after.switches - before.switches,
         after.driver - before.driver,
-        found.distinct,
+        counted.distinct,
         data.records,
-        found.records,
+        counted.records,
     )
 
 
@@ -131,43 +131,45 @@ def _samples(spark: SparkCluster, child: Child) -> Iterator[_Sample]:
     while time.monotonic() < until:
         if child.exit_code is not None:
             raise RuntimeError(f"It ended with {child.exit_code}.\n{child.tail()}")
-        found = sorted(spark.executors(), key=lambda process: process.pid)
+        executors = sorted(spark.executors(), key=lambda process: process.pid)
         at = time.monotonic()
         with contextlib.suppress(psutil.NoSuchProcess):
-            yield _Sample(at, tuple(map(_cpu, found)), sum(map(_switches, found)), _cpu(driver))
+            yield _Sample(
+                at, tuple(map(_cpu, executors)), sum(map(_switches, executors)), _cpu(driver)
+            )
         time.sleep(_LOOK_S)
     raise TimeoutError(f"Not copied within {_RUN_S:g} s.\n{child.tail()}")
 
 
 def _cpu(process: psutil.Process) -> float:
     tree = [process, *process.children(recursive=True)]
-    return sum(sum(each.cpu_times()[:2]) for each in tree)
+    return sum(sum(part.cpu_times()[:2]) for part in tree)
 
 
 def _switches(process: psutil.Process) -> int:
     """Return how often the threads of a process and its children were switched."""
-    found = 0
-    for each in [process, *process.children(recursive=True)]:
-        for status in Path(f"/proc/{each.pid}/task").glob("*/status"):
+    switches = 0
+    for part in [process, *process.children(recursive=True)]:
+        for status in Path(f"/proc/{part.pid}/task").glob("*/status"):
             with contextlib.suppress(OSError):  # a thread that has just ended
                 lines = status.read_text().splitlines()
-                found += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
-    return found
+                switches += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return switches
 
 
 def _at(samples: Sequence[_Sample], moment: float) -> _Sample:
     """Return the first sample from a moment on."""
-    return next((each for each in samples if each.at >= moment), samples[-1])
+    return next((sample for sample in samples if sample.at >= moment), samples[-1])
 
 
-def section(found: dict[int, Share]) -> str:
+def section(shares: dict[int, Share]) -> str:
     """Return the section of RESULTS.md."""
     rows = [
-        f"| {number} | {one.gigabytes:.2f} | {', '.join(f'{each:.2f}' for each in one.cpu_s)} "
+        f"| {number} | {one.gigabytes:.2f} | {', '.join(f'{core:.2f}' for core in one.cpu_s)} "
         f"| {sum(one.cpu_s) / number / one.gigabytes:.1f} "
         f"| {one.switches / number / one.gigabytes / 1000:.0f} | {one.driver_s:.2f} "
         f"| {'all, once' if one.exact else f'{one.distinct:,} of {one.expected:,}'} |"
-        for number, one in found.items()
+        for number, one in shares.items()
     ]
     shown = ("Date", "CPU", "Spark", "k2ktui")
     return "\n".join(
@@ -201,17 +203,17 @@ def main(arguments: list[str] | None = None) -> int:
     add("--keep", action="store_true", help="write the section of RESULTS.md")
     add("--heap", default="1g", help="Java heap of each broker")
     options = parser.parse_args(arguments)
-    found: dict[int, Share] = {}
+    shares: dict[int, Share] = {}
     with tempfile.TemporaryDirectory(prefix="k2ktui-executors-") as name:
         make_class_archives()
         with running(Path(name), options.heap) as clusters:
             for number in options.executors or [1, 2, 4]:
                 where = Path(name) / "runs" / str(number)
-                found[number] = measure(clusters, number, options.records, where)
-                print(section(found), flush=True)
+                shares[number] = measure(clusters, number, options.records, where)
+                print(section(shares), flush=True)
     if options.keep:
-        put_section(_RESULTS, "executors", section(found))
-    return 0 if all(each.exact for each in found.values()) else 1
+        put_section(_RESULTS, "executors", section(shares))
+    return 0 if all(share.exact for share in shares.values()) else 1
 
 
 if __name__ == "__main__":

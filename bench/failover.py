@@ -75,8 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tempfile.TemporaryDirectory(prefix="k2k-failover-") as directory,
         running(Path(directory) / "clusters", options.heap) as clusters,
     ):
-        found = measure(clusters, Path(directory), options.records)
-    text = report(found, options.records)
+        results = measure(clusters, Path(directory), options.records)
+    text = report(results, options.records)
     print(text)
     if options.keep:
         put_section(_RESULTS, "bench.failover", text)
@@ -98,17 +98,17 @@ def measure(clusters: Clusters, directory: Path, records: int) -> list[Found]:
         for topic in copies.values():
             wait_for(partial(is_copied, target, topic, records), topic, _WAIT_S)
         wait_for(lambda: _settled(target, theirs.target_topic), "its groups are synced", _WAIT_S)
-        found = {THEIRS: committed_on(target, theirs.target_topic)}
+        starts_by_tool = {THEIRS: committed_on(target, theirs.target_topic)}
         _sync(directory / "mm2" / "mm2.properties")
-        found[PUT_RIGHT] = committed_on(target, theirs.target_topic)
+        starts_by_tool[PUT_RIGHT] = committed_on(target, theirs.target_topic)
         _sync(directory / "k2ktui" / "pipeline.yaml")
-        found[OURS] = committed_on(target, ours.target_topic)
+        starts_by_tool[OURS] = committed_on(target, ours.target_topic)
         clusters.source.kill()
     copies[PUT_RIGHT] = theirs.target_topic
     return [
         consumed(target, lag, tool, copies[tool], starts[lag], commits[lag], ends)
         for lag in LAGS
-        for tool, starts in found.items()
+        for tool, starts in starts_by_tool.items()
     ]
 
 
@@ -171,12 +171,12 @@ def _settled(target: str, topic: str, quiet_s: float = 20.0) -> bool:
 
 def committed_on(target: str, topic: str) -> Mapping[int, list[int]]:
     """Return what each group has committed on the target, by its lag; -1001 for none."""
-    found = {}
+    offsets = {}
     for lag in LAGS:
         with _consumer(target, group_of(lag)) as consumer:
             asked = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-            found[lag] = [at.offset for at in consumer.committed(asked, timeout=30)]
-    return found
+            offsets[lag] = [at.offset for at in consumer.committed(asked, timeout=30)]
+    return offsets
 
 
 def _sync(pipeline: Path) -> None:
@@ -235,7 +235,7 @@ def _consumer(bootstrap: str, group: str) -> Iterator[Consumer]:
         made.close()
 
 
-def report(found: Sequence[Found], records: int) -> str:
+def report(results: Sequence[Found], records: int) -> str:
     """Return the report."""
     machine = describe()
     lines = [
@@ -252,8 +252,8 @@ def report(found: Sequence[Found], records: int) -> str:
         "| ---: | --- | ---: | ---: | ---: |",
     ]
     lines += [
-        f"| {each.lag:,} | {each.copier} | {each.unread:,} | {each.again:,} | {each.missing:,} |"
-        for each in found
+        f"| {one.lag:,} | {one.copier} | {one.unread:,} | {one.again:,} | {one.missing:,} |"
+        for one in results
     ]
     lines += ["", f"{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}"]
     return "\n".join([*lines, ""])

@@ -31,14 +31,15 @@ from bench.sections import put_section
 from k2ktui.config.load import load as load_config
 from k2ktui.config.model import PipelineConfig
 from k2ktui.kafka.clients import source_cluster, target_cluster
-from k2ktui.kafka.control import ensure_control_topics
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.control.topics import ensure_control_topics
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
 from k2ktui.replication.copying.worker import run_slot
-from k2ktui.replication.heartbeat import Heartbeat
-from k2ktui.replication.slot_task import SlotResult, SlotTask
+from k2ktui.replication.driver.heartbeat import Heartbeat
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.shared_runs import SharedRun, SharedRunParts
+from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.standby import beat_interval_s
+from k2ktui.whole_runs import RunParts
 
 LONGEST = 8
 _RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -107,9 +108,6 @@ class OneThread:
     def give_up(self, lap: Future[list[SlotResult]]) -> None:
         lap.cancel()
 
-    def cancel(self) -> None:
-        """Laps end by themselves."""
-
     def close(self) -> None:
         """Wait for the last lap."""
         self._pool.shutdown(cancel_futures=True)
@@ -142,15 +140,15 @@ def measure(clusters: Clusters, data: DataSet, directory: Path) -> Measured:
             delete_topics(node.bootstrap)
     batches = data.bytes / (data.batch_kib << 10)
     gigabytes = data.bytes / GB
-    found = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     return Measured(
         data,
         plain.user / gigabytes,
         plain.system / gigabytes,
         batches,
-        sum(row[1] for name, row in found.items() if name[0] != "~") / batches,
-        sum(row[1] for name, row in found.items() if name[0] == "~") / batches,
-        _longest(found, batches),
+        sum(row[1] for name, row in stats.items() if name[0] != "~") / batches,
+        sum(row[1] for name, row in stats.items() if name[0] == "~") / batches,
+        _longest(stats, batches),
         ((after[0] - before[0]) / gigabytes, (after[1] - before[1]) / gigabytes),
     )
 
@@ -161,10 +159,10 @@ def _broker_seconds(clusters: Clusters) -> tuple[float, float]:
 
 
 def _longest(
-    found: dict[tuple[str, int, str], tuple[Any, ...]], batches: float
+    stats: dict[tuple[str, int, str], tuple[Any, ...]], batches: float
 ) -> tuple[Function, ...]:
-    together = sum(row[2] for row in found.values())
-    most = sorted(found.items(), key=lambda each: -each[1][2])[:LONGEST]
+    together = sum(row[2] for row in stats.values())
+    most = sorted(stats.items(), key=lambda row: -row[1][2])[:LONGEST]
     return tuple(Function(_name(*name), row[1] / batches, row[2] / together) for name, row in most)
 
 
@@ -198,35 +196,34 @@ def run_with(
     heartbeat = Heartbeat(config, time.time(), lambda note: None, beat_s=beat_interval_s(config))
     heartbeat.stand_by(waiting=True)
     with heartbeat:
-        parts = SharedRunParts(
+        parts = RunParts(
             source,
             target,
             wire(config.target, "producer"),
             control,
             laps,
             heartbeat,
-            1,
             time.time(),
             take_over=False,
             until_caught_up=until_caught_up,
         )
-        finished = SharedRun(config, parts, heartbeat.observe).run(stop)
+        finished = SharedRun(config, parts, heartbeat.observe).run(1, stop)
     if finished.faults:
         raise RuntimeError(f"not everything was copied: {finished.faults[0].message}")
 
 
-def section(found: Sequence[Measured]) -> str:
+def section(results: Sequence[Measured]) -> str:
     """Return the section of RESULTS.md."""
     shown = ("Date", "CPU", "Python", "k2ktui")
     rows = [
         f"| {one.data} | {one.user:.2f} | {one.system:.2f} | {one.user_us:.0f} "
         f"| {one.python:.0f} | {one.built_in:.0f} | {one.brokers[0]:.2f} | {one.brokers[1]:.2f} |"
-        for one in found
+        for one in results
     ]
     parts = [
-        f"| {one.data} | `{each.name}` | {each.calls:.1f} | {100 * each.share:.0f} % |"
-        for one in found
-        for each in one.longest
+        f"| {one.data} | `{function.name}` | {function.calls:.1f} | {100 * function.share:.0f} % |"
+        for one in results
+        for function in one.longest
     ]
     return "\n".join(
         [
@@ -263,16 +260,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--heap", default="1g", help="Java heap of each broker")
     parser.add_argument("--keep", action="store_true", help="write the section of RESULTS.md")
     options = parser.parse_args(arguments)
-    found: list[Measured] = []
+    results: list[Measured] = []
     with (
         tempfile.TemporaryDirectory(prefix="k2ktui-functions-") as name,
         running(Path(name), options.heap) as clusters,
     ):
         data_sets = _data_sets(options.gigabytes, options.batch_kib)
-        chosen = [each for each in data_sets if each.codec in (options.codec or [each.codec])]
+        chosen = [
+            data_set
+            for data_set in data_sets
+            if data_set.codec in (options.codec or [data_set.codec])
+        ]
         for number, data in enumerate(chosen):
-            found.append(measure(clusters, data, Path(name, str(number))))
-    text = section(found)
+            results.append(measure(clusters, data, Path(name, str(number))))
+    text = section(results)
     print(text)
     if options.keep:
         put_section(_RESULTS, "functions", text)

@@ -16,33 +16,33 @@ from functools import partial
 from typing import Any
 
 from k2ktui.engine.access import access
-from k2ktui.kafka.groups import ConsumerGroupClient
-from k2ktui.kafka.properties import wire
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.kafka.wire.groups import ConsumerGroupClient
 from k2ktui.mm2.flow_files import read_flow
-from k2ktui.sync.apply import Applied
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.loop import SyncLoop
+from k2ktui.sync.loop.poll import SyncLoop
+from k2ktui.sync.moves.apply import Applied
+from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.operations import apply_plan, create_plan
-from k2ktui.sync.plans import plan_options
 
 Figures = dict[str, list[tuple[float, float]]]
 
 
-def _timed(found: Figures, name: str, call: Callable[[], Any]) -> Any:
+def _timed(figures_by_call: Figures, name: str, call: Callable[[], Any]) -> Any:
     cpu, began = time.process_time(), time.perf_counter()
     result = call()
     figures = time.process_time() - cpu, time.perf_counter() - began
-    found.setdefault(name, []).append(figures)
+    figures_by_call.setdefault(name, []).append(figures)
     return result
 
 
 def measure(flow: Flow, files: list[str], repeat: int) -> Figures:
     """Plan and apply everything, then let ``sync`` do it and poll again; so many times."""
-    found: Figures = {}
+    figures_by_call: Figures = {}
     config = flow.config
     options = plan_options(config, valid_s=3600.0)
     for number in range(repeat + 1):
-        kept = found if number else {}  # the first round warms up
+        kept = figures_by_call if number else {}  # the first round warms up
         plan, _ = _timed(kept, "plan", lambda: create_plan(flow, options, files))
         done = _timed(kept, "apply", partial(apply_plan, config, plan, files, access()))
         if not done.complete:
@@ -57,7 +57,7 @@ def measure(flow: Flow, files: list[str], repeat: int) -> Figures:
         finally:
             loop.close()
         _delete(flow, done)
-    return found
+    return figures_by_call
 
 
 def _delete(flow: Flow, done: Applied) -> None:

@@ -30,7 +30,7 @@ from bench.clusters import Clusters, create_topic, running
 from bench.machine import describe
 from bench.model import Launch
 from bench.sections import put_section
-from k2ktui.kafka.groups import ConsumerGroupClient, GroupCommit
+from k2ktui.kafka.wire.groups import ConsumerGroupClient, GroupCommit
 
 TOPIC = "bench-groups"
 TRANSACTIONS = 3
@@ -116,7 +116,7 @@ def commit(bootstrap: str, groups: int, partitions: int, records: int) -> None:
 
 def measure(groups: int, partitions: int, records: int, repeat: int) -> dict[str, list[Timed]]:
     """Return how long plan, apply and undo of everything took, each ``repeat`` times."""
-    found: dict[str, list[Timed]] = {"plan": [], "apply": [], "undo": []}
+    timed: dict[str, list[Timed]] = {"plan": [], "apply": [], "undo": []}
     with (
         tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as name,
         running(Path(name), "1g") as clusters,
@@ -128,20 +128,22 @@ def measure(groups: int, partitions: int, records: int, repeat: int) -> dict[str
         command("start", "-f", file, "--until-caught-up")
         commit(clusters.source.bootstrap, groups, partitions, records)
         for _ in range(repeat):
-            found["plan"].append(command("plan", "-f", file, "-o", plan, "--csv"))
+            timed["plan"].append(command("plan", "-f", file, "-o", plan, "--csv"))
             rows = json.loads(plan.read_text())["rows"]
             changes = sum(row["action"] == "create" for row in rows)
             if changes != groups * partitions:
                 raise RuntimeError(f"{changes} rows to create, not {groups * partitions}")
-            found["apply"].append(command("apply", plan, "--yes", "--json"))
-            found["undo"].append(command("undo", _last_entry(file), "-f", file, "--yes", "--json"))
-    return found
+            timed["apply"].append(command("apply", plan, "--yes", "--json"))
+            timed["undo"].append(command("undo", _last_entry(file), "-f", file, "--yes", "--json"))
+    return timed
 
 
 def compare(other: Path, groups: int, partitions: int, records: int, repeat: int) -> str:
     """Return medians of this checkout and of another one, CPU and wall seconds, and their ratio."""
     versions = {"this": Path(__file__).resolve().parent.parent, "other": other.resolve()}
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in versions}
+    values_by_version: dict[str, dict[str, list[tuple[float, float]]]] = {
+        name: {} for name in versions
+    }
     with (
         tempfile.TemporaryDirectory(prefix="k2ktui-bench-") as name,
         running(Path(name), "1g") as clusters,
@@ -156,14 +158,14 @@ def compare(other: Path, groups: int, partitions: int, records: int, repeat: int
                 figures = _calls(path, file)
                 figures["start"] = [_start(path, file)]
                 for step, values in figures.items():
-                    found[version].setdefault(step, []).extend(values)
+                    values_by_version[version].setdefault(step, []).extend(values)
     lines = ["step: CPU s other, this, ratio; wall s other, this, ratio"]
-    for step, values in found["this"].items():
+    for step, values in values_by_version["this"].items():
         parts = []
         for at in range(2):
             ours, theirs = (
-                statistics.median(each[at] for each in some)
-                for some in (values, found["other"][step])
+                statistics.median(pair[at] for pair in some)
+                for some in (values, values_by_version["other"][step])
             )
             parts.append(f"{theirs:.3f} {ours:.3f} {ours / theirs:.2f}")
         lines.append(f"{step}: {'; '.join(parts)}")
@@ -205,19 +207,19 @@ def _last_entry(file: Path) -> str:
     return newest
 
 
-def report(found: dict[str, list[Timed]], groups: int, partitions: int) -> str:
+def report(timed: dict[str, list[Timed]], groups: int, partitions: int) -> str:
     """Return the section of RESULTS.md."""
     lines = [
         f"## Moving {groups:,} groups of {partitions} partitions\n",
         "Written by `python -m bench.groups`. Seconds of the whole process, start of Python "
-        f"included; the best of {len(found['plan'])}. {groups * partitions:,} committed offsets, "
+        f"included; the best of {len(timed['plan'])}. {groups * partitions:,} committed offsets, "
         "all to be created; undo takes all of them back.\n",
         "| command | seconds | target | CPU seconds | peak MB |",
         "|---|---|---|---|---|",
     ]
     targets = {"plan": f"≤ {PLAN_TARGET_S:g}", "apply": f"≤ {APPLY_TARGET_S:g}", "undo": ""}
-    for name, runs in found.items():
-        best = min(runs, key=lambda each: each.seconds)
+    for name, runs in timed.items():
+        best = min(runs, key=lambda run: run.seconds)
         lines.append(
             f"| `k2ktui {name}` | {best.seconds:.1f} | {targets[name]} | {best.cpu_seconds:.1f} "
             f"| {best.peak_mb:.0f} |"
@@ -246,11 +248,11 @@ def main() -> None:
         sizes = (options.groups, options.partitions, options.records, options.repeat)
         print(compare(options.against, *sizes))
         return
-    found = measure(options.groups, options.partitions, options.records, options.repeat)
+    timed = measure(options.groups, options.partitions, options.records, options.repeat)
     if options.json:
-        print(json.dumps({name: [asdict(each) for each in runs] for name, runs in found.items()}))
+        print(json.dumps({name: [asdict(run) for run in runs] for name, runs in timed.items()}))
         return
-    text = report(found, options.groups, options.partitions)
+    text = report(timed, options.groups, options.partitions)
     print(text)
     if options.keep:
         put_section(Path(__file__).with_name("RESULTS.md"), "bench.groups", text)

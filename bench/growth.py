@@ -169,8 +169,8 @@ class Measurement:
         while (now_s := time.monotonic() - child.started) < _START_S:
             if now_s > renew_at:  # what a client did not find, it may not look for again
                 client, renew_at = admin(self._target), now_s + _CLIENT_S
-            found = ends(client, prefix, where)
-            grown = [at for at, end in found.items() if end > (before or {}).get(at, 0)]
+            ends_now = ends(client, prefix, where)
+            grown = [at for at, end in ends_now.items() if end > (before or {}).get(at, 0)]
             if grown and not first_s:
                 first_s = now_s
             if len(grown) == len(set(where)):
@@ -217,8 +217,8 @@ def single_delays(
     )
     delays: list[float] = []
     try:
-        found = ends(admin(clusters.target.bootstrap), prefix, where)
-        consumer.assign([TopicPartition(prefix + t, p, found[t, p]) for t, p in where])
+        ends_now = ends(admin(clusters.target.bootstrap), prefix, where)
+        consumer.assign([TopicPartition(prefix + t, p, ends_now[t, p]) for t, p in where])
         until = time.monotonic() + seconds
         number = 0
         while time.monotonic() < until:
@@ -255,11 +255,11 @@ def create(bootstrap: str, topics: Sequence[str]) -> float:
         for future in client.create_topics(wanted, request_timeout=_CREATE_S).values():
             future.result(_CREATE_S)
     while True:
-        found = client.list_topics(timeout=_CREATE_S).topics
+        existing = client.list_topics(timeout=_CREATE_S).topics
         led = [
             name
             for name in topics
-            if name in found and sum(p.leader >= 0 for p in found[name].partitions.values())
+            if name in existing and sum(p.leader >= 0 for p in existing[name].partitions.values())
         ]
         if len(led) == len(topics):
             return time.monotonic() - began
@@ -272,14 +272,14 @@ def ends(client: AdminClient, prefix: str, where: Sequence[_Partition]) -> dict[
     futures = client.list_offsets(
         asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0
     )
-    found = {}
+    end_offsets = {}
     for at, future in futures.items():
         try:
             end = int(future.result(10.0).offset)
         except KafkaException:
             end = 0
-        found[at.topic.removeprefix(prefix), at.partition] = max(0, end)
-    return found
+        end_offsets[at.topic.removeprefix(prefix), at.partition] = max(0, end)
+    return end_offsets
 
 
 def find_broker(directory: Path) -> psutil.Process:
@@ -320,11 +320,11 @@ def _cpu(processes: Sequence[psutil.Process]) -> float:
 
 
 def _cpu_by_kind(processes: Sequence[psutil.Process]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for index, process in enumerate(processes):
         kind = "driver" if not index else "Java" if "java" in process.name() else "workers"
-        found[kind] = found.get(kind, 0.0) + _cpu([process])
-    return found
+        seconds[kind] = seconds.get(kind, 0.0) + _cpu([process])
+    return seconds
 
 
 def _say(**what: object) -> None:
@@ -360,14 +360,14 @@ def main(arguments: list[str] | None = None) -> int:
         with running(directory, options.heap) as clusters:
             measurement = Measurement(clusters, directory / "runs", options)
             (directory / "runs").mkdir()
-            found = []
+            results = []
             modes = options.mode or ["shared"]
             for partitions, mode in itertools.product(options.partitions or [1_000, 5_000], modes):
-                found.append(measurement.measure(partitions, mode))
-                _say(event="measured", **asdict(found[-1]))
+                results.append(measurement.measure(partitions, mode))
+                _say(event="measured", **asdict(results[-1]))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    text = report(found)
+    text = report(results)
     print(text)
     if options.keep:
         put_section(Path(__file__).parent / "RESULTS.md", "growth", text)

@@ -50,7 +50,7 @@ class Growth:
         return sum(self.idle.values())
 
 
-def report(found: Sequence[Growth]) -> str:
+def report(results: Sequence[Growth]) -> str:
     """Return the section of RESULTS.md."""
     shown = ("Date", "CPU", "Apache Kafka", "Python", "k2ktui")
     lines = [
@@ -64,7 +64,7 @@ def report(found: Sequence[Growth]) -> str:
         "| CPU to first records, s | idle, % of a core | driver / Java / workers | brokers, % "
         "| delay p50 / p99 / max, ms | memory, MB | mode |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
-        *(_row(each) for each in found),
+        *(_row(growth) for growth in results),
         "",
         f"Targets at 5,000 partitions: first records ≤ {FIRST_TARGET_S:.0f} s, idle ≤ "
         f"{IDLE_TARGET:.0f} %, delay p99 ≤ {DELAY_TARGET_MS:.0f} ms.",
@@ -80,12 +80,12 @@ def report(found: Sequence[Growth]) -> str:
     return "\n".join(lines)
 
 
-def _row(each: Growth) -> str:
-    kinds = " / ".join(f"{each.idle.get(kind, 0.0):.1f}" for kind in ("driver", "Java", "workers"))
-    delays = " / ".join(f"{value:.0f}" for value in each.delays_ms)
+def _row(row: Growth) -> str:
+    kinds = " / ".join(f"{row.idle.get(kind, 0.0):.1f}" for kind in ("driver", "Java", "workers"))
+    delays = " / ".join(f"{value:.0f}" for value in row.delays_ms)
     return (
-        f"| {each.partitions:,} | {each.first_s:.1f} | {each.all_s:.1f} | {each.first_again_s:.1f} "
-        f"| {each.first_created_s:.1f} | {each.create_s:.1f} | {each.start_cpu_s:.1f} "
-        f"| {each.idle_all:.1f} | {kinds} | {each.broker_idle:.1f} | {delays} | {each.rss_mb:.0f} "
-        f"| {each.mode} |"
+        f"| {row.partitions:,} | {row.first_s:.1f} | {row.all_s:.1f} | {row.first_again_s:.1f} "
+        f"| {row.first_created_s:.1f} | {row.create_s:.1f} | {row.start_cpu_s:.1f} "
+        f"| {row.idle_all:.1f} | {kinds} | {row.broker_idle:.1f} | {delays} | {row.rss_mb:.0f} "
+        f"| {row.mode} |"
     )

@@ -102,9 +102,9 @@ def load(bootstrap: str, data: DataSet, *, processes: int, schema_id: int = 0) -
         _run_perf_test(bootstrap, data)
     else:
         _fill_all(bootstrap, data, processes, schema_id)
-    found = sum(end_offsets(bootstrap, data.topic, data.partitions))
-    if found != data.records:
-        raise RuntimeError(f"{data.topic} holds {found} records instead of {data.records}")
+    count = sum(end_offsets(bootstrap, data.topic, data.partitions))
+    if count != data.records:
+        raise RuntimeError(f"{data.topic} holds {count} records instead of {data.records}")
 
 
 def _run_perf_test(bootstrap: str, data: DataSet) -> None:

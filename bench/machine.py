@@ -61,8 +61,8 @@ def commit() -> str:
 
     Followed by ``+`` if files of the program differ from it.
     """
-    found = _git("log", "-1", "--format=%h", "--", _PROGRAM)
-    return found + ("+" if _git("status", "--porcelain", "--", _PROGRAM) else "")
+    commit_id = _git("log", "-1", "--format=%h", "--", _PROGRAM)
+    return commit_id + ("+" if _git("status", "--porcelain", "--", _PROGRAM) else "")
 
 
 def _git(*arguments: str) -> str:

@@ -60,8 +60,8 @@ def _read(pid: str) -> _Process | None:
 def usage(root: int) -> Usage:
     """Measure the tree under ``root``; of the root itself only the children it collected count."""
     at = time.monotonic()
-    found = {int(name): _read(name) for name in os.listdir(_PROC) if name.isdigit()}
-    processes = {pid: process for pid, process in found.items() if process}
+    read = {int(name): _read(name) for name in os.listdir(_PROC) if name.isdigit()}
+    processes = {pid: process for pid, process in read.items() if process}
     members = _descendants(root, processes)
     ticks = sum(processes[pid].own + processes[pid].children for pid in members)
     if root in processes:

@@ -57,7 +57,7 @@ def measure(groups: int, partitions: int, records: int) -> Found:
 
 
 def _timed(file: Path, plan: Path) -> Found:
-    found: Found = []
+    results: Found = []
     for label, arguments in (
         ("`k2ktui plan`, nothing known yet", ("plan", "-o", plan)),
         ("`k2ktui sync --once`, which keeps what it proves", ("sync", "--once")),
@@ -65,11 +65,11 @@ def _timed(file: Path, plan: Path) -> Found:
     ):
         timed = command(*arguments, "-f", file)
         rows = json.loads(plan.read_text())["rows"]
-        found.append((label, timed, Counter(row["basis"] for row in rows)))
-    return found
+        results.append((label, timed, Counter(row["basis"] for row in rows)))
+    return results
 
 
-def report(found: Found, groups: int, partitions: int, records: int) -> str:
+def report(results: Found, groups: int, partitions: int, records: int) -> str:
     """Return the section of RESULTS.md."""
     lines = [
         f"## Exact positions for {groups:,} groups of {partitions} partitions of MirrorMaker 2\n",
@@ -80,7 +80,7 @@ def report(found: Found, groups: int, partitions: int, records: int) -> str:
         "| command | seconds | CPU seconds | peak MB | basis of the plan's rows |",
         "|---|---|---|---|---|",
     ]
-    for label, timed, basis in found:
+    for label, timed, basis in results:
         shown = ", ".join(f"{count:,} `{name}`" for name, count in basis.most_common())
         lines.append(
             f"| {label} | {timed.seconds:.1f} | {timed.cpu_seconds:.1f} | {timed.peak_mb:.0f} "
@@ -99,8 +99,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=3_000, help="a partition")
     parser.add_argument("--keep", action="store_true", help="put the section into RESULTS.md")
     options = parser.parse_args()
-    found = measure(options.groups, options.partitions, options.records)
-    text = report(found, options.groups, options.partitions, options.records)
+    results = measure(options.groups, options.partitions, options.records)
+    text = report(results, options.groups, options.partitions, options.records)
     print(text)
     if options.keep:
         put_section(Path(__file__).with_name("RESULTS.md"), "bench.mirror_groups", text)

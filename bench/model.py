@@ -61,10 +61,10 @@ class DataSet:
     @classmethod
     def named(cls, name: str, records: int) -> DataSet:
         """Undo :attr:`name`."""
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             raise ValueError(f"not the name of a data set: {name}")
-        values, size, codec, partitions, batch_kib = found.groups()
+        values, size, codec, partitions, batch_kib = match.groups()
         return cls(int(size), codec, int(partitions), records, values or "text", int(batch_kib))  # type: ignore[arg-type]
 
     @property

@@ -51,11 +51,11 @@ def running(directory: Path) -> Iterator[Registries]:
     try:
         with ThreadPoolExecutor(len(nodes)) as pool:
             list(pool.map(RegistryNode.start, nodes))
-        found = Registries(nodes[0].url, nodes[1].url)
+        registries = Registries(nodes[0].url, nodes[1].url)
         for number in range(_ONLY_ON_SOURCE):
             fixed = json.dumps({"type": "fixed", "name": "Only", "size": number + 1})
-            _schema_id(f"{found.source}/subjects/only-on-source-{number}/versions", fixed)
-        yield found
+            _schema_id(f"{registries.source}/subjects/only-on-source-{number}/versions", fixed)
+        yield registries
     finally:
         for node in nodes:
             node.close()

@@ -181,7 +181,7 @@ def _copies_of(results: Results, key: str) -> list[CopyResult]:
 
 
 def _name(key: str) -> str:
-    return next(each.label for each in contenders() if each.key == key)
+    return next(contender.label for contender in contenders() if contender.key == key)
 
 
 def sizing(results: Results) -> str:

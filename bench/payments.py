@@ -58,5 +58,5 @@ def is_masked(value: bytes) -> bool:
 
 def clock_of(value: bytes) -> tuple[int, int]:
     """Return the number and the time of a payment."""
-    found = json.loads(value)
-    return found["id"], found["at"]
+    order = json.loads(value)
+    return order["id"], order["at"]

@@ -141,11 +141,11 @@ def tasks(scope: Scope, patterns: Sequence[str]) -> list[Task]:
     measured = (MAIN, TRANSFORM)
     memory = [Task("memory", contender) for contender in everyone if contender.key in measured]
     first = [task for task in copies if task.data == scope.data_sets[0]]
-    found = [
+    every = [
         *first,
         *(task for task in delays if not task.contender.transforms),
         *copies[len(first) :],
         *(task for task in delays if task.contender.transforms),
         *memory,
     ]
-    return [task for task in found if task.wanted(patterns)]
+    return [task for task in every if task.wanted(patterns)]

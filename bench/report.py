@@ -108,7 +108,7 @@ def found(one: CopyResult) -> str:
     return ", ".join(parts) or f"{one.visible:,}"
 
 
-def _targets(found: Iterable[Verdict]) -> str:
+def _targets(verdicts: Iterable[Verdict]) -> str:
     rows = [
         (
             one.text if one.asked else f"_{one.text}_",
@@ -117,7 +117,7 @@ def _targets(found: Iterable[Verdict]) -> str:
             "; ".join(f"{data}: {figure}" for data, figure in one.cells),
             {True: "**met**", False: "**not met**", None: "not measured"}[one.met],
         )
-        for one in found
+        for one in verdicts
     ]
     head = ("target", "needed", "worst", "each", "verdict")
     note = (
@@ -132,7 +132,9 @@ def _copies(results: Results) -> Iterable[str]:
     runs = chosen(results)
     names = dict.fromkeys((*(one.name for one in DATA_SETS), *(data for _, data in runs)))
     for name in names:
-        own = [runs[each.key, name] for each in contenders() if (each.key, name) in runs]
+        own = [
+            runs[contender.key, name] for contender in contenders() if (contender.key, name) in runs
+        ]
         if own:
             rows = [_copy_row(one, results) for one in own if not _is_like_default(one, runs)]
             title = f"{DataSet.named(name, 0)}, {own[0].records:,} records"
@@ -182,7 +184,7 @@ def _copy_row(one: CopyResult, results: Results) -> Sequence[str]:
         f"{one.first_record_s:.1f}",
         _per_gb(one.cpu_per_gb),
         _per_gb(one.cpu_per_gb_from_start),
-        *(_per_gb(each) for each in brokers),
+        *(_per_gb(broker) for broker in brokers),
         f"{one.rss_peak / MB:.0f}",
         verdict,
         _measured(one, results),
@@ -193,7 +195,11 @@ def _delays(results: Results) -> str:
     if not results.delays:
         return ""
     known = {one.contender: one for one in results.delays}
-    rows = [_delay_row(known[each.key], results) for each in contenders() if each.key in known]
+    rows = [
+        _delay_row(known[contender.key], results)
+        for contender in contenders()
+        if contender.key in known
+    ]
     first = results.delays[0]
     title = (
         f"{first.rate:,} records/s of 100 B (of filter and mask: JSON of 200 B), "
@@ -243,9 +249,11 @@ def _settings(results: Results) -> str:
 
 def _configs(results: Results) -> str:
     parts = ["## Configurations in full\n"]
-    for each in contenders():
-        if each.key in results.configs:
-            parts.append(f"### {each.label}\n\n```\n{results.configs[each.key].rstrip()}\n```\n")
+    for contender in contenders():
+        if contender.key in results.configs:
+            parts.append(
+                f"### {contender.label}\n\n```\n{results.configs[contender.key].rstrip()}\n```\n"
+            )
     return "\n".join(parts) if len(parts) > 1 else ""
 
 
@@ -256,7 +264,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _label(one: Row) -> str:
     key = one.contender
-    label = next((each.label for each in contenders() if each.key == key), key)
+    label = next((contender.label for contender in contenders() if contender.key == key), key)
     return f"{label}, `{one.mode}`" if one.mode not in ("", DEFAULT_MODE) else label
 
 

@@ -135,10 +135,12 @@ class Bench:
         data = task.data
         assert data is not None
         with (
-            orders.running(self._directory) if data.values == "schemas" else nullcontext() as found
+            orders.running(self._directory)
+            if data.values == "schemas"
+            else nullcontext() as registries
         ):
-            self._load(data, found)
-            result = self._copied(task.contender, data, patience, found)
+            self._load(data, registries)
+            result = self._copied(task.contender, data, patience, registries)
         result = self._marked(replace(result, repeat=task.repeat), task)
         copies = self._results.copies
         copies[:] = [one for one in copies if _run_of(one) != _run_of(result)] + [result]

@@ -62,13 +62,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _delays(clusters: Clusters, directory: Path) -> dict[str, DelayResult]:
     """Return the delays of verbatim copies, and of copies with ids replaced."""
-    (ours,) = [each for each in variants() if each.key == MAIN]
-    found: dict[str, DelayResult] = {}
+    (ours,) = [variant for variant in variants() if variant.key == MAIN]
+    delays: dict[str, DelayResult] = {}
     with orders.running(directory / "registries") as registries:
         for name, given in (("text, verbatim", None), ("ids replaced", registries)):
-            run = f"delay-{len(found)}"
-            found[name], _ = delay(clusters, ours, Steady(), run, directory / run, given)
-    return found
+            run = f"delay-{len(delays)}"
+            delays[name], _ = delay(clusters, ours, Steady(), run, directory / run, given)
+    return delays
 
 
 def section(results: Results, quarter: Results, delays: Mapping[str, DelayResult]) -> str:
@@ -103,7 +103,7 @@ def section(results: Results, quarter: Results, delays: Mapping[str, DelayResult
             ),
             "| 5,000 records/s | p50, ms | p99, ms | max, ms | records |",
             "| --- | --- | --- | --- | --- |",
-            *(_delay_row(name, each) for name, each in delays.items()),
+            *(_delay_row(name, delay) for name, delay in delays.items()),
             "",
             f"{machine['Date']}, {machine['CPU']}, {machine['k2ktui']}; load average of the last "
             f"15 minutes {load}.",
@@ -120,8 +120,8 @@ def _row(one: CopyResult) -> str:
     }
     rate = "-" if one.rate is None else f"{one.rate:,.0f}"
     cpu = "-" if one.cpu_per_gb is None else f"{one.cpu_per_gb:.1f}"
-    found = one.error.splitlines()[0] if one.error else report.found(one)
-    return f"| {kinds[one.data]} | {rate} | {cpu} | {_memory(one)} | {found} |"
+    text = one.error.splitlines()[0] if one.error else report.found(one)
+    return f"| {kinds[one.data]} | {rate} | {cpu} | {_memory(one)} | {text} |"
 
 
 def _memory(one: CopyResult) -> str:

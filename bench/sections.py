@@ -14,7 +14,7 @@ def sections(path: Path) -> str:
     """Return the sections of a report, with their marks; empty if there are none."""
     if not path.exists():
         return ""
-    return "".join(f"\n{found[0]}" for found in _SECTION.finditer(path.read_text()))
+    return "".join(f"\n{match[0]}" for match in _SECTION.finditer(path.read_text()))
 
 
 def section_of(path: Path, name: str) -> str:
@@ -23,10 +23,10 @@ def section_of(path: Path, name: str) -> str:
     Raises:
         LookupError: the file has no such section.
     """
-    for found in _SECTION.finditer(path.read_text()):
-        if found[1] == name:
+    for match in _SECTION.finditer(path.read_text()):
+        if match[1] == name:
             marks = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
-            return found[0].removeprefix(marks[0]).removesuffix(marks[1])
+            return match[0].removeprefix(marks[0]).removesuffix(marks[1])
     raise LookupError(f"{path.name} has no section {name}")
 
 

@@ -30,11 +30,11 @@ from bench.clusters import make_class_archives
 from bench.soak_faults import EXCLUSIVE_FAULTS, FAULTS, SLOTS, Scene, draw
 from bench.soak_meter import SoakMeter
 from k2ktui.runtime.node import KafkaNode
-from tests.support.kafka import create_topic, end_offsets, eventually
-from tests.support.oracle import prove
-from tests.support.pipeline import Pipeline
-from tests.support.proxy import ProxiedNode
-from tests.support.traffic import Traffic
+from tests.support.clusters.kafka import create_topic, end_offsets, eventually
+from tests.support.clusters.proxy import ProxiedNode
+from tests.support.oracle.judge import prove
+from tests.support.pipelines.pipeline import Pipeline
+from tests.support.records.traffic import Traffic
 
 _PARTITIONS = {"a": 1, "b": 2, "c": 3}
 _CAUGHT_UP_S, _CONTINUES_S, _START_S = 300.0, 240.0, 180.0
@@ -145,10 +145,10 @@ class Soak:
             topics = self._make_topics(scene.pipeline.source, period)
 
     def _make_topics(self, source: KafkaNode, period: int) -> dict[str, int]:
-        found = {f"soak-{period}-{name}": count for name, count in _PARTITIONS.items()}
-        for name, partitions in found.items():
+        topics = {f"soak-{period}-{name}": count for name, count in _PARTITIONS.items()}
+        for name, partitions in topics.items():
             create_topic(source, name, partitions=partitions)
-        return found
+        return topics
 
     def _pass_a_fault(self, scene: Scene, topics: dict[str, int]) -> None:
         began = time.monotonic()
@@ -179,9 +179,9 @@ class Soak:
 
     def _report(self, meter: SoakMeter, code: int, tail: str) -> int:
         growths = meter.growths()
-        for each in growths:
-            _say(event="growth", **asdict(each))
-        flat = all(each.is_flat for each in growths)
+        for growth in growths:
+            _say(event="growth", **asdict(growth))
+        flat = all(growth.is_flat for growth in growths)
         _say(
             event="end",
             faults=self._count,

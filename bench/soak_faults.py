@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import psutil
 
-from tests.support.pipeline import Pipeline, Run
-from tests.support.proxy import ProxiedNode
-from tests.support.shared_pipelines import expect_owning
+from tests.support.clusters.proxy import ProxiedNode
+from tests.support.pipelines.pipeline import Pipeline, Run
+from tests.support.pipelines.shared_pipelines import expect_owning
 
 SLOTS = 2
 _SHORTEST_S, _LONGEST_S = 5.0, 25.0

@@ -60,12 +60,12 @@ def growth(name: str, samples: Sequence[Sample], memory_mb: float = _MEMORY_MB) 
     early, late = samples[quarter : 2 * quarter], samples[-quarter:]
 
     def compare(read: Callable[[Sample], float]) -> tuple[float, float]:
-        now = median(read(each) for each in late)
-        return now, now - median(read(each) for each in early)
+        now = median(read(sample) for sample in late)
+        return now, now - median(read(sample) for sample in early)
 
-    mb = compare(lambda each: each.mb)
-    threads = compare(lambda each: each.threads)
-    descriptors = compare(lambda each: each.descriptors)
+    mb = compare(lambda sample: sample.mb)
+    threads = compare(lambda sample: sample.threads)
+    descriptors = compare(lambda sample: sample.descriptors)
     flat = (
         mb[1] <= max(memory_mb, _SHARE * mb[0])
         and threads[1] <= max(_THREADS, _SHARE * threads[0])
@@ -106,17 +106,17 @@ class SoakMeter:
 
     def growths(self) -> list[Growth]:
         """Return the growth of all that was measured for long enough, by name."""
-        found = [
+        result = [
             growth(name, samples)
             for (name, _, _), samples in list(self._series.items())
             if len(samples) >= _FEWEST and samples[-1].at - samples[0].at >= _SHORTEST_S
         ]
-        found += [
+        result += [
             growth(name, samples, _DISK_MB)
             for name, samples in self._sizes.items()
             if len(samples) >= _FEWEST
         ]
-        return sorted(found, key=lambda each: (each.name, -each.minutes))
+        return sorted(result, key=lambda growth: (growth.name, -growth.minutes))
 
     def _run(self) -> None:
         while not self._over.wait(self._every_s):
@@ -136,9 +136,9 @@ class SoakMeter:
 
 
 def _size(path: Path) -> int:
-    found = 0
+    size = 0
     for directory, _, names in os.walk(path):
         for name in names:
             with contextlib.suppress(OSError):
-                found += (Path(directory) / name).lstat().st_size
-    return found
+                size += (Path(directory) / name).lstat().st_size
+    return size

@@ -123,13 +123,13 @@ def _discard(server: socket.socket) -> None:
             pass
 
 
-def section(found: dict[tuple[str, int], Relayed]) -> str:
+def section(results: dict[tuple[str, int], Relayed]) -> str:
     """Return the section of RESULTS.md."""
     shown = ("Date", "CPU", "Kernel", "Python", "k2ktui")
     rows = [
         f"| {batch >> 10} KiB | {way} | {one.user:.2f} | {one.system:.2f} "
         f"| {one.user + one.system:.2f} | {one.rate:.2f} |"
-        for (way, batch), one in found.items()
+        for (way, batch), one in results.items()
     ]
     return "\n".join(
         [
@@ -157,12 +157,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gigabytes", type=float, default=8.0, help="how much each time")
     parser.add_argument("--keep", action="store_true", help="write the section of RESULTS.md")
     options = parser.parse_args(arguments)
-    found = {
+    results = {
         (way, batch): measure(way, batch, options.gigabytes)
         for batch in (16 << 10, 64 << 10, 256 << 10)
         for way in WAYS
     }
-    text = section(found)
+    text = section(results)
     print(text)
     if options.keep:
         put_section(_RESULTS, "splice", text)

@@ -117,8 +117,8 @@ def show(trace: Path, begun: Start) -> str:
 def summary(starts: Sequence[Start]) -> str:
     """Return a line for each version."""
     of = defaultdict(list)
-    for each in starts:
-        of[each.version].append(each)
+    for start in starts:
+        of[start.version].append(start)
     lines = []
     for version, some in of.items():
         first, cpu = ([getattr(one, key) for one in some] for key in ("first_s", "cpu_s"))
@@ -159,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
                 trace = Path(name, f"{run}.jsonl")
                 os.environ[timeline.VARIABLE] = str(trace)
                 os.environ["PYTHONPATH"] = str(version)
-                found = start(
+                result = start(
                     clusters,
                     data,
                     run,
@@ -172,8 +172,8 @@ def main(arguments: list[str] | None = None) -> int:
                 delete_topics(clusters.target.bootstrap)
                 time.sleep(_SETTLE_S)
                 if number >= _WARM_UPS:
-                    starts.append(found)
-                    print(found if options.against else show(trace, found), flush=True)
+                    starts.append(result)
+                    print(result if options.against else show(trace, result), flush=True)
     print(summary(starts))
     return 0
 

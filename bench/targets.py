@@ -62,7 +62,7 @@ def _median(runs: list[CopyResult]) -> CopyResult:
 
 def usable(one: CopyResult) -> bool:
     """A run counts when it did not fail and kept its promise."""
-    promised = {each.key for each in contenders() if each.exactly_once}
+    promised = {contender.key for contender in contenders() if contender.exactly_once}
     return not one.error and (one.exact or one.contender not in promised)
 
 
@@ -147,12 +147,12 @@ def compare(results: Results, ours: str = MAIN) -> list[Compared]:
     copies = {name: one for name, one in chosen(results).items() if usable(one)}
     order = [one.name for one in DATA_SETS]
     names = [data for contender, data in copies if contender == ours]
-    found = []
+    compared = []
     for name in sorted(names, key=lambda name: order.index(name) if name in order else 99):
         peers = [copies[peer, name] for peer in TUNED if (peer, name) in copies]
         bare = copies.get((REFERENCE, name))
         both = peers if len(peers) == len(TUNED) else []
-        found.append(
+        compared.append(
             Compared(
                 copies[ours, name],
                 max((one.rate for one in both if one.rate), default=None),
@@ -161,12 +161,12 @@ def compare(results: Results, ours: str = MAIN) -> list[Compared]:
                 bare.rate if bare else None,
             )
         )
-    return found
+    return compared
 
 
 def slower(results: Results) -> list[str]:
     """Name what is slower than MirrorMaker 2: in records/s than tuned, in median delay than any."""
-    found = [
+    reasons = [
         f"{one.data.name}: {one.ratio:.2f} x"
         for one in compare(results)
         if one.ratio is not None and one.ratio < 1
@@ -175,8 +175,8 @@ def slower(results: Results) -> list[str]:
     for peer in (EOS, TUNED[1]):
         if MAIN in delays and peer in delays and delays[MAIN].p50_ms > delays[peer].p50_ms:
             ours, theirs = delays[MAIN].p50_ms, delays[peer].p50_ms
-            found.append(f"median delay: {ours:.1f} ms, {peer}: {theirs:.1f} ms")
-    return found
+            reasons.append(f"median delay: {ours:.1f} ms, {peer}: {theirs:.1f} ms")
+    return reasons
 
 
 def differ(one: CopyResult, other: CopyResult) -> bool:
@@ -206,8 +206,8 @@ def _fast_enough(copies: dict[tuple[str, str], CopyResult]) -> Verdict:
     cells = tuple((data, f"{tuned[data]:.2f} x, {bare[data]:.2f} of bare") for data in known)
     distance = {data: max(tuned[data] / 2, bare[data] / 0.8) for data in known}
     worst = min(known, key=lambda data: distance[data])
-    found = f"{tuned[worst]:.2f} x, {bare[worst]:.2f} of bare"
-    return Verdict(text, needed, found, cells, distance[worst] >= 1)
+    cell = f"{tuned[worst]:.2f} x, {bare[worst]:.2f} of bare"
+    return Verdict(text, needed, cell, cells, distance[worst] >= 1)
 
 
 def _set_of(one: CopyResult) -> DataSet:
@@ -234,7 +234,7 @@ def _ratios(
     best: Callable[[list[float]], float],
 ) -> dict[str, float]:
     """Return ours / the best peer's by data set, where ours and every peer's was measured."""
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for (contender, data), one in copies.items():
         own = figure(one)
         if contender != ours or own is None:
@@ -242,8 +242,8 @@ def _ratios(
         others = [figure(copies[peer, data]) for peer in peers if (peer, data) in copies]
         known = [other for other in others if other]
         if len(known) == len(peers):
-            found[data] = own / best(known)
-    return found
+            ratios[data] = own / best(known)
+    return ratios
 
 
 def _at_least(
@@ -254,33 +254,33 @@ def _at_least(
     ours: str = MAIN,
 ) -> Verdict:
     needed = f"≥ {bound:g} x"
-    found = _ratios(copies, ours, peers, _rate, max)
-    if not found:
+    ratios = _ratios(copies, ours, peers, _rate, max)
+    if not ratios:
         return Verdict(text, needed)
-    worst = min(found.values())
-    cells = tuple((data, f"{ratio:.2f} x") for data, ratio in found.items())
+    worst = min(ratios.values())
+    cells = tuple((data, f"{ratio:.2f} x") for data, ratio in ratios.items())
     return Verdict(text, needed, f"{worst:.2f} x", cells, worst >= bound)
 
 
 def _cpu(text: str, times: int, copies: dict[tuple[str, str], CopyResult]) -> Verdict:
     """Whether a GB takes at most the ``times``-th part of the peer's CPU time."""
     needed = f"≤ 1/{times}"
-    found = _ratios(copies, MAIN, TUNED, _cpu_per_gb, min)
-    if not found:
+    ratios = _ratios(copies, MAIN, TUNED, _cpu_per_gb, min)
+    if not ratios:
         return Verdict(text, needed)
-    worst = max(found.values())
-    cells = tuple((data, fraction(ratio)) for data, ratio in found.items())
+    worst = max(ratios.values())
+    cells = tuple((data, fraction(ratio)) for data, ratio in ratios.items())
     return Verdict(text, needed, fraction(worst), cells, worst <= 1 / times)
 
 
 def _cpu_at_most(text: str, bound: float, copies: dict[tuple[str, str], CopyResult]) -> Verdict:
     needed = f"≤ {bound:g} s"
     own = {data: one.cpu_per_gb for (key, data), one in copies.items() if key == MAIN}
-    found = {data: seconds for data, seconds in own.items() if seconds is not None}
-    if not found:
+    seconds_by_data = {data: seconds for data, seconds in own.items() if seconds is not None}
+    if not seconds_by_data:
         return Verdict(text, needed)
-    worst = max(found.values())
-    cells = tuple((data, f"{seconds:.1f} s") for data, seconds in found.items())
+    worst = max(seconds_by_data.values())
+    cells = tuple((data, f"{seconds:.1f} s") for data, seconds in seconds_by_data.items())
     return Verdict(text, needed, f"{worst:.1f} s", cells, worst <= bound)
 
 
@@ -292,19 +292,19 @@ def fraction(ratio: float) -> str:
 def _delays(delays: Iterable[DelayResult]) -> list[Verdict]:
     known = {one.contender: one for one in delays if not one.error}
     ours = known.get(MAIN)
-    found = []
+    verdicts = []
     for peer, asked in ((EOS, True), (TUNED[1], False)):
         for name in ("median", "p99"):
             words = "exactly-once" if asked else "exactly-once tuned"
             text = f"delay, {name}: no worse than its {words}"
             theirs = known.get(peer)
             if ours is None or theirs is None:
-                found.append(Verdict(text, "≤ its", asked=asked))
+                verdicts.append(Verdict(text, "≤ its", asked=asked))
                 continue
             own, other = (_percentile(one, name) for one in (ours, theirs))
             needed = f"≤ {other:.0f} ms"
-            found.append(Verdict(text, needed, f"{own:.0f} ms", (), own <= other, asked))
-    return found
+            verdicts.append(Verdict(text, needed, f"{own:.0f} ms", (), own <= other, asked))
+    return verdicts
 
 
 def _percentile(one: DelayResult, name: str) -> float:

@@ -24,39 +24,43 @@ VARIABLE = "BENCH_TIMELINE"
 DAEMON = "bench.timeline_daemon"
 # Module to functions; those of a class as Class.method.
 STEPS: dict[str, tuple[str, ...]] = {
-    "k2ktui.cli.options": ("load_pipeline",),
+    "k2ktui.cli.terminal.options": ("load_pipeline",),
     "k2ktui.kafka.unreachable": ("await_open",),
-    "k2ktui.runs": ("run_pipeline", "PipelineRun._start_spark", "PipelineRun._make_driver"),
+    "k2ktui.starting": ("run_pipeline",),
+    "k2ktui.runs": ("PipelineRun._start_spark",),
+    "k2ktui.whole_runs": ("RunParts.make_ownership",),
     "k2ktui.replication.preflight.gate": ("require_startable",),
     "k2ktui.replication.preflight.clusters": ("open_clusters", "check_clocks"),
     "k2ktui.replication.preflight.recorded_clusters": ("check_recorded_ids",),
     "k2ktui.replication.preflight.rights": ("check_rights",),
     "k2ktui.replication.preflight.topics": ("check_topics",),
     "k2ktui.replication.preflight.opposite": ("check_opposite",),
-    "k2ktui.kafka.control": ("ensure_control_topics",),
-    "k2ktui.replication.heartbeat": ("Heartbeat.start",),
+    "k2ktui.kafka.control.topics": ("ensure_control_topics",),
+    "k2ktui.replication.driver.heartbeat": ("Heartbeat.start",),
     "k2ktui.replication._pyspark": ("launch_java",),
-    "k2ktui.replication.spark": (
+    "k2ktui.replication.spark.session": (
         "SparkRuntime._launch",
         "SparkRuntime.warm_up",
         "SparkRuntime.submit",
     ),
     "pyspark.core.context": ("SparkContext.__init__",),
-    "k2ktui.replication.pipeline_fencing": ("read_pair", "make_fencer"),
-    "k2ktui.replication.fencing": (
-        "TransactionFencer.take_over",
-        "TransactionFencer._connect",
-        "TransactionFencer._fence_others",
-        "TransactionFencer.read",
-        "TransactionFencer.begin_term",
-        "TransactionFencer.write_positions",
-        "TransactionFencer.renew",
+    "k2ktui.replication.ownership.pipeline": ("read_pair", "make_ownership"),
+    "k2ktui.replication.ownership.fence": ("Fence.open", "Fence.take"),
+    "k2ktui.replication.ownership.ownership": (
+        "Ownership.take_over",
+        "Ownership.read",
+        "Ownership.begin_term",
+        "Ownership.write_positions",
+        "Ownership.renew",
     ),
-    "k2ktui.replication.discovery": ("TopicDiscovery.discover",),
-    "k2ktui.shared_runs": ("SharedRun._refuse_unreadable", "SharedRun._read_ends"),
-    "k2ktui.replication.sharing_loop": ("SharingLoop.look",),
+    "k2ktui.replication.topics.discovery": ("TopicDiscovery.discover",),
+    "k2ktui.shared_runs": ("SharedRun._read_run", "SharedRun._read_ends"),
+    "k2ktui.replication.driver.sharing_loop": ("SharingLoop.look",),
     "k2ktui.replication.copying.worker": ("open_connections", "run_packed"),
-    "k2ktui.replication.copying.slot": ("SlotCopier._join", "SlotCopier._commit"),
+    "k2ktui.replication.copying.transaction_writer": (
+        "TransactionWriter._join",
+        "TransactionWriter.commit",
+    ),
     "k2ktui.replication.copying.source_fetcher": ("SourceFetcher.take_updated",),
 }
 # Of a function that is called in every round, the first calls.
@@ -130,13 +134,13 @@ def _timed(call: Callable[..., Any], step: str) -> Callable[..., Any]:
     @functools.wraps(call)
     def timed(*args: Any, **named: Any) -> Any:
         began = time.time()
-        found: Any = None
+        result: Any = None
         try:
-            found = call(*args, **named)
-            return found
+            result = call(*args, **named)
+            return result
         finally:
             # Nothing comes of most looks for fetched batches.
-            if (step != "SourceFetcher.take_updated" or found) and is_noted():
+            if (step != "SourceFetcher.take_updated" or result) and is_noted():
                 note(step, began, time.time())
 
     return timed

@@ -11,7 +11,7 @@ from bench.timeline import install, note
 
 if __name__ == "__main__":
     install()
-    from k2ktui.replication.spark_daemon import serve
+    from k2ktui.replication.spark.daemon import serve
 
     began, freeze = time.time(), gc.freeze
     note("daemon starts Python", psutil.Process().create_time(), began)

@@ -66,9 +66,9 @@ def count(
         for number in range(processes)
     ]
     with multiprocessing.get_context("spawn").Pool(processes) as workers:
-        found = workers.map(_read, parts, chunksize=1)
-    numbers = np.concatenate([one for one, _, _ in found])
-    records, below = sum(one for _, one, _ in found), sum(one for _, _, one in found)
+        read_parts = workers.map(_read, parts, chunksize=1)
+    numbers = np.concatenate([one for one, _, _ in read_parts])
+    records, below = sum(one for _, one, _ in read_parts), sum(one for _, _, one in read_parts)
     return Found(records, len(np.unique(numbers)), below)
 
 
@@ -113,8 +113,8 @@ def _records(messages: list[Message], left: dict[int, int]) -> list[Message]:
 def _sequence_numbers(records: list[Message], part: _Part) -> np.ndarray:
     if part.values == "schemas":
         begin, first = orders.prefix(part.schema_id), orders.ID_BYTES
-        found = [m.value()[first : first + 8] for m in records if m.value()[:first] == begin]
-        return np.frombuffer(b"".join(found), dtype=">u8")
+        numbers = [m.value()[first : first + 8] for m in records if m.value()[:first] == begin]
+        return np.frombuffer(b"".join(numbers), dtype=">u8")
     if part.values == "perf":
         # Random letters: of a million records no two begin with the same 16.
         halves = np.frombuffer(b"".join(m.value()[:16] for m in records), dtype=">u8")
