@@ -26,8 +26,15 @@ def judge_difference(row: Difference) -> SeverityLabel:
 
 
 def difference_columns(glyphs: Glyphs) -> tuple[Column[Difference], ...]:
-    """Return the columns of a table of differences."""
+    """Return the columns of a table of differences: first what is done, which no width cuts."""
     return (
+        Column(
+            "action",
+            "action",
+            lambda row: glyphs.mark(judge_difference(row)),
+            lambda row: str(row.action),
+            width=9,
+        ),
         Column(
             "kind",
             "kind",
@@ -49,8 +56,9 @@ def difference_columns(glyphs: Glyphs) -> tuple[Column[Difference], ...]:
             "key",
             lambda row: Cell(safe_text(row.item.key, _LONGEST)),
             lambda row: row.item.key,
-            width=10,
+            width=16,
             widest=40,
+            rank=1,  # cut before the values: a cut number is read as another one
         ),
         Column("source", "source", lambda row: Cell(value_text(row.source)), right=True, width=6),
         Column("target", "target", lambda row: Cell(value_text(row.target)), right=True, width=6),
@@ -61,13 +69,6 @@ def difference_columns(glyphs: Glyphs) -> tuple[Column[Difference], ...]:
             right=True,
             width=6,
             rank=3,
-        ),
-        Column(
-            "action",
-            "action",
-            lambda row: glyphs.mark(judge_difference(row)),
-            lambda row: str(row.action),
-            width=9,
         ),
         Column("why", "why", lambda row: Cell(safe_message(row.why, _LONGEST)), rank=9, widest=120),
         Column("origin", "from", lambda row: Cell(safe_text(row.origin, _LONGEST)), rank=10),

@@ -89,6 +89,9 @@ def show_plan(plan: ParityPlan) -> None:
     """Print a plan with its notes and a summary; what only is reported comes first."""
     title = f"Parity plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
     rows = sorted(plan.rows, key=lambda row: (row.changes, row.item))
-    print_table(title, difference_columns(WORDS), rows, most=MOST)
-    click.echo(f"{summarize(plan.rows)}.")
+    if rows:
+        print_table(title, difference_columns(WORDS), rows, most=MOST)
+        click.echo(f"{summarize(plan.rows)}.")
+    else:
+        click.echo(f"{title}: {summarize(plan.rows)}.")
     print_notes(plan.notes)

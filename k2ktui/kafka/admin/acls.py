@@ -96,7 +96,7 @@ def _no_authorizer(cluster: Cluster, what: str) -> NoAuthorizer:
     return NoAuthorizer(
         f"{what} on the {cluster.label} cluster: it has no authorizer",
         unchanged="No access rule was changed.",
-        hint="Fence the producers by hand, or with a quota.",
+        hint="A drill can fence producers by hand, or with a quota.",
     )
 
 
@@ -245,8 +245,8 @@ def _wait(cluster: Cluster, what: str, future: Future[Any]) -> Any:
             raise Refused(
                 f"{what} on the {cluster.label} cluster: {reason(cause)}",
                 unchanged="No access rule was changed.",
-                hint="Grant the admin principal Describe and Alter on the cluster, or fence the "
-                "producers by hand.",
+                hint="Grant the admin principal Describe and Alter on the cluster; a drill can "
+                "also fence producers by hand.",
             ) from error
         raise
 

@@ -145,7 +145,8 @@ def _send(cluster: Cluster, kind: type, request: Any) -> Any:
             raise Refused(
                 f"the {cluster.label} cluster does not support quotas over its protocol",
                 unchanged="No quota was changed.",
-                hint="Fence the producers by hand, or with access rules. Quotas need Kafka 2.6.",
+                hint="Quotas need Kafka 2.6. A drill can fence producers by hand, or with access "
+                "rules.",
             )
         return probe.run(lambda connection: _send_repeatedly(connection, request))
 
@@ -174,7 +175,7 @@ def _check(cluster: Cluster, what: str, code: int) -> None:
         raise Refused(
             text,
             unchanged="No quota was changed.",
-            hint="Grant the admin principal DescribeConfigs and AlterConfigs on the cluster, or "
-            "fence the producers by hand.",
+            hint="Grant the admin principal DescribeConfigs and AlterConfigs on the cluster; a "
+            "drill can also fence producers by hand.",
         )
     raise K2kError(text)
