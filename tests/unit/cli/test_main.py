@@ -141,3 +141,21 @@ def test_the_console_reads_the_clusters_before_it_loads_textual(tmp_path: Path) 
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1:] == ["loaded: False"], done.stderr
+
+
+def test_without_a_name_the_users_own_directory_of_pipelines_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/fleet.md: of ``~/.config/k2ktui/pipelines``, and not of directories below it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert "k2ktui demo" in k2ktui().out
+    own = tmp_path / ".config/k2ktui/pipelines"
+    (own / "old").mkdir(parents=True)
+    (own / "typo.yaml").write_text("name: typo\nsorce: {}\n")
+    (own / "old" / "other.yaml").write_text("name: other\nsorce: {}\n")
+    for command in (("fleet",), ("watch", "--once")):
+        said = k2ktui(*command)
+        assert said.code == 1 and "typo" in said.out and "other" not in said.out, said.err
+    said = k2ktui("--read-only")
+    assert said.code == 2 and "terminal" in said.err, "the console opens on it where there is one"
