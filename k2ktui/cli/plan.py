@@ -45,6 +45,14 @@ from k2ktui.text import safe_text
     help="Action where the target's committed offset is ahead of the translation: never "
     "(keep it) or follow (commit the lower offset).",
 )
+@click.option(
+    "--set",
+    "rows_set",
+    multiple=True,
+    metavar="'GROUP TOPIC:PARTITION=VALUE'",
+    help="A row to set instead of translating it (target topic and partition): an offset, an "
+    "ISO-8601 time, earliest, latest, +N or -N from the proposed offset, or leave-out. Repeatable.",
+)
 @click.option("-o", "--output", metavar="FILE", help="File to write the plan to, for k2ktui apply.")
 @click.option(
     "--csv",
@@ -67,16 +75,19 @@ def command(
     group: str | None,
     topic: str | None,
     rewind: str,
+    rows_set: tuple[str, ...],
     output: str | None,
     as_csv: bool,
     valid_s: int,
 ) -> int:
     """Take a snapshot, plan, and print or write it; findings if nothing can move."""
+    from k2ktui.sync.moves.choices import parse_choices
     from k2ktui.sync.moves.plans import plan_options
     from k2ktui.sync.operations import create_plan
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv cannot be combined")
+    choices = parse_choices(rows_set)
     flow = load_flow(files)
     options = plan_options(
         flow.config,
@@ -84,6 +95,7 @@ def command(
         valid_s=valid_s,
         group=matcher("--group", group),
         topic=matcher("--topic", topic),
+        choices=choices,
     )
     pair = read_beside(flow.config)
     plan, notes = create_plan(flow, options, files)

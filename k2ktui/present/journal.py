@@ -77,13 +77,21 @@ def entry_row_columns() -> tuple[Column[EntryRow], ...]:
             "result",
             "result",
             lambda line: Cell(
-                safe_text(line[1].result, 400), Tone.BAD if is_bad(line[1]) else Tone.PLAIN
+                safe_text(_row_result(line[1]), 400),
+                Tone.BAD if is_bad(line[1]) else Tone.PLAIN,
             ),
             lambda line: line[1].result,
             width=10,
             widest=80,
         ),
     )
+
+
+def _row_result(row: JournalRow) -> str:
+    """Return the result of a row, and what an operator chose for it."""
+    if row.choice is None:
+        return row.result
+    return f"{row.result}; chosen: {row.choice.value}, by {row.choice.by}"
 
 
 def _parity_write(line: EntryRow) -> ParityWrite | None:

@@ -13,6 +13,8 @@ from k2ktui.present.columns import Column, group_column, partition_column
 from k2ktui.present.formatting import Cell, Glyphs, Tone
 from k2ktui.text import counted, safe_message, safe_text
 
+_LEFT = (Action.BLOCKED, Action.LEAVE_OUT)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanSummary:
@@ -30,7 +32,7 @@ class PlanSummary:
     def text(self) -> str:
         """Return it as one line."""
         parts = [
-            f"{count:,} {'' if action is Action.BLOCKED else 'to '}{action.word}"
+            f"{count:,} {'' if action in _LEFT else 'to '}{action.word}"
             for action, count in self.actions.items()
         ]
         text = ", ".join(parts) or "no group has committed offsets of a replicated topic"
@@ -54,8 +56,8 @@ def plan_verdict(row: PlanRow) -> SeverityLabel:
     if row.action is Action.BLOCKED:
         bad = row.basis is Basis.UNMAPPED
         return SeverityLabel(Severity.BAD if bad else Severity.WARN, row.action.word)
-    if row.action is Action.KEEP:
-        return SeverityLabel(Severity.INFO, "keep")
+    if row.action in (Action.KEEP, Action.LEAVE_OUT):
+        return SeverityLabel(Severity.INFO, row.action.word)
     risky = row.action is Action.REWIND or bool(row.skipped)
     return SeverityLabel(Severity.WARN if risky else Severity.OK, str(row.action))
 
@@ -124,4 +126,5 @@ def _number(
 def _basis(row: PlanRow) -> Cell:
     if row.basis is Basis.UNMAPPED:
         return Cell(str(row.basis), Tone.BAD)
-    return Cell(str(row.basis), Tone.WARN if row.basis is Basis.BOUNDED else Tone.PLAIN)
+    doubtful = row.basis in (Basis.BOUNDED, Basis.CHOSEN)
+    return Cell(str(row.basis), Tone.WARN if doubtful else Tone.PLAIN)

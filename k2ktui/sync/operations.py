@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
@@ -47,6 +47,7 @@ from k2ktui.sync.moves.apply import (
     read_results,
     refuse_other_pipeline,
 )
+from k2ktui.sync.moves.choices import look_up_times, lowest_chosen
 from k2ktui.sync.moves.entry_files import remember
 from k2ktui.sync.moves.plans import make_pipeline_plan
 from k2ktui.sync.moves.snapshot import take_snapshot
@@ -84,10 +85,11 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
         files: the flow's files, which the plan remembers.
 
     Raises:
-        ConfigError: a pattern of the options matches nothing.
+        ConfigError: a pattern of the options matches nothing, or a row cannot be set as chosen.
         ConnectionFailed, TimedOut, Refused: as for ``SnapshotReader.take``.
     """
-    snapshot = take_snapshot(flow)
+    options = replace(options, choices=look_up_times(options.choices, flow.config))
+    snapshot = take_snapshot(flow, compare=lowest_chosen(options.choices))
     notes = reading_notes(snapshot)
     if not snapshot.source and snapshot.replicas:
         notes.append(
@@ -101,7 +103,7 @@ def plan_snapshot(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]
     """Plan with a snapshot that was taken before; arguments as for :func:`create_plan`.
 
     Raises:
-        ConfigError: a pattern of the options matches nothing.
+        ConfigError: a pattern of the options matches nothing, or a row cannot be set as chosen.
     """
     require_match(options.group, snapshot.source.keys(), "group")
     require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
@@ -398,8 +400,9 @@ def _planned_positions(
     """Return what can be compared at the plan's offsets, and what cannot with the reason."""
     asked, unasked = [], []
     for row in rows:
-        if row.proposed is None:
-            unasked.append((row, f"nothing was planned: {row.reason}"))
+        if row.proposed is None or row.choice is not None:
+            why = row.reason if row.choice else f"nothing was planned: {row.reason}"
+            unasked.append((row, why))
             continue
         target = (row.topic, row.partition)
         for source, offset in row.sources:

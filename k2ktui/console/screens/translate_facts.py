@@ -112,6 +112,7 @@ _BASES = {
     Basis.AHEAD: "beyond the copy",
     Basis.BOUNDED: "some records are re-read, none is skipped",
     Basis.UNMAPPED: "no mapping is known",
+    Basis.CHOSEN: "by an operator, instead of the translation",
 }
 
 
@@ -122,7 +123,7 @@ def total_sums(plan: Plan) -> list[Sum]:
     effect, rows = summarize_plan(plan.rows), len(plan.rows)
     count = {action: effect.actions.get(action, 0) for action in Action}
     moved = count[Action.ADVANCE] + count[Action.REWIND] + count[Action.UPDATE]
-    left = count[Action.KEEP] + count[Action.BLOCKED]
+    left = count[Action.KEEP] + count[Action.BLOCKED] + count[Action.LEAVE_OUT]
     blocked = [plan_verdict(row).severity for row in plan.rows if row.action is Action.BLOCKED]
     worst = max(blocked, default=None)
     blocked_tone = Tone.MUTED if worst is None else tone_of(worst)
@@ -143,6 +144,7 @@ def total_sums(plan: Plan) -> list[Sum]:
             [
                 (count[Action.KEEP], "keep", Tone.PLAIN),
                 (count[Action.BLOCKED], Action.BLOCKED.word, blocked_tone),
+                *_chosen_part(count[Action.LEAVE_OUT]),
             ],
             left / rows,
             severity=worst,
@@ -150,6 +152,10 @@ def total_sums(plan: Plan) -> list[Sum]:
         at_most("Re-read", effect.reread, Severity.WARN),
         at_most("Skipped", effect.skipped, Severity.BAD),
     ]
+
+
+def _chosen_part(count: int) -> list[Part]:
+    return [(count, Action.LEAVE_OUT.word, Tone.PLAIN)] if count else []
 
 
 def written_sums(plan: Plan, counts: Mapping[str, int]) -> list[Sum]:

@@ -31,13 +31,17 @@ from k2ktui.engine.records.state import Position, SourcePartition
 
 
 class Basis(StrEnum):
-    """Why a translation can be trusted, from best to worst."""
+    """Why a translation can be trusted, from best to worst.
+
+    ``CHOSEN`` is no translation: an operator has set the row of a plan.
+    """
 
     EXACT = "exact"
     END = "end"
     AHEAD = "ahead"
     BOUNDED = "bounded"
     UNMAPPED = "unmapped"
+    CHOSEN = "chosen"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
+from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import ABSENT, CommittedOffset, GroupView
 from k2ktui.engine.moves.pins import PinnedLog
 from k2ktui.engine.moves.plan import Action, PlanRow
@@ -51,7 +52,8 @@ class OffsetWrite:
     """A change of one committed offset on the target: the current and the new offset.
 
     ``after`` None deletes the committed offset. The versions are of the mappings that the offsets
-    were made from, None for an offset that is not ours.
+    were made from, None for an offset that is not ours. ``choice`` is what an operator chose
+    instead of the translated offset.
     """
 
     group: str
@@ -63,6 +65,7 @@ class OffsetWrite:
     after_metadata: str
     before_version: MappingVersion | None = None
     after_version: MappingVersion | None = None
+    choice: Choice | None = None
 
     @property
     def at(self) -> tuple[str, int]:
@@ -109,6 +112,7 @@ def make_writes(
                 row.metadata,
                 _version(written.get(row.group), (row.topic, row.partition), present, prefix),
                 row.version,
+                row.choice,
             )
         )
     return writes

@@ -362,11 +362,18 @@ def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
 
 def _standing(snapshot: Snapshot, group: TranslatedGroup, translation: Translation) -> Standing:
     current = group.target_offset(translation.target)
+    return standing_at(snapshot, group, translation, current.offset if current else None)
+
+
+def standing_at(
+    snapshot: Snapshot, group: TranslatedGroup, translation: Translation, offset: int | None
+) -> Standing:
+    """Return the effect of resuming at an offset on the target; None is no offset."""
     return standing(
         snapshot.replicas,
         translation,
         _commits(group.source),
-        current.offset if current else None,
+        offset,
         snapshot.logs.get(translation.target),
         snapshot.opposite.get(translation.target),
     )

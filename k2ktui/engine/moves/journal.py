@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset, Partition
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary, SummaryKey
 from k2ktui.engine.moves.written import WrittenCommits
@@ -263,7 +264,8 @@ class JournalRow:
     """One changed offset; None is no offset.
 
     The versions are of the mappings that the offsets were made from; None for an offset that is not
-    ours, and in entries of earlier releases.
+    ours, and in entries of earlier releases. ``choice`` is what an operator chose instead of the
+    translated offset.
     """
 
     topic: str
@@ -275,6 +277,7 @@ class JournalRow:
     result: str
     before_version: MappingVersion | None = None
     after_version: MappingVersion | None = None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from k2ktui.engine.drill.format import drill_body, read_drill
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset
 from k2ktui.engine.moves.journal import (
     LARGEST_SEQUENCE,
@@ -101,7 +102,11 @@ def state_value(record: StateRecord) -> bytes:
         case JournalHeader():
             body = _header_body(record)
         case JournalRows():
-            body = {"rows": [_row_body(row) for row in record.rows], **_versions_body(record)}
+            body = {
+                "rows": [_row_body(row) for row in record.rows],
+                **_versions_body(record),
+                **_choices_body(record),
+            }
         case Drill():
             body = drill_body(record)
         case WrittenCommits():
@@ -197,6 +202,18 @@ def _versions_body(part: JournalRows) -> dict[str, Any]:
         return {}
     versions = [[_version(row.before_version), _version(row.after_version)] for row in part.rows]
     return {"versions": versions}
+
+
+def _choices_body(part: JournalRows) -> dict[str, Any]:
+    if all(row.choice is None for row in part.rows):
+        return {}
+    return {
+        "choices": [None if row.choice is None else _choice_body(row.choice) for row in part.rows]
+    }
+
+
+def _choice_body(choice: Choice) -> list[Any]:
+    return [choice.by, choice.value, choice.source, choice.at_ms]
 
 
 def _version(version: MappingVersion | None) -> list[int] | None:
@@ -380,6 +397,14 @@ def _header(key: JournalKey, body: dict[str, Any]) -> JournalHeader:
 
 def _rows(body: dict[str, Any]) -> tuple[JournalRow, ...]:
     journal_rows = [_row(*row) for row in rows(field(body, "rows"), 7)]
+    if "choices" in body:
+        choices = items(body["choices"])
+        if len(choices) != len(journal_rows):
+            raise MalformedRecord("rows without choices")
+        journal_rows = [
+            replace(row, choice=None if choice is None else _choice(choice))
+            for row, choice in zip(journal_rows, choices, strict=True)
+        ]
     if "versions" not in body:
         return tuple(journal_rows)
     versions = rows(body["versions"], 2)
@@ -389,6 +414,11 @@ def _rows(body: dict[str, Any]) -> tuple[JournalRow, ...]:
         replace(row, before_version=_read_version(before), after_version=_read_version(after))
         for row, (before, after) in zip(journal_rows, versions, strict=True)
     )
+
+
+def _choice(value: object) -> Choice:
+    ((by, chosen, source, at_ms),) = rows([value], 4)
+    return Choice(text(by), text(chosen), text(source), integer(at_ms, high=LARGEST_MS))
 
 
 def _read_version(value: object) -> MappingVersion | None:

@@ -18,6 +18,7 @@ from pydantic import FailFast, TypeAdapter
 
 from k2ktui.engine.bounded import Count, Number, Seconds, Text, read_as
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.choice import LEAVE_OUT, Choice, RowKey
 from k2ktui.engine.moves.groups import EMPTY_STATES
 from k2ktui.engine.moves.pins import PinnedLog
 from k2ktui.engine.moves.written import Ours
@@ -48,6 +49,7 @@ class Action(StrEnum):
     """What happens to a committed offset on the target; ``update`` changes its metadata only.
 
     ``BLOCKED`` leaves a commit alone that is not where it should be; the row has the reason.
+    ``LEAVE_OUT`` leaves it alone because an operator chose so.
     """
 
     CREATE = "create"
@@ -57,11 +59,15 @@ class Action(StrEnum):
     KEEP = "keep"
     # Plan files and --json have always said "skip", which people read as skipped records.
     BLOCKED = "skip"
+    LEAVE_OUT = LEAVE_OUT
 
     @property
     def word(self) -> str:
         """The action as people read it."""
-        return "blocked" if self is Action.BLOCKED else str(self)
+        return _WORDS.get(self, str(self))
+
+
+_WORDS = {Action.BLOCKED: "blocked", Action.LEAVE_OUT: "left out"}
 
 
 _CHANGES = frozenset({Action.CREATE, Action.ADVANCE, Action.REWIND, Action.UPDATE})
@@ -98,6 +104,7 @@ class PlanRow:
         reason: why, where it is not obvious.
         version: version of the mapping behind the translation.
         metadata: the application's commit metadata, which is committed byte for byte.
+        choice: what an operator chose instead of the translated offset; None for a translation.
     """
 
     group: Text
@@ -115,6 +122,12 @@ class PlanRow:
     reason: Text
     version: MappingVersion
     metadata: Text = ""
+    choice: Choice | None = None
+
+    @property
+    def key(self) -> RowKey:
+        """Consumer group, target topic and target partition."""
+        return self.group, self.topic, self.partition
 
     @property
     def sources(self) -> tuple[tuple[SourcePartition, int], ...]:
@@ -355,6 +368,10 @@ def _head(plan: Plan) -> dict[str, Any]:
 def _row_as_json(row: PlanRow) -> dict[str, Any]:
     # dataclasses.asdict takes ten times as long, which matters for 50,000 rows.
     fields = {name: getattr(row, name) for name in PlanRow.__slots__}
+    if row.choice is None:
+        del fields["choice"]
+    else:
+        fields["choice"] = {name: getattr(row.choice, name) for name in Choice.__slots__}
     return {**fields, "version": {"term": row.version.term, "position": row.version.position}}
 
 
@@ -375,6 +392,8 @@ def _plan(value: dict[str, Any]) -> Plan:
         _check_sources(row.source)
         if row.changes and row.proposed is None:
             raise MalformedRecord("a row that changes an offset to none")
+        if (row.choice is None) is (row.basis is Basis.CHOSEN):
+            raise MalformedRecord("a chosen row without its choice, or the reverse")
     return plan
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from k2ktui.engine.mapping.replica import Replica
-from k2ktui.engine.mapping.translate import Translation
+from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.moves.choice import Choice, RowKey, RowValue, ValueKind, chosen_offset
 from k2ktui.engine.moves.groups import (
     EMPTY_STATES,
     GroupView,
     Snapshot,
     TranslatedGroup,
+    standing_at,
     translate_groups,
     with_conflicting_pipelines,
 )
@@ -21,12 +23,14 @@ from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, decide_actio
 from k2ktui.engine.moves.written import find_ours
 from k2ktui.engine.records.mapping_version import MappingVersion, split_guard
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.text import counted, duration
+from k2ktui.errors import ConfigError
+from k2ktui.text import counted, duration, safe_text
 
 _ITS_OWN = "the application has committed further on the target itself"
 _ON_CONFLICT = "errorHandling.onMultipleTargetCommittedOffsets"
 _OTHERS_STOPPED = f"other partitions are mapped by several pipelines, and {_ON_CONFLICT} is fail"
 _ACTIVE = "still active on the source"
+_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class PlanOptions:
             ``skip`` (leave out the partition), ``ignore`` (use one of the mappings).
         group: selects groups, all by default.
         topic: selects source topics, all by default.
+        choices: what ``made_by`` chose for rows instead of the translated offset; no times.
     """
 
     made_by: str
@@ -56,11 +61,18 @@ class PlanOptions:
     conflicts: Literal["fail", "skip", "ignore"] = "fail"
     group: Callable[[str], bool] = lambda _: True
     topic: Callable[[str], bool] = lambda _: True
+    choices: Mapping[RowKey, RowValue] = field(default_factory=dict)
 
 
 def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
-    """Decide what to commit for every chosen group, without changing anything."""
+    """Decide what to commit for every chosen group, without changing anything.
+
+    Raises:
+        ConfigError: a choice is for no row, or leads to no offset.
+    """
     chosen = _choose(snapshot, options)
+    if options.choices:
+        _check_choices(snapshot, chosen, options)
     stopped = options.conflicts == "fail" and bool(_conflicts(snapshot, chosen))
     rows = [
         _row(snapshot, group, translation, options, stopped=stopped)
@@ -134,6 +146,11 @@ def _row(
         version=_mapping_version(snapshot.replicas, translation),
         metadata=_metadata(group.source, translation, prefix),
     )
+    value = options.choices.get(row.key)
+    if value is not None:
+        row = _chosen(row, value, snapshot, group, translation, options.made_by)
+    if row.action is Action.LEAVE_OUT:
+        return row
     refused = _refusal(snapshot, group, translation, options, stopped=stopped)
     if refused:
         return replace(row, reason="; ".join(part for part in (refused, row.reason) if part))
@@ -141,11 +158,66 @@ def _row(
         return replace(row, reason=f"{_ITS_OWN}; {row.reason}" if row.reason else _ITS_OWN)
     return decide_action(
         row,
-        options.rewind,
+        options.rewind if value is None else Rewind.FOLLOW,
         present,
         guarded=options.guarded,
         metadata=current.metadata if current is not None else None,
         longest=snapshot.longest_metadata,
+    )
+
+
+def _check_choices(
+    snapshot: Snapshot,
+    chosen: Iterable[tuple[TranslatedGroup, Translation]],
+    options: PlanOptions,
+) -> None:
+    """Refuse all choices that are for no row, or lead to no offset, at once."""
+    proposed = {(group.group, *row.target): row.offset for group, row in chosen}
+    wrong = []
+    for key, value in options.choices.items():
+        group, topic, partition = key
+        try:
+            if key not in proposed:
+                raise ValueError("the plan has no such row")
+            if value.kind is not ValueKind.LEAVE_OUT:
+                chosen_offset(value, proposed[key], snapshot.logs.get((topic, partition)))
+        except ValueError as error:
+            where = f"{safe_text(group)} {safe_text(topic)}:{partition}={safe_text(value.text)}"
+            wrong.append(f"{where}: {error}")
+    if wrong:
+        more = [f"… and {len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
+        raise ConfigError(
+            "rows that cannot be set:\n    " + "\n    ".join(wrong[:_NAMED] + more),
+            unchanged="No plan was made.",
+            hint="A row is a group and a target partition: k2ktui plan -f FILE shows them.",
+        )
+
+
+def _chosen(
+    row: PlanRow,
+    value: RowValue,
+    snapshot: Snapshot,
+    group: TranslatedGroup,
+    translation: Translation,
+    by: str,
+) -> PlanRow:
+    """Return a row as it was chosen, with its effect counted again; its action is not decided."""
+    leaves_out = value.kind is ValueKind.LEAVE_OUT
+    log = snapshot.logs.get(translation.target)
+    offset = None if leaves_out else chosen_offset(value, row.proposed, log)
+    effect = standing_at(snapshot, group, translation, row.current if leaves_out else offset)
+    instead = f"{row.proposed:,} ({row.basis})" if row.proposed is not None else "no offset"
+    what = "left out" if leaves_out else f"chosen: {value.text}"
+    reason = f"{what}, by {by}; translated: {instead}"
+    return replace(
+        row,
+        proposed=offset,
+        basis=Basis.CHOSEN,
+        reread=effect.reread,
+        skipped=effect.skipped,
+        action=Action.LEAVE_OUT if leaves_out else row.action,
+        reason="; ".join(part for part in (reason, row.reason) if part),
+        choice=Choice(by, value.text, row.source, round(snapshot.taken_at * 1000)),
     )
 
 

@@ -516,6 +516,7 @@ def _journal_rows(entry: str, rows: Iterable[WriteResult]) -> list[JournalRows]:
                 text,
                 write.before_version,
                 write.after_version,
+                write.choice,
             )
         )
     return [
@@ -565,6 +566,7 @@ def read_results(parts: Iterable[JournalRows]) -> list[WriteResult]:
                 row.after_metadata,
                 row.before_version,
                 row.after_version,
+                row.choice,
             )
             name, _, why = row.result.partition(": ")
             if name not in list(WriteOutcome):  # another program's: nothing is undone because of it

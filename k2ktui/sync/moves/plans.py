@@ -11,14 +11,16 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from k2ktui.config.inputs import absolute_files
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.choice import RowKey, RowValue
 from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.moves.plan import Action, Plan, Rewind, dump_plan
 from k2ktui.engine.moves.planning import PlanOptions, make_plan
@@ -48,6 +50,7 @@ def plan_options(
     own_only: bool = False,
     group: Callable[[str], bool] = lambda _: True,
     topic: Callable[[str], bool] = lambda _: True,
+    choices: Mapping[RowKey, RowValue] = MappingProxyType({}),
 ) -> PlanOptions:
     """Return the planning options of a pipeline; arguments as in ``PlanOptions``."""
     return PlanOptions(
@@ -60,6 +63,7 @@ def plan_options(
         conflicts=config.error_handling.on_multiple_target_committed_offsets,
         group=group,
         topic=topic,
+        choices=choices,
     )
 
 

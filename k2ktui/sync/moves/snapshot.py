@@ -112,11 +112,16 @@ class SnapshotReader:
         self.store.close()
         self.target.close()
 
-    def take(self, also: Mapping[SourcePartition, Collection[int]] = _NOTHING) -> Snapshot:
+    def take(
+        self,
+        also: Mapping[SourcePartition, Collection[int]] = _NOTHING,
+        compare: Mapping[TargetPartition, int] = _NO_COMMITS,
+    ) -> Snapshot:
         """Read both clusters now; kept commits replace a source that does not answer.
 
         Args:
             also: source offsets to look up in addition to the committed ones.
+            compare: target offsets whose effect will be counted, in addition to the commits there.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer, or the source does not and no
@@ -149,6 +154,8 @@ class SnapshotReader:
             except (ConnectionFailed, TimedOut) as error:
                 down = error.message
         lowest_commits = _lowest_commits(source.groups, target_groups, replicated)
+        for target, offset in compare.items():
+            lowest_commits[target] = min(offset, lowest_commits.get(target, offset))
         commits = _collect_commits([*source.groups.values(), *later.values()])
         for at, offsets in also.items():
             commits.setdefault(at, set()).update(offsets)
@@ -509,11 +516,12 @@ def take_snapshot(
     patience_s: float | None = None,
     *,
     for_plans: bool = True,
+    compare: Mapping[TargetPartition, int] = _NO_COMMITS,
 ) -> Snapshot:
     """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
     snapshots = SnapshotReader(flow, patience_s=patience_s, for_plans=for_plans)
     try:
-        return snapshots.take(also)
+        return snapshots.take(also, compare)
     finally:
         snapshots.close()
 

@@ -1,0 +1,138 @@
+"""Rows of a plan that an operator sets, on real clusters: planned, applied, journaled, undone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import Out, create_topic, produce, unique_name
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.pipelines.copied import Copied, committed
+
+pytestmark = pytest.mark.slow
+
+PRIOR, COPIED = 7, 30
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target, prior=PRIOR)
+
+
+@pytest.fixture
+def topic(copied: Copied, source: KafkaNode) -> str:
+    """Thirty records on each of two partitions; their copies follow seven others."""
+    name = create_topic(source, unique_name("t"), 2)
+    produce(source, name, [Out(b"%d" % n, b"k", p) for p in (0, 1) for n in range(COPIED)])
+    copied.copy(name)
+    return name
+
+
+@pytest.fixture
+def group(copied: Copied, topic: str, source: KafkaNode) -> str:
+    """Its translated offsets are 17 and 27."""
+    name = copied.group("with a space")
+    commit_offsets(source, name, {(topic, 0): 10, (topic, 1): 20}, "mine")
+    return name
+
+
+def rows_of(copied: Copied, *options: str, code: int = 0) -> tuple[Path, dict[int, dict[str, Any]]]:
+    path = copied.directory / f"{unique_name('plan')}.json"
+    k2ktui("plan", "-f", copied.file, "-o", path, *options, code=code)
+    return path, {row["partition"]: row for row in json.loads(path.read_text())["rows"]}
+
+
+def test_a_chosen_row_is_planned_applied_journaled_and_undone(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    commit_offsets(target, group, {(topic, 1): 9}, "there before")
+    path, rows = rows_of(copied, "--set", f"{group} {topic}:0=earliest")
+    assert (rows[0]["basis"], rows[0]["proposed"], rows[0]["action"]) == ("chosen", 0, "create")
+    assert (rows[0]["reread"], rows[0]["skipped"]) == (10, 0)
+    choice = rows[0]["choice"]
+    assert (choice["value"], choice["source"]) == ("earliest", f"{topic}-0@10")
+    assert "@" in choice["by"]
+    assert (rows[1]["basis"], rows[1]["proposed"], "choice" in rows[1]) == ("exact", 27, False)
+
+    shown = k2ktui("apply", path, "--yes").stdout
+    assert "chosen: earliest" in shown
+    where = [(topic, 0), (topic, 1)]
+    assert committed(target, group, where) == {(topic, 0): 0, (topic, 1): 27}
+    entry = k2ktui_json("journal", "-f", copied.file)["journal"][0]["id"]
+    (part,) = k2ktui_json("journal", "-f", copied.file, entry)["groups"]
+    assert [row["choice"] for row in part["rows"]] == [choice, None]
+    assert "applied; chosen: earliest, by" in k2ktui("journal", "-f", copied.file, entry).stdout
+
+    proof = k2ktui_json("verify", "-f", copied.file, "--plan", path)
+    assert (proof["positions"]["same"], proof["positions"]["different"]) == (1, 0)
+    (left,) = proof["not_compared"]
+    assert left["why"].startswith("chosen: earliest, by")
+
+    k2ktui("undo", "-f", copied.file, entry, "--yes")
+    assert committed(target, group, where) == {(topic, 0): None, (topic, 1): 9}
+
+
+def test_every_kind_of_value_leads_where_kafka_says(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=30)  # brokers refuse what is an hour ahead
+    produce(target, topic, [Out(b"later", b"k", 0, timestamp=int(soon.timestamp() * 1000))])
+    end = PRIOR + COPIED
+    expected = {
+        "latest": (end + 1, 0, 20),
+        "+3": (20, 0, 3),
+        "-3": (14, 3, 0),
+        "0": (0, 10, 0),
+        "1990-01-01": (0, 10, 0),
+        f"{soon - timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}": (end, 0, 20),
+        "2290-01-01": (end + 1, 0, 20),
+    }
+    for value, (offset, reread, skipped) in expected.items():
+        (row, _) = rows_of(copied, "--set", f"{group} {topic}:0={value}")[1].values()
+        assert (row["proposed"], row["reread"], row["skipped"]) == (offset, reread, skipped), value
+        assert row["choice"]["value"] == value
+
+
+def test_a_row_is_left_out_and_the_others_are_applied(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    path, rows = rows_of(copied, "--set", f"{group} {topic}:0=leave-out")
+    assert (rows[0]["action"], rows[0]["proposed"]) == ("leave-out", None)
+    assert (
+        "1 left out"
+        in k2ktui("plan", "-f", copied.file, "--set", f"{group} {topic}:0=leave-out").stdout
+    )
+    k2ktui("apply", path, "--yes")
+    assert committed(target, group, [(topic, 0), (topic, 1)]) == {(topic, 0): None, (topic, 1): 27}
+
+
+def test_what_cannot_be_set_is_refused_and_named(copied: Copied, topic: str, group: str) -> None:
+    words = [f"{group} {topic}:0=38", f"{group} {topic}:7=earliest", f"nobody {topic}:0=1"]
+    options = [option for word in words for option in ("--set", word)]
+    done = k2ktui("plan", "-f", copied.file, *options, code=2)
+    assert (
+        f"{topic}:0=38: offset 38 is outside the target's log, which holds 0 to 37" in done.stderr
+    )
+    assert f"{topic}:7=earliest: the plan has no such row" in done.stderr
+    assert f"nobody {topic}:0=1: the plan has no such row" in done.stderr
+    assert "No plan was made" in done.stderr and done.stdout == ""
+    done = k2ktui("plan", "-f", copied.file, "--set", f"{group} {topic}:0=soon", code=2)
+    assert "expected an offset, an ISO-8601 time" in done.stderr
+
+
+def test_a_partition_that_cannot_be_translated_is_set(
+    copied: Copied, topic: str, group: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    commit_offsets(source, group, {(topic, 0): 5000, (topic, 1): 20})
+    _, rows = rows_of(copied)
+    assert (rows[0]["basis"], rows[0]["action"]) == ("unmapped", "skip")
+    path, rows = rows_of(copied, "--set", f"{group} {topic}:0=latest")
+    assert (rows[0]["action"], rows[0]["reread"], rows[0]["skipped"]) == ("create", None, None)
+    k2ktui("apply", path, "--yes")
+    assert committed(target, group, [(topic, 0)]) == {(topic, 0): PRIOR + COPIED}
