@@ -49,6 +49,7 @@ _VERBS = {
     "offsets": "Show, set and clear a pipeline's source positions.",
     "parity": "Keep topic settings, quotas and ACLs of the target in step with the source.",
     "plan": "Plan the offsets to commit on the target, without changing anything.",
+    "records": "List records beside their copies; contents only with --show.",
     "schemas": "Plan, register and verify schemas in the target's registry.",
     "start": "Run a pipeline.",
     "status": "Show positions, lag and coverage; works while no job is running.",

@@ -182,6 +182,15 @@ class SparkSettings(Section):
     slots: Annotated[int, Field(ge=1, le=LARGEST_SLOTS)] | None = None
 
 
+class ConsoleSettings(Section):
+    """What the console and commands may show. Not a Lenses setting.
+
+    ``show_records`` allows to show keys, values and headers of records.
+    """
+
+    show_records: Toggle = True
+
+
 class PipelineConfig(Section):
     """One pipeline: a source, a target, what to replicate and how."""
 
@@ -203,6 +212,7 @@ class PipelineConfig(Section):
     groups: GroupSettings = GroupSettings()
     offset_mapping: OffsetMapping = OffsetMapping()
     parity: Parity = Parity()
+    console: ConsoleSettings = ConsoleSettings()
     mm2: Mm2PublishSettings = Mm2PublishSettings()
     spark: SparkSettings = SparkSettings()
     on_source_data_loss: Literal["fail", "continue"] = "fail"

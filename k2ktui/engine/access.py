@@ -79,3 +79,23 @@ def require(allowed: Access, what: str) -> None:
     raise Refused(
         f"{what} is refused: {allowed.reason}", unchanged="Nothing was changed.", hint=hint
     )
+
+
+def require_shown(allowed: Access, *, enabled: bool) -> None:
+    """Require that a session may show what is in records.
+
+    Args:
+        allowed: the result of :func:`access`; who may only look at a pipeline sees no contents.
+        enabled: ``console.showRecords`` of the pipeline's file.
+
+    Raises:
+        Refused: it may not.
+    """
+    if enabled:
+        require(allowed, "showing the contents of records")
+        return
+    raise Refused(
+        "showing the contents of records is refused: console.showRecords is disabled in the "
+        "pipeline file",
+        unchanged="Nothing was shown.",
+    )

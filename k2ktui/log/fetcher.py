@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.kafka.properties.translation import wire
@@ -69,6 +69,17 @@ class PartitionRequest(Protocol):
 
     def refuse(self, reason: str) -> None:
         """Take note that the rest cannot be read, and why."""
+
+
+@runtime_checkable
+class MarkerRequest(PartitionRequest, Protocol):
+    """A request that is told of control batches, too; to others they are offsets without a record.
+
+    In order with the batches of records, as all of them.
+    """
+
+    def add_control_batch(self, batch: Batch) -> None:
+        """Add a control batch, which is a transaction marker."""
 
 
 class Fetcher:
@@ -273,10 +284,8 @@ class _Reading:
                 # After compaction a response may begin with a batch that ends before the offset.
                 if batch.last_offset < offset:
                     continue
-                if not batch.is_control and batch.count and request.next_offset() is not None:
-                    if not batch.crc_ok():
-                        raise CorruptBatch("wrong checksum")
-                    (request.add_aborted_batch if dropped else request.add_batch)(batch)
+                if batch.count and request.next_offset() is not None:
+                    _deliver(request, batch, dropped=dropped)
                 seen = batch.last_offset + 1
         except CorruptBatch as error:
             self._refuse(at, f"the batch at offset {seen} is corrupt: {error}")
@@ -319,6 +328,17 @@ class _Reading:
         if request.next_offset() is None:
             del self._left[at]
         return True
+
+
+def _deliver(request: PartitionRequest, batch: Batch, *, dropped: bool) -> None:
+    """Hand a batch to a request; errors as for ``add_batch``."""
+    if batch.is_control:
+        if isinstance(request, MarkerRequest):
+            request.add_control_batch(batch)
+        return
+    if not batch.crc_ok():
+        raise CorruptBatch("wrong checksum")
+    (request.add_aborted_batch if dropped else request.add_batch)(batch)
 
 
 def _offsets(response: Any) -> dict[Partition, int]:

@@ -114,6 +114,7 @@ EXTRAS = {
     "replication/transforms/": {"spark", "transform", "avro", "protobuf"},
     "replication/": {"spark"},
     "runtime/": {"spark"},
+    "sync/records/schema_decoder.py": {"avro", "protobuf"},
 }
 
 

@@ -60,6 +60,25 @@ def parse_partitions(words: Iterable[str]) -> set[tuple[str, int | None]]:
     return partitions
 
 
+def parse_place(word: str) -> tuple[SourcePartition, int]:
+    """Parse ``TOPIC:PARTITION@OFFSET``, the place of a record, on either cluster.
+
+    Raises:
+        ConfigError: the word is invalid, with the reason.
+    """
+    partition, at, offset = word.rpartition("@")
+    try:
+        if not at:
+            raise ValueError("expected an offset after @")
+        return _position(f"{partition}:{offset}")
+    except ValueError as error:
+        _refuse(
+            [f"{_shown(word)}: {error}"],
+            "Write the place as TOPIC:PARTITION@OFFSET, such as orders:0@1234.",
+        )
+        raise
+
+
 def _position(word: str) -> tuple[SourcePartition, int]:
     parts = word.split(":")
     if len(parts) != 3:

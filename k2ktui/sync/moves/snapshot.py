@@ -65,6 +65,14 @@ class _Copies:
     opposite: Mapping[TargetPartition, OppositeCopy]
 
 
+@dataclass(frozen=True, slots=True)
+class CopiesFound:
+    """The state of each source partition's copy, and notes for the operator."""
+
+    replicas: Mapping[SourcePartition, Replica]
+    notes: tuple[str, ...]
+
+
 class SnapshotReader:
     """Takes snapshots of one flow; keeps connections and mappings between them.
 
@@ -272,6 +280,18 @@ class SnapshotReader:
                 hint="Check where bootstrap.servers of source.kafka lead to.",
             )
         return source
+
+    def find_copies(self, offsets: Mapping[SourcePartition, Collection[int]]) -> CopiesFound:
+        """Read the mappings that single source offsets need; both clusters are read.
+
+        Raises:
+            ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
+            NothingCopied: nothing has been replicated yet.
+        """
+        positions = self._record.positions()
+        source = self._require_source(self._source.read_logs(list(offsets)))
+        copies = self._copies(source, offsets, positions, {}, "")
+        return CopiesFound(copies.replicas, (*_notes(copies.report), *self._record.notes()))
 
     def clusters(self) -> ClusterPair:
         """Return the clusters that the positions read last belong to."""

@@ -159,6 +159,7 @@ KEYS = (
     ("parity.acls.include", "principals whose ACLs are compared", "unit/config/test_parity_section.py::test_the_section_of_acls"),
     ("parity.acls.exclude", "principals whose ACLs are not compared", "unit/config/test_parity_section.py::test_the_section_of_acls"),
     ("parity.acls.write", "when rights for a failover are created", "unit/config/test_parity_section.py::test_the_section_of_acls"),
+    ("console.showRecords", "whether contents of records can be shown", "brokers/sync/test_records.py::test_who_may_not_see_contents"),
     ("mm2.publish", "topics in MirrorMaker 2's format", "spark/mm2/test_publish_real.py::test_a_running_pipeline_publishes"),
     ("mm2.sourceAlias", "topics in MirrorMaker 2's format", "spark/mm2/test_publish_real.py::test_a_running_pipeline_publishes"),
     ("mm2.targetAlias", "topics in MirrorMaker 2's format", "spark/mm2/test_publish_real.py::test_a_running_pipeline_publishes"),
