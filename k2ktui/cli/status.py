@@ -15,7 +15,7 @@ from k2ktui.cli.terminal.pair_line import print_pair
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
-from k2ktui.present.failover import failover_lines
+from k2ktui.present.failover import failover_lines, objectives_line
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
 from k2ktui.present.pair_state import final_loss
 from k2ktui.present.partitions import partition_columns
@@ -51,6 +51,9 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
                 click.echo(f"{subject}: {row.status.held.text()}")
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)
+        if view.objectives:
+            line = objectives_line(view)
+            click.echo(f"{line[0].upper()}{line[1:]}")
         if with_groups:
             for line in failover_lines(view.failover, view.taken_at, final_loss(view)):
                 click.echo(line)
@@ -65,6 +68,10 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
         "pipeline": view.pair.pipeline,
         "taken_at": view.taken_at,
         "pair_state": view.pair_state.as_json(),
+        "objectives": {
+            **view.objectives.as_json(),
+            "missed": [*view.missed_rpo, *view.missed_rto],
+        },
         "source_down": error.message if error else "",
         "notes": [*view.notes, *unread_groups(view)],
         "partitions": [asdict(row.status) for row in view.partitions],

@@ -23,6 +23,7 @@ from pydantic import (
 from k2ktui.config.bidirectional import Bidirectional, OppositeTopics
 from k2ktui.config.clusters import ClusterConfig, Section
 from k2ktui.config.coordination import Coordination
+from k2ktui.config.drill import DrillSettings
 from k2ktui.config.exports import Metrics, Mm2PublishSettings
 from k2ktui.config.parity import Parity
 from k2ktui.config.patterns import NamesOrPattern
@@ -213,6 +214,7 @@ class PipelineConfig(Section):
     offset_mapping: OffsetMapping = OffsetMapping()
     parity: Parity = Parity()
     console: ConsoleSettings = ConsoleSettings()
+    drill: DrillSettings = DrillSettings()
     mm2: Mm2PublishSettings = Mm2PublishSettings()
     spark: SparkSettings = SparkSettings()
     on_source_data_loss: Literal["fail", "continue"] = "fail"

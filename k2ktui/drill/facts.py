@@ -37,6 +37,8 @@ class DrillMeasures:
         rto_s: seconds from the declared start to the first record that a group read on the target.
         phases: seconds of each finished phase.
         rpo_records, rpo_bytes, rpo_s: what was committed on the source and is not on the target.
+        tool_s: seconds that the tool took so far: a lower bound of the RTO.
+        rpo_at_least: a lower bound of ``rpo_records``.
     """
 
     rto_s: float | None = None
@@ -44,3 +46,5 @@ class DrillMeasures:
     rpo_records: int | None = None
     rpo_bytes: int | None = None
     rpo_s: float | None = None
+    tool_s: float | None = None
+    rpo_at_least: int | None = None

@@ -133,6 +133,7 @@ def begun_drill(
         files=tuple(files),
         phases=new_phases(kind),
         site=site,
+        objectives=config.drill.objectives.values or None,
     )
     store = DrillStore(config, target)
     session = Session(

@@ -23,6 +23,8 @@ from k2ktui.text import counted, duration, moment, safe_message, safe_text
 
 ENDED = "ended"
 _LISTED_GROUPS = 200
+# The check that compares the measured RPO and RTO with the objectives.
+MEASURES = "D46"
 
 
 def end_text(drill: Drill) -> str:
@@ -35,6 +37,12 @@ def has_findings(drill: Drill) -> bool:
     return bool(drill.blockers) or any(
         record.findings or record.status is PhaseStatus.FAILED for record in drill.phases
     )
+
+
+def misses_only_objectives(drill: Drill) -> bool:
+    """Return whether a rehearsal found nothing but a missed objective."""
+    findings = _list_findings(drill)
+    return bool(findings) and all(check == MEASURES for _, check in findings)
 
 
 def list_harm(drill: Drill) -> list[str]:
@@ -69,7 +77,7 @@ def _count_findings(drill: Drill) -> str:
     A check that two phases have asked counts once, and not if it has passed later.
     """
     checks = sum(check.failed for check in drill.checks)
-    others = sum(not check for record in drill.phases for _, check in record.list_findings())
+    others = sum(not check for _, check in _list_findings(drill))
     parts = [f"{counted(checks, 'check')} failed"] if checks else []
     if others:
         parts.append(counted(others, "other finding" if checks else "finding"))
@@ -85,6 +93,7 @@ def summarize(drill: Drill) -> list[str]:
     elif figures.rpo_at_least is not None:
         lines.append(f"RPO: {_known_rpo(figures)}")
     lines.append(f"RTO: {_rto(drill)}")
+    lines += _objectives(drill)
     if drill.groups:
         lines.append(f"Groups: {_groups(drill.groups)}")
         lines += _sum_checkpoints(drill.groups)
@@ -109,6 +118,11 @@ def _verdict(drill: Drill) -> str:
     if drill.status is not DrillStatus.DONE:
         return f"The {name} has not ended."
     if drill.kind is DrillKind.REHEARSE:
+        if drill.blockers and misses_only_objectives(drill):
+            return (
+                "A failover now would move every group to its exact position, but would miss an "
+                "objective."
+            )
         if drill.blockers:
             findings_text = _count_findings(drill) or counted(len(drill.blockers), "finding")
             return f"A failover now would not be safe: {findings_text}."
@@ -117,6 +131,24 @@ def _verdict(drill: Drill) -> str:
     if harm := list_harm(drill):
         return f"The {name} ended: {', '.join(harm)}."
     return f"The {name} succeeded{f'; {findings}' if findings else ''}."
+
+
+def _list_findings(drill: Drill) -> list[tuple[str, str]]:
+    return [finding for record in drill.phases for finding in record.list_findings()]
+
+
+def _objectives(drill: Drill) -> list[str]:
+    """Return a line with the objectives and whether they were met; none without objectives."""
+    if not drill.objectives:
+        return []
+    result = next((check for check in drill.checks if check.id == MEASURES), None)
+    word = {
+        None: "not compared yet",
+        DrillCheckOutcome.PASS: "met",
+        DrillCheckOutcome.FAIL: "missed",
+        DrillCheckOutcome.UNKNOWN: "not all could be compared",
+    }[None if result is None else result.outcome]
+    return [f"Objectives: {word}: {drill.objectives.describe()}"]
 
 
 def _rpo(drill: Drill) -> str:

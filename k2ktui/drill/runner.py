@@ -14,6 +14,7 @@ from k2ktui.drill.report import stopped_ms
 from k2ktui.drill.session import PhaseResult, Session, finish_drill
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES
 from k2ktui.engine.drill.steps import describe_phase, needs_confirmation, next_phase
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, duration, safe_message
@@ -141,6 +142,8 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         rpo_records=figures.rpo_records,
         rpo_bytes=figures.rpo_bytes,
         rpo_s=figures.rpo_s,
+        tool_s=drill.tool_ms / 1000,
+        rpo_at_least=figures.rpo_at_least,
     )
     asks_reverse = bool(_REVERSE & set(ids_asked(drill.kind, phase)))
     return DrillFacts(
@@ -175,4 +178,8 @@ def _limits(session: Session) -> CheckLimits:
     options = session.drill.options
     # The fence is proven by its phase; its check only looks once more.
     frozen_s = min(options.frozen_s, _LOOK_AGAIN_S)
-    return CheckLimits(frozen_s=frozen_s, lag_records=options.lag_records)
+    return CheckLimits(
+        frozen_s=frozen_s,
+        lag_records=options.lag_records,
+        objectives=session.drill.objectives or NO_OBJECTIVES,
+    )

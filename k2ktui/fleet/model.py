@@ -173,7 +173,7 @@ def make_row(file: Path, view: View, summary: PipelineSummary | None) -> FleetRo
         summary=summary,
         rpo_records=failover.rpo_records,
         rpo_s=failover.rpo_s,
-        rehearsal=last_rehearsal(view.drills),
+        rehearsal=last_rehearsal(view.drills, view.objectives),
         pair_state=view.pair_state,
         site_drills=tuple(drill for drill in view.drills if drill.site is not None),
         stale=frozenset(name for name in parts if view.part(name).stale),

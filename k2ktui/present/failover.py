@@ -112,6 +112,7 @@ def loss_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     ]
     if failover.rpo_records and failover.rpo_s is not None:
         cells.append(Cell(f", oldest {seconds(failover.rpo_s)}"))
+    cells += [Cell(f"  {text}", Tone.WARN) for text in view.missed_rpo]
     if failover.unknown_partitions:
         cells.append(Cell(f"  {failover.unknown_partitions:,} unknown", Tone.UNKNOWN))
     if failover.commits_at is not None:
@@ -154,6 +155,12 @@ def failover_lines(estimate: FailoverEstimate, now: float, loss: str = "") -> It
     yield f"Not copied (RPO): {records}{oldest}{missing}"
     if estimate.commits_at is not None:
         yield f"Commits of the groups: read {duration(max(0.0, now - estimate.commits_at))} ago"
+
+
+def objectives_line(view: View) -> str:
+    """Return the objectives, and those that a failover now or the last rehearsal misses."""
+    missed = ", ".join((*view.missed_rpo, *view.missed_rto)) or "none"
+    return f"objectives: {view.objectives.describe()}; missed now: {missed}"
 
 
 def group_lines(groups: GroupEstimate, *, failed_over: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from k2ktui.engine.moves.audit import NOTHING, RereadEstimate
 from k2ktui.engine.moves.groups import Outcome
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.trend import Direction
-from k2ktui.present.failover import failover_lines
+from k2ktui.present.failover import failover_lines, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
 from k2ktui.present.pair_state import final_loss, pair_text
@@ -42,6 +42,8 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     yield f"  {_groups(view)}{_old_groups(view, now)}"
     for line in failover_lines(view.failover, now, final_loss(view)):
         yield f"  {line if line.startswith('RPO') else line[0].lower() + line[1:]}"
+    if view.objectives:
+        yield f"  {objectives_line(view)}"
     yield from _compared(view, now)
     yield f"  {_jobs(view, now)}{_old(view, now, PartName.STATE)}"
     for side, cluster, given in (

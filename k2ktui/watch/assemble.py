@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import Ends, PairState, find_arrival, find_pair_state
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit
@@ -72,6 +73,7 @@ class Assembler:
         addresses: of source and target, shown until the clusters answer.
         target_of: returns where a partition without a position will go: topic and partition, as in
             :class:`~k2ktui.engine.status.PartitionStatus`.
+        objectives: what a failover may cost at most.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class Assembler:
         path_of: Callable[[str], str] = lambda topic: "",
         addresses: tuple[str, str] = ("", ""),
         target_of: Callable[[SourcePartition], TargetOf] = lambda at: ("", None),
+        objectives: Objectives = NO_OBJECTIVES,
     ) -> None:
         self._pair, self._path_of = pair, path_of
+        self._objectives = objectives
         self._target_of = target_of
         self._addresses = addresses
         self._read_at: float | None = None
@@ -139,6 +143,7 @@ class Assembler:
             journal=state.journal if state else (),
             drills=state.drills if state else (),
             pair_state=pair,
+            objectives=self._objectives,
             totals=totals,
             points=self.history.points,
             audit=audit,

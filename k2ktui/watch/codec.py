@@ -14,6 +14,7 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.engine.moves.audit import Audit, AuditRow, RereadEstimate
 from k2ktui.engine.moves.group_sums import GroupSide, GroupSummary
@@ -105,6 +106,7 @@ def to_object(view: View) -> dict[str, Any]:
         "runners": [asdict(runner) for runner in view.runners],
         "journal": [asdict(header) for header in view.journal],
         "pair_state": view.pair_state.as_json(),
+        **({"objectives": _objectives(view)} if view.objectives else {}),
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
         **({"audit": _audit(view.audit)} if view.audit else {}),
@@ -138,11 +140,25 @@ def from_object(value: Mapping[str, Any]) -> View:
         journal=tuple(_make(JournalHeader, header) for header in value["journal"]),
         # A recording of an earlier release lacks it.
         pair_state=_make(PairState, value.get("pair_state", {})),
+        objectives=_read_objectives(value.get("objectives", {})),
         totals=_make(Totals, value["totals"]),
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
         audit=_read_audit(value["audit"]) if "audit" in value else None,
         notes=tuple(strict_text(note) for note in items(value["notes"])),
         has_run=flag(value.get("has_run", True)),
+    )
+
+
+def _objectives(view: View) -> dict[str, Any]:
+    return {**view.objectives.as_json(), "missed": [*view.missed_rpo, *view.missed_rto]}
+
+
+def _read_objectives(value: Mapping[str, Any]) -> Objectives:
+    records = value.get("rpo_records")
+    return Objectives(
+        None if records is None else integer(records),
+        _time(value.get("rpo_s")),
+        _time(value.get("rto_s")),
     )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.model import Drill, find_last_rehearsal
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
 from k2ktui.engine.moves.audit import NOTHING, Audit, RereadEstimate
 from k2ktui.engine.moves.failover import (
@@ -232,6 +233,7 @@ class View:
             or not known yet.
         drills: failover drills, the newest first; a recording has none.
         pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
+        objectives: what a failover may cost at most, by the pipeline's file.
         notes: messages for the operator about the pipeline as a whole.
         has_run: False if the target knows no run of the pipeline.
     """
@@ -251,6 +253,7 @@ class View:
     journal: tuple[JournalHeader, ...] = ()
     drills: tuple[Drill, ...] = ()
     pair_state: PairState = NOT_READ
+    objectives: Objectives = NO_OBJECTIVES
     totals: Totals = Totals()
     points: tuple[Point, ...] = ()
     audit: Audit | None = None
@@ -333,6 +336,23 @@ class View:
             rpo_at_least=pair.rpo_at_least,
             failed_over=pair.moved,
         )
+
+    @property
+    def missed_rpo(self) -> list[str]:
+        """The objectives that a failover now would miss by its loss; none once it has happened."""
+        failover = self.failover
+        if failover.failed_over:
+            return []
+        return self.objectives.list_missed(
+            rpo_records=failover.rpo_records, rpo_s=failover.rpo_s, rto_s=None
+        )
+
+    @property
+    def missed_rto(self) -> list[str]:
+        """The objective that the last rehearsal missed by the time that the tool needed."""
+        last = find_last_rehearsal(self.drills)
+        took = None if last is None else last.tool_ms / 1000
+        return self.objectives.list_missed(rpo_records=None, rpo_s=None, rto_s=took)
 
     @property
     def gone_unread(self) -> dict[str, int | None]:

@@ -331,6 +331,7 @@ def make_assembler(flow: Flow) -> Assembler:
         cache(flow.path_of),
         (source, target),
         lambda at: _planned_target(config, at),
+        config.drill.objectives.values,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from k2ktui.engine.drill.model import find_last_rehearsal
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.group_sums import BOTH_ACTIVE, GroupSummary, judge_group
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
@@ -19,8 +20,8 @@ class Problem:
     """A finding that needs attention.
 
     Attributes:
-        kind: ``cluster``, ``partition``, ``group``, ``groups``, ``job`` or ``mirror``: where to
-            look at it.
+        kind: ``cluster``, ``partition``, ``group``, ``groups``, ``job``, ``mirror`` or
+            ``objective``: where to look at it.
         subject: what it concerns: a side, ``topic-partition``, a group.
         key: the subject for programs: part name, ``(topic, partition)``, group.
         message: what is wrong, with numbers.
@@ -90,6 +91,7 @@ def find_problems(view: View, now: float) -> list[Problem]:
         *_of_jobs(view, now),
         *_of_partitions(view),
         *_of_groups(view),
+        *_of_objectives(view),
     ]
     return sorted(problems, key=lambda problem: -problem.severity)
 
@@ -192,6 +194,22 @@ def _of_partitions(view: View) -> list[Problem]:
             what = f"{verdict.word}: {row.why}" if row.why else verdict.word
             subject = f"{topic}-{partition}"
             problems.append(Problem(verdict.severity, "partition", subject, row.key, what + old))
+    return problems
+
+
+def _of_objectives(view: View) -> list[Problem]:
+    """Return the objectives that a failover now, or the last rehearsal, misses."""
+    failover, problems = view.failover, []
+    if missed := view.missed_rpo:
+        oldest = "" if failover.rpo_s is None else f", the oldest {duration(failover.rpo_s)} old"
+        text = f"{', '.join(missed)}: {failover.rpo_records or 0:,} not copied{oldest}"
+        old = OLD if view.copy_stale else ""
+        problems.append(Problem(Severity.WARN, "objective", "RPO", "rpo", text + old))
+    last = find_last_rehearsal(view.drills)
+    if last is not None and (missed := view.missed_rto):
+        took = duration(last.tool_ms / 1000, tenths=True)
+        text = f"{', '.join(missed)}: the last rehearsal took {took} of the tool"
+        problems.append(Problem(Severity.WARN, "objective", "RTO", "rto", text))
     return problems
 
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from k2ktui.console.pair_drawing import judge_cluster
 from k2ktui.console.visuals.cell_map import cell_map, legend
 from k2ktui.console.visuals.shapes import bar, flow, sparkline
-from k2ktui.drill.report import has_findings
+from k2ktui.drill.report import has_findings, misses_only_objectives
 from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.journal import RunKind
@@ -378,13 +378,22 @@ def failover_tile(
         records = _aged(
             Cell(formatting.number(estimate.rpo_records, known=known), Tone.HEADING), glyphs, stale
         )
-        loss = (Cell("RPO ", Tone.MUTED), records, Cell(" records"))
+        loss = (_figure("RPO", view.missed_rpo, glyphs), records, Cell(" records"))
         if estimate.rpo_records and estimate.rpo_s is not None:
             loss = (*loss, Cell(f", {formatting.seconds(estimate.rpo_s)}"))
+        if view.missed_rpo:
+            severity = max(severity or Severity.WARN, Severity.WARN)
     lines = [*groups, loss]
     return (
         [*lines, _rehearsed(view, now, glyphs, width, recorded=recorded)] if height > 2 else lines
     ), severity
+
+
+def _figure(name: str, missed: Sequence[str], glyphs: Glyphs) -> Cell:
+    """Return the name of a figure, with a sign if it misses an objective; Problems has both."""
+    if missed:
+        return Cell(f"{name} {glyphs.status[Severity.WARN]} ", Tone.WARN)
+    return Cell(f"{name} ", Tone.MUTED)
 
 
 def _in_fewer_words(cells: list[Cell], width: int, height: int) -> list[Line]:
@@ -440,14 +449,14 @@ def _rehearsed(view: View, now: float, glyphs: Glyphs, width: int, *, recorded: 
     mark = Cell(glyphs.status[severity], formatting.tone_of(severity))
     tool = Cell(formatting.seconds(last.tool_ms / 1000), Tone.HEADING)
     how = [Cell(" "), mark] if severity > Severity.OK else [Cell(" rehearsed", Tone.MUTED)]
-    line = (Cell("RTO ", Tone.MUTED), tool, *how, Cell(f" {ago} ago", Tone.MUTED))
+    line = (_figure("RTO", view.missed_rto, glyphs), tool, *how, Cell(f" {ago} ago", Tone.MUTED))
     if sum(cell_len(cell.text) for cell in line) <= width:
         return line
     return (*line[:2], Cell(","), line[-1])
 
 
 def _rehearsal_severity(drill: Drill) -> Severity:
-    if drill.blockers:
+    if drill.blockers and not misses_only_objectives(drill):
         return Severity.BAD
     return Severity.WARN if has_findings(drill) else Severity.OK
 
@@ -460,13 +469,17 @@ def rehearsal_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
         return [Cell("none yet; 8, N starts one" if known else formatting.NOT_YET, Tone.MUTED)]
     ago = formatting.age(max(0.0, now - (last.ended_ms or 0) / 1000))
     word = f"stopped by {counted(len(last.blockers), 'finding')}" if last.blockers else "passed"
+    if last.blockers and misses_only_objectives(last):
+        word = "missed an objective"
     tool = formatting.seconds(last.tool_ms / 1000)
     lost = last.figures.rpo_records
     figures = f"RTO {tool}" + ("" if lost is None else f", RPO {lost:,}")
     return [
         glyphs.mark(SeverityLabel(_rehearsal_severity(last), word)),
         Cell(f"  {ago} ago"),
-        Cell(f"  {figures}  by {formatting.name(last.started_by, 40)}", Tone.MUTED),
+        Cell(f"  {figures}", Tone.MUTED),
+        *(Cell(f"  {text}", Tone.WARN) for text in view.missed_rto),
+        Cell(f"  by {formatting.name(last.started_by, 40)}", Tone.MUTED),
     ]
 
 

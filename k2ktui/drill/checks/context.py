@@ -21,6 +21,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.drill.facts import DrillMeasures, GroupReads
 from k2ktui.drill.forward import ForwardPipeline
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.moves.groups import GroupRow, Snapshot, make_group_rows
 from k2ktui.engine.moves.plan import Plan
 from k2ktui.engine.records.state import SourcePartition
@@ -63,7 +64,7 @@ class CheckLimits:
         free_space: share of each log directory that must be free, 0 to 1.
         records: number of newest copied records of a partition that are compared.
         partitions: number of partitions that are sampled.
-        rto_s, rpo_records: largest measured values; None: no bound.
+        objectives: largest measured loss and duration.
     """
 
     reading_s: float = 60.0
@@ -78,8 +79,7 @@ class CheckLimits:
     free_space: float = 0.1
     records: int = 1000
     partitions: int = 50
-    rto_s: float | None = None
-    rpo_records: int | None = None
+    objectives: Objectives = NO_OBJECTIVES
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,9 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
     for record in value["phases"]:
         if not record["failed_checks"]:
             del record["failed_checks"]
-    if drill.site is None:
-        del value["site"]
+    for name in ("site", "objectives"):
+        if value[name] is None:
+            del value[name]
     return value
 
 

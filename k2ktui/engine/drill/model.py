@@ -18,6 +18,7 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.site_mark import SiteMark
 from k2ktui.engine.drill.tail import PartitionEnd, TailChoice, TailPartition
 
@@ -340,6 +341,7 @@ class Drill:
         plans: ids of the plans that it applied or was about to.
         blockers: what would have stopped, or stopped, a failover.
         site: the site drill that it belongs to; None without one.
+        objectives: those of the pipeline's file when it began; None without any.
     """
 
     id: Text
@@ -369,6 +371,7 @@ class Drill:
     plans: Annotated[tuple[Text, ...], FailFast()] = ()
     blockers: Annotated[tuple[Text, ...], FailFast()] = ()
     site: SiteMark | None = None
+    objectives: Objectives | None = None
 
     @property
     def is_over(self) -> bool:

@@ -210,13 +210,17 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """The last rehearsal of a failover: its end in epoch seconds, and what it found."""
+    """The last rehearsal of a failover: its end in epoch seconds, and what it found.
+
+    ``missed`` is the number of objectives of the file that it did not meet.
+    """
 
     at: float
     findings: int
     rpo_records: int | None
     rpo_s: float | None
     rto_s: float
+    missed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

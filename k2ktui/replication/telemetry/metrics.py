@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome, SlotStats
 from k2ktui.replication.reports.events import (
@@ -59,9 +60,17 @@ class PipelineMetrics:
         pipeline: its name, a label of every point.
         lap_s: length of a lap in seconds.
         clock: epoch seconds.
+        objectives: what a failover may cost at most.
     """
 
-    def __init__(self, pipeline: str, lap_s: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        pipeline: str,
+        lap_s: float,
+        clock: Callable[[], float] = time.time,
+        objectives: Objectives = NO_OBJECTIVES,
+    ) -> None:
+        self._objectives = objectives
         self._labels: dict[str, str | int] = {"pipeline": pipeline}
         self._current_s = 2 * lap_s + _GRACE_S
         self._clock = clock
@@ -224,6 +233,10 @@ class PipelineMetrics:
         last = self._rehearsed
         return self._one(None if last is None else read(last, self._clock()))
 
+    def objective(self, read: Callable[[Objectives], float | None]) -> Points:
+        """Return one point of an objective; nothing if the file has none."""
+        return self._one(read(self._objectives))
+
     def pair_state(self) -> Points:
         """Return 1 with the state of the pair as label; nothing before it is known."""
         return [] if self._pair is None else [(1, {**self._labels, "state": self._pair.phase})]
@@ -260,6 +273,12 @@ def _rehearsal(
     name: str, unit: str, text: str, read: Callable[[Rehearsed, float], float | None]
 ) -> Metric:
     return _pipeline(name, unit, text, lambda figures: figures.rehearsal(read))
+
+
+def _objective(
+    name: str, unit: str, text: str, read: Callable[[Objectives], float | None]
+) -> Metric:
+    return _pipeline(name, unit, text, lambda figures: figures.objective(read))
 
 
 CATALOG: tuple[Metric, ...] = (
@@ -408,5 +427,29 @@ CATALOG: tuple[Metric, ...] = (
         "s",
         "Time that the tool needed at the last rehearsal",
         lambda last, now: last.rto_s,
+    ),
+    _rehearsal(
+        "drill.objectives.missed",
+        "{objective}",
+        "Objectives that the last rehearsal missed",
+        lambda last, now: last.missed,
+    ),
+    _objective(
+        "drill.objective.rpo.records",
+        "{record}",
+        "Largest number of records that a failover may lose; absent without this objective",
+        lambda objectives: objectives.rpo_records,
+    ),
+    _objective(
+        "drill.objective.rpo.time",
+        "s",
+        "Largest age of a record that a failover may lose; absent without this objective",
+        lambda objectives: objectives.rpo_s,
+    ),
+    _objective(
+        "drill.objective.rto.time",
+        "s",
+        "Longest duration of a failover; absent without this objective",
+        lambda objectives: objectives.rto_s,
     ),
 )

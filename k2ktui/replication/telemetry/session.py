@@ -124,7 +124,8 @@ def open_telemetry(
     names = read_exporter_names(env, wanted=wanted, has_http=http is not None)
     if not names:
         return None
-    figures = PipelineMetrics(config.name, config.spark.lap_s)
+    objectives = config.drill.objectives.values
+    figures = PipelineMetrics(config.name, config.spark.lap_s, objectives=objectives)
     return Telemetry(figures, exporters_for(config, figures, names, env, note, http), note)
 
 

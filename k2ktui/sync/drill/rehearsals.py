@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.model import Drill, find_last_rehearsal
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import find_pair_state
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.reports.events import PairSeen, Rehearsed
@@ -15,17 +16,24 @@ from k2ktui.sync.store import StateStore
 _INTERVAL_S = 60.0
 
 
-def last_rehearsal(drills: Iterable[Drill]) -> Rehearsed | None:
-    """Return the last rehearsal that has ended; None if there is none."""
+def last_rehearsal(
+    drills: Iterable[Drill], objectives: Objectives = NO_OBJECTIVES
+) -> Rehearsed | None:
+    """Return the last rehearsal that has ended, compared with objectives; None without one."""
     last = find_last_rehearsal(drills)
     if last is None:
         return None
+    figures, rto_s = last.figures, last.tool_ms / 1000
+    missed = objectives.list_missed(
+        rpo_records=figures.rpo_records, rpo_s=figures.rpo_s, rto_s=rto_s
+    )
     return Rehearsed(
         at=(last.ended_ms or 0) / 1000,
         findings=len(last.blockers),
-        rpo_records=last.figures.rpo_records,
-        rpo_s=last.figures.rpo_s,
-        rto_s=last.tool_ms / 1000,
+        rpo_records=figures.rpo_records,
+        rpo_s=figures.rpo_s,
+        rto_s=rto_s,
+        missed=len(missed),
     )
 
 
@@ -57,7 +65,7 @@ class RehearsalWatcher(BackgroundRunner):
             self._store = StateStore(self._config, target_cluster(self._config))
         drills = self._store.read().drills.values()
         self._feed(PairSeen(str(find_pair_state(drills).phase)))
-        rehearsal = last_rehearsal(drills)
+        rehearsal = last_rehearsal(drills, self._config.drill.objectives.values)
         if rehearsal is not None:
             self._feed(rehearsal)
 

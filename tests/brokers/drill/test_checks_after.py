@@ -10,6 +10,8 @@ import pytest
 
 from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.drill.facts import DrillMeasures, GroupReads
+from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, content_digest
@@ -91,10 +93,39 @@ def test_d46_measures(drilled: Drilled) -> None:
         "RTO 12.5 s, RPO 4 records, 400 bytes, 1.5 s; longest phase drain, 7.0 s"
     )
 
-    result = drilled.check("D46", facts, replace(QUICK, rto_s=10.0, rpo_records=0))
+    met = replace(QUICK, objectives=Objectives(4, 2.0, 13.0))
+    result = drilled.check("D46", facts, met)
+    assert result.outcome is PASS
+    assert result.evidence.endswith("; RPO at most 4 records, 2 s; RTO at most 13 s")
+
+    missed = replace(QUICK, objectives=Objectives(0, 1.0, 10.0))
+    result = drilled.check("D46", facts, missed)
 
     assert result.outcome is FAIL
-    assert result.evidence.endswith("RTO above 10 s, RPO above 0 records")
+    assert result.evidence == (
+        "RTO 12.5 s, RPO 4 records, 400 bytes, 1.5 s; longest phase drain, 7.0 s; "
+        "RTO above 10 s, RPO above 0 records, RPO above 1 s"
+    )
+
+
+def test_d46_of_what_is_known_only_in_part(drilled: Drilled) -> None:
+    limits = replace(QUICK, objectives=Objectives(10, None, 5.0))
+    rehearsed = DrillMeasures(rpo_records=0, rpo_s=0.0, tool_s=4.0)
+    result = drilled.check("D46", DrillFacts(measures=rehearsed), limits)
+    assert result.outcome is PASS, "of a rehearsal, the time of the tool counts"
+    assert result.evidence.startswith("RTO at least 4.0 s (of the tool), RPO 0 records")
+
+    lost = DrillMeasures(tool_s=4.0, rpo_at_least=10)
+    facts = DrillFacts(kind=DrillKind.DISASTER, measures=lost)
+    result = drilled.check("D46", facts, limits)
+    assert result.outcome is UNKNOWN
+    assert result.evidence.endswith("not known, so not compared: RTO, RPO in records")
+
+    lost = DrillMeasures(tool_s=6.0, rpo_at_least=11)
+    facts = DrillFacts(kind=DrillKind.DISASTER, measures=lost)
+    result = drilled.check("D46", facts, limits)
+    assert result.outcome is FAIL, "a lower bound is enough"
+    assert result.evidence.endswith("RTO above 5 s, RPO above 10 records")
 
 
 def test_d47_reverse_pipeline(drilled: Drilled, tmp_path: Path) -> None:

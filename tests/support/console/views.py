@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
@@ -67,11 +68,15 @@ class Made:
     audited: list[AuditRow] = field(default_factory=list)
     runners: tuple[Runner, ...] | None = None
     held: dict[SourcePartition, HeldBack] = field(default_factory=dict)
+    objectives: Objectives = NO_OBJECTIVES
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
         self._assembler = Assembler(
-            self.pair, lambda topic: "verbatim", addresses=("src:9092", "dst:9092")
+            self.pair,
+            lambda topic: "verbatim",
+            addresses=("src:9092", "dst:9092"),
+            objectives=self.objectives,
         )
 
     def partition(

@@ -35,6 +35,7 @@ def pipeline(bootstrap: str = "localhost:1", **sections: Any) -> PipelineConfig:
             "source": {"topic": ".*"},
             "sink": {"topic": "source", "partition": "source"},
         },
+        "drill": {"objectives": {"rpoRecords": 5, "rpoTime": "1 minute", "rtoTime": "1 hour"}},
     }
     return PipelineConfig.model_validate(whole | sections)
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from k2ktui.drill.report import (
     end_text,
+    has_findings,
+    misses_only_objectives,
     report_json,
     report_markdown,
     summarize,
@@ -33,7 +35,9 @@ from k2ktui.engine.drill.model import (
     PhaseStatus,
     new_phases,
 )
+from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.steps import (
+    add_blockers,
     begin_phase,
     can_go_back,
     changes_to_restore,
@@ -320,6 +324,39 @@ def test_the_summary_is_in_the_first_ten_lines() -> None:
     top = report_markdown(drill).splitlines()[:10]
     for word in ("RPO: 7 records", "RTO:", "Groups: 1", "Content: 12", "Checks: 1 pass", "Begun"):
         assert any(word in line for line in top), (word, top)
+
+
+def test_the_report_says_whether_objectives_were_met() -> None:
+    objectives = Objectives(5, 2.0, None)
+    for outcome, word in (
+        (DrillCheckOutcome.FAIL, "missed"),
+        (DrillCheckOutcome.PASS, "met"),
+        (DrillCheckOutcome.UNKNOWN, "not all could be compared"),
+    ):
+        result = CheckResult("D46", "measured RTO and RPO", outcome, "RPO 7 records")
+        drill = ended(make(DrillKind.REHEARSE, objectives=objectives, checks=(result,)))
+        lines = report_markdown(drill).splitlines()[:10]
+        assert f"- Objectives: {word}: RPO at most 5 records, 2 s" in lines
+    assert "Objectives" not in report_markdown(ended(make(DrillKind.REHEARSE)))
+
+
+def test_a_rehearsal_that_only_misses_an_objective_would_still_move_every_group() -> None:
+    drill = done(make(DrillKind.REHEARSE), *PHASES[DrillKind.REHEARSE])
+    finding = "D46 measured RTO and RPO: RPO 7 records; RPO above 5 records"
+    missed = end_phase(
+        drill, DrillPhase.REPORT, PhaseStatus.DONE, 3_000, "summed", (finding,), ("D46",)
+    )
+    missed = ended(add_blockers(missed, DrillPhase.REPORT))
+    assert summarize(missed)[0] == (
+        "A failover now would move every group to its exact position, but would miss an objective."
+    )
+    assert has_findings(missed) and misses_only_objectives(missed)
+    both = end_phase(
+        missed, DrillPhase.PLAN, PhaseStatus.DONE, 3_000, "", ("orders-0: unmapped",), ()
+    )
+    both = add_blockers(both, DrillPhase.PLAN)
+    assert summarize(both)[0].startswith("A failover now would not be safe")
+    assert not misses_only_objectives(both)
 
 
 def test_the_report_compares_checkpoints_with_exact_positions() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from k2ktui.config.exports import MetricPrefixes
+from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.records.state import Gap
 from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome
 from k2ktui.replication.reports.events import (
@@ -48,9 +49,9 @@ class Clock:
 class Fed:
     """Figures, and their points by metric and by their attributes."""
 
-    def __init__(self) -> None:
+    def __init__(self, objectives: Objectives = NO_OBJECTIVES) -> None:
         self.clock = Clock()
-        self.figures = PipelineMetrics("p", LAP_S, self.clock)
+        self.figures = PipelineMetrics("p", LAP_S, self.clock, objectives)
         self.feed = self.figures.feed
 
     def read(self, name: str) -> dict[Any, float]:
@@ -227,6 +228,18 @@ def test_the_last_rehearsal(fed: Fed) -> None:
     assert fed.read("drill.rpo.records") == {(): 7}
     assert fed.read("drill.rpo.time") == {}, "it is unknown"
     assert fed.read("drill.rto.time") == {(): 3.5}
+
+
+def test_objectives_and_what_missed_them(fed: Fed) -> None:
+    rpo, rto = "drill.objective.rpo.records", "drill.objective.rto.time"
+    assert fed.read(rpo) == fed.read(rto) == {}, "the file has none"
+    fed.feed(Rehearsed(fed.clock.now - 60, 2, 7, None, 3.5))
+    assert fed.read("drill.objectives.missed") == {(): 0}
+    with_objectives = Fed(Objectives(0, 30.0, None))
+    assert with_objectives.read(rpo) == {(): 0} and with_objectives.read(rto) == {}
+    assert with_objectives.read("drill.objective.rpo.time") == {(): 30}
+    with_objectives.feed(Rehearsed(fed.clock.now - 60, 2, 7, None, 3.5, missed=1))
+    assert with_objectives.read("drill.objectives.missed") == {(): 1}
 
 
 def test_names_stay_apart_whatever_the_prefixes() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillFigures, DrillStatus, PhaseRecord, PhaseStatus
+from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.replication.reports.events import Rehearsed
 from k2ktui.sync.drill.rehearsals import last_rehearsal
 
@@ -35,3 +36,6 @@ def test_the_last_rehearsal_that_ended_counts() -> None:
     assert last_rehearsal([open_, aborted, planned]) is None
     last = last_rehearsal([older, open_, ENDED, aborted, planned])
     assert last == Rehearsed(9.0, 1, 7, 2.0, 2.5)
+    assert last_rehearsal([ENDED], Objectives(7, 2.0, 2.5)) == last
+    missed = last_rehearsal([ENDED], Objectives(6, 1.9, 2.4))
+    assert missed is not None and missed.missed == 3
