@@ -6,7 +6,7 @@
                                      Spark (starts meanwhile) ─┴─► what copies
         exclusive, standby    the whole pipeline, by one driver            (k2ktui/whole_runs.py)
         shared                the slots that it owns, by a driver each     (k2ktui/shared_runs.py)
-    beside it, each on its own thread: heartbeats, commit snapshots, summaries,
+    beside it, each on its own thread: heartbeats, holds, commit snapshots, summaries,
     MirrorMaker 2's checkpoints
     its events: driver ─► heartbeat ─► telemetry ─► the caller's report
 
@@ -43,6 +43,7 @@ from k2ktui.runtime.stop_flag import StopFlag
 from k2ktui.shared_runs import SharedRun
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from k2ktui.sync.drill.rehearsals import RehearsalWatcher
+from k2ktui.sync.holds import HoldWatcher
 from k2ktui.sync.other_files import read_last_run, refuse_other_name
 from k2ktui.sync.standby import StandbyWait, beat_interval_s
 from k2ktui.sync.summaries import SummaryRunner
@@ -159,6 +160,7 @@ class PipelineRun:
         self._snapshots = CommitSnapshotRunner(config, self._note, self._works_beside)
         self._summaries = SummaryRunner(config, self._note, self._works_beside)
         self._rehearsals = RehearsalWatcher(config, self._note, self._feed_metrics)
+        self._holds = HoldWatcher(config, self._note)
         self._publisher = PublisherThread(config, self._note, self._works_beside)
         source, self._target_options = (
             wire(config.source, "consumer"),
@@ -197,6 +199,7 @@ class PipelineRun:
                 self._snapshots.stop()
                 self._summaries.stop()
                 self._rehearsals.stop()
+                self._holds.stop()
                 self._publisher.stop(0.0 if self._stopping.is_set() else _LAST_CHECKPOINTS_S)
 
     def _wait_for_turn(self) -> bool:
@@ -275,16 +278,19 @@ class PipelineRun:
                 require_startable(config, self._show_check)
                 if mode == "standby" and not self._waits:
                     self._refuse_other_name()
+                control = self._start_beside(target)
+                self._holds.begin(target)
                 parts = RunParts(
                     source,
                     target,
                     self._target_options,
-                    self._start_beside(target),
+                    control,
                     self._spark,
                     self._heartbeat,
                     self._began_at,
                     self._take_over,
                     self._until_caught_up,
+                    lambda: self._holds.holds,
                 )
                 kind = SharedRun if mode == "shared" else WholeRun
                 self._copying = kind(config, parts, self._make_observer(observe))

@@ -227,6 +227,7 @@ class SharedRun:
             recreated={source: position.topic_id for source, position in recreated.items()},
             faults=tuple(fault for fault in snapshot.faults if fault.source not in recreated),
             continues=continues,
+            holds=self._parts.holds,
         )
         closing.callback(ends.close)
         return ends
@@ -249,6 +250,7 @@ class SharedRun:
             mapping_partitions=self._parts.control.mapping_partitions,
             began_at=time(),
             until_caught_up=self._parts.until_caught_up,
+            holds=self._parts.holds,
             at_end=lambda reached: events.end(slot, reached=reached),
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.topics import ControlTopics
 from k2ktui.replication.driver.driver import Driver
@@ -43,6 +44,7 @@ class RunParts:
         began_at: epoch seconds of the request to run.
         take_over: fence all other runs first.
         until_caught_up: end when every partition of the pipeline has reached its end at the start.
+        holds: returns what operators hold now; never waits.
     """
 
     source: Cluster
@@ -54,6 +56,7 @@ class RunParts:
     began_at: float
     take_over: bool = False
     until_caught_up: bool = False
+    holds: Callable[[], Holds] = lambda: NO_HOLDS
 
     def make_ownership(self, config: PipelineConfig) -> Ownership:
         """Return what owns the pipeline once it is taken over; asks both clusters for their ids."""
@@ -112,6 +115,7 @@ class WholeRun:
             until_caught_up=parts.until_caught_up,
             began_at=parts.began_at,
             stopping=stopping,
+            holds=parts.holds,
         )
         try:
             return driver.run(slots)

@@ -27,7 +27,9 @@ from k2ktui.engine.moves.groups import (
 )
 from k2ktui.engine.moves.journal import (
     DRILL,
+    HOLD,
     PARITY,
+    RELEASE,
     JournalHeader,
     JournalRow,
     JournalRows,
@@ -178,8 +180,8 @@ class JournalEntry:
         """Return the writes that undo it.
 
         Raises:
-            Refused: it changed the pipeline's own positions or values of parity, not groups, or is
-                of a drill.
+            Refused: it changed the pipeline's own positions, holds or values of parity, not groups,
+                or is of a drill.
         """
         if self.header.operation.startswith(DRILL):
             raise Refused(
@@ -192,6 +194,14 @@ class JournalEntry:
                 f"entry {safe_text(self.header.id)} changed settings, quotas or ACLs",
                 unchanged=_UNCHANGED,
                 hint=f"To undo it: k2ktui parity undo {safe_text(self.header.id)} -f FILE",
+            )
+        if self.header.operation in (HOLD, RELEASE):
+            opposite = RELEASE if self.header.operation == HOLD else HOLD
+            names = " ".join(sorted({safe_text(row.topic) for _, row in self.lines}))
+            raise Refused(
+                f"entry {safe_text(self.header.id)} changed which topics are copied",
+                unchanged=_UNCHANGED,
+                hint=f"To undo it: k2ktui {opposite} -f FILE {names}",
             )
         if not self.of_groups:
             before = [

@@ -29,6 +29,7 @@ from k2ktui.engine.moves.journal import (
 from k2ktui.engine.moves.journal_format import read_state_value, state_key, state_value
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary
 from k2ktui.engine.moves.written import WrittenCommits, join
+from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
 from k2ktui.engine.records.parity_record import ParityRecord
 from k2ktui.engine.records.state import MalformedRecord
 from k2ktui.engine.records.wanted_acls import WantedAclsRecord
@@ -62,6 +63,7 @@ class PipelineState:
         summary: coverage and groups as they were last written; None if they never were.
         parity: what parity has done on the target.
         wanted_acls: the ACLs that the target should have; None if they were never kept.
+        holds: the topics and partitions that operators hold.
     """
 
     runners: tuple[Runner, ...] = ()
@@ -72,6 +74,7 @@ class PipelineState:
     summary: PipelineSummary | None = None
     parity: tuple[ParityRecord, ...] = ()
     wanted_acls: WantedAclsRecord | None = None
+    holds: Holds = NO_HOLDS
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
@@ -431,5 +434,6 @@ def _state(
         summary=summary,
         parity=parity,
         wanted_acls=wanted_acls,
+        holds=Holds(record for record in records if isinstance(record, Hold)),
         rows=rows,
     )

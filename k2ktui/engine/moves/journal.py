@@ -12,6 +12,8 @@ Their encoding is in :mod:`k2ktui.engine.moves.journal_format`.
 - *ParityRecord*: what parity has done on the target (:mod:`k2ktui.engine.records.parity_record`).
 - *WantedAclsRecord*: the ACLs that the target should have
   (:mod:`k2ktui.engine.records.wanted_acls`).
+- *Hold*: a topic or a partition that is not copied for a while
+  (:mod:`k2ktui.engine.records.hold`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset, Partition
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary, SummaryKey
 from k2ktui.engine.moves.written import WrittenCommits
+from k2ktui.engine.records.hold import Hold, HoldKey
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.parity_record import ParityKey, ParityRecord
 from k2ktui.engine.records.wanted_acls import WantedAclsKey, WantedAclsRecord
@@ -41,6 +44,8 @@ DRILL = "drill "
 # Beginning of the journal names of what parity does, and the name of what k2ktui sync does for it.
 PARITY = "parity "
 PARITY_SYNC = f"{PARITY}sync"
+# Journal names of what keeps partitions from being copied, and of what lets them be copied again.
+HOLD, RELEASE = "hold", "release"
 # Name in a header's counts for rows that are being written.
 BEGUN = "begun"
 
@@ -115,6 +120,7 @@ StateKey = (
     | SummaryKey
     | ParityKey
     | WantedAclsKey
+    | HoldKey
 )
 
 
@@ -308,6 +314,7 @@ StateRecord = (
     | PipelineSummary
     | ParityRecord
     | WantedAclsRecord
+    | Hold
 )
 
 

@@ -34,6 +34,7 @@ from k2ktui.engine.moves.journal import (
 from k2ktui.engine.moves.pipeline_summary import GroupCount, PipelineSummary, SummaryKey
 from k2ktui.engine.moves.written import LARGEST_NUMBER, WrittenCommit, WrittenCommits
 from k2ktui.engine.records.editions import read_digest
+from k2ktui.engine.records.hold import Hold, HoldKey, hold_body, read_hold, read_hold_key
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.parity_record import (
     ParityKey,
@@ -89,6 +90,9 @@ def state_key(group: str, key: StateKey) -> bytes:
             kind, rest = "parity", {"name": key.name, "of": key.kind}
         case WantedAclsKey():
             kind, rest = "acls", {}
+        case HoldKey():
+            partition = {} if key.partition is None else {"partition": key.partition}
+            return _dump({"group": group, "kind": "hold", **partition, "topic": key.topic})
     return _dump({"group": group, "kind": kind, **rest})
 
 
@@ -117,6 +121,8 @@ def state_value(record: StateRecord) -> bytes:
             body = parity_body(record)
         case WantedAclsRecord():
             body = wanted_acls_body(record)
+        case Hold():
+            body = hold_body(record)
     return _dump(dict(sorted({**body, "v": VERSION}.items())))
 
 
@@ -278,6 +284,8 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
             return group, ParityKey(text(field(head, "of")), text(field(head, "name")))
         case "acls":
             return group, WantedAclsKey()
+        case "hold":
+            return group, read_hold_key(head)
     raise MalformedRecord("a record of an unknown kind")
 
 
@@ -310,6 +318,8 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
             return read_parity(key, body)
         case WantedAclsKey():
             return read_wanted_acls(body)
+        case HoldKey():
+            return read_hold(key, body)
 
 
 def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from k2ktui.engine.deleted_logs import DeletedLog
+from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.schemas.ids import SchemaId, SchemaPart, describe_schema_id
 from k2ktui.errors import K2kError, LoginFailed, Refused
@@ -291,6 +292,17 @@ def target_ends_before_fault(
         f"{source} from offset {offset} on is copied",
         f"Restore {topic} on the target, or stop the pipeline and choose where to copy {source} "
         "from again: k2ktui offsets clear (from its start) or k2ktui offsets set.",
+        offset,
+    )
+
+
+def held_fault(source: SourcePartition, hold: Hold, offset: int) -> Fault:
+    """Return the fault of a held partition, in a run that was to reach its end."""
+    return Fault(
+        source,
+        FaultKind.HELD,
+        f"{source} is {hold.describe()}; no record from offset {offset} on is copied",
+        f"Release it with k2ktui release -f FILE {hold.key.name}.",
         offset,
     )
 

@@ -263,6 +263,7 @@ class FaultKind(StrEnum):
     TRANSFORM = "transform"
     SCHEMA = "schema"
     RESTORED = "restored"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from math import inf
 from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import REFUSALS, ClusterRefused, ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.control.reader import ReadInterrupted
@@ -27,6 +28,7 @@ from k2ktui.replication.copying.slot_task import (
     LapOutcome,
     SlotResult,
 )
+from k2ktui.replication.driver.held_partitions import HeldPartitions
 from k2ktui.replication.driver.isolation import UnfinishedTransactions
 from k2ktui.replication.driver.laps import LapPlanner, LapRunner
 from k2ktui.replication.driver.learned_limits import LearnedLimits, with_settings
@@ -74,6 +76,7 @@ class Driver:
         until_caught_up: end when every partition has reached the end it had at the start.
         began_at: epoch seconds of the request to run.
         stopping: set when the driver has to end, as by ``stop``; its loop says there that it moves.
+        holds: returns what operators hold now; never waits.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Driver:
         until_caught_up: bool = False,
         began_at: float | None = None,
         stopping: StopFlag | None = None,
+        holds: Callable[[], Holds] = lambda: NO_HOLDS,
     ) -> None:
         self._config, self._ownership = config, ownership
         self._spark = spark
@@ -100,6 +104,7 @@ class Driver:
         self._began_at = began_at or time()
         self._positions: dict[SourcePartition, Position] = {}
         self._stopped = StoppedPartitions(report)
+        self._held = HeldPartitions(holds, report)
         self._limits = LearnedLimits()
         self._refused: dict[SourcePartition, Fault] = {}
         self._until: dict[SourcePartition, int] = {}
@@ -158,6 +163,7 @@ class Driver:
                 time() - self._began_at,
             )
         )
+        self._follow_holds()
         with ThreadPoolExecutor(1, thread_name_prefix="discovery") as pool:
             self._loop(pool)
         return self._finish()
@@ -184,6 +190,7 @@ class Driver:
             self._loss.record(len(self._slots), self._positions)
             self._forget(self._deleted.settle(self._slots, self._positions))
             self._unfinished.resume(self._positions)
+            self._follow_holds()
             for slot in self._slots:
                 self._start_lap(slot)
             running = [slot.running for slot in self._slots if slot.running is not None]
@@ -223,6 +230,19 @@ class Driver:
         self._notifier.over(_DISCOVERY)
         return _DISCOVERY_INTERVAL_S
 
+    def _follow_holds(self) -> None:
+        """Copy no longer what is held now, and again what was released."""
+        if not self._held.look(self._topics.routes.keys()):
+            return
+        for slot in self._slots:
+            if self._held.select(slot.sources):
+                self._waiting.lap_failed(slot.number)  # records that are held do not wait
+        self._report_topics()
+
+    def _report_topics(self) -> None:
+        held = self._held.select(self._topics.routes.keys())
+        self._report(self._topics.event(self._positions, held))
+
     def _forget(self, deleted: Sequence[SourcePartition]) -> None:
         """Copy partitions of deleted topics no longer."""
         for source in deleted:
@@ -261,7 +281,8 @@ class Driver:
                 slot.sources.append(source)
         for fault in self._held_back.look(snapshot.held_back, self._positions, self._until):
             self._stopped.stop(fault)
-        self._report(snapshot.event(self._positions))
+        self._held.report(routes.keys())
+        self._report_topics()
 
     def _write_start_positions(self, new: Mapping[SourcePartition, Position]) -> None:
         """Write the start positions of partitions before any of their records is copied."""
@@ -312,6 +333,8 @@ class Driver:
         position, route = self._positions.get(source), self._topics.routes.get(source)
         if position is None or route is None or source in self._loss or source in self._deleted:
             return None
+        if source in self._held:
+            return None
         # What is before a record that is too large is copied, although its partition has stopped.
         refused = self._refused.get(source) if self._refused else None
         if source in self._stopped and (refused is None or self._stopped.why(source) != refused):
@@ -349,7 +372,8 @@ class Driver:
             if not self._deleted.suspect(fault, bounds.get(fault.source)):
                 self._handle_fault(fault, is_over=is_over)
         if result is not None and is_over:
-            copied = [source for source in slot.copied if source not in self._stopped]
+            stays = (self._stopped, self._held)
+            copied = [at for at in slot.copied if not any(at in those for those in stays)]
             ends = self._topics.ends
             self._waiting.lap_read(slot.number, copied, self._positions, ends, result.unread)
         if self._progress_reporter.all_ended(
@@ -488,6 +512,7 @@ class Driver:
             and all(self._assignment(source) is None for source in self._refused)
             and all(
                 source in self._stopped
+                or source in self._held
                 or (source in self._positions and self._positions[source].offset >= end)
                 for source, end in self._until.items()
             )
@@ -497,7 +522,7 @@ class Driver:
         self._progress_reporter.progress(
             partitions=len(self._topics.routes),
             stopped=len(self._stopped),
-            lag_records=self._topics.lag_records,
+            lag_records=self._topics.sum_lags(self._held.select(self._topics.lags)),
         )
 
     def _finish(self) -> Finished:
@@ -506,6 +531,10 @@ class Driver:
         if self._progress_reporter.unreported:
             self._progress()
         faults = self._stopped.faults
+        if self._until_caught_up:
+            known = {fault.source for fault in faults}
+            until = {at: end for at, end in self._until.items() if at not in known}
+            faults += self._held.find_faults(until, self._positions)
         caught_up = self._until_caught_up and self._all_reached() and not faults
         records = self._progress_reporter.records
         finished = Finished(caught_up, records, time() - self._began_at, faults)

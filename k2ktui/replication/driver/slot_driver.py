@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.ownership.slot_owners import shared_slot_of
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.replication.driver.driver import Driver
 from k2ktui.replication.driver.laps import LapRunner
@@ -35,6 +36,7 @@ class SlotDriver:
         began_at: epoch seconds of the request to run.
         until_caught_up: end when every partition of the slot has reached the end that it has when
             the slot is taken over, or has stopped.
+        holds: returns what operators hold now; never waits.
         at_end: called when the driver has ended; its argument says whether it ended by itself.
     """
 
@@ -49,6 +51,7 @@ class SlotDriver:
         mapping_partitions: int,
         began_at: float,
         until_caught_up: bool = False,
+        holds: Callable[[], Holds] = lambda: NO_HOLDS,
         at_end: Callable[[bool], None] = lambda reached: None,
     ) -> None:
         self._at_end, self._is_stopping = at_end, False
@@ -64,6 +67,7 @@ class SlotDriver:
             mapping_partitions=mapping_partitions,
             until_caught_up=until_caught_up,
             began_at=began_at,
+            holds=holds,
         )
 
     @property

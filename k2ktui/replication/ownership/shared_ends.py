@@ -13,9 +13,10 @@ from types import MappingProxyType
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.ownership.slot_owners import SlotOwners, shared_slot_of
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ClusterRefused, ConnectionFailed, TimedOut
-from k2ktui.replication.copying.partition_faults import deleted_fault
+from k2ktui.replication.copying.partition_faults import deleted_fault, held_fault
 from k2ktui.replication.copying.slot_task import Fault
 from k2ktui.replication.ownership.commit_state import CommitState
 from k2ktui.replication.reports.events import Event
@@ -35,8 +36,8 @@ class SharedEnds:
     Each reads these ends before it takes any slot over. This way, the run that read them first
     never waits for a slot whose owner has stopped at its own, earlier end.
 
-    Partitions at fault are not waited for, nor are those whose topic was deleted since. In this
-    run's own slots, its drivers stop them.
+    Partitions at fault are not waited for, nor are those that operators hold, or whose topic was
+    deleted since. In this run's own slots, its drivers stop them.
 
     Args:
         offsets: end offset of each partition that can be copied.
@@ -50,6 +51,7 @@ class SharedEnds:
         faults: the partitions that must not be copied.
         continues: whether records that the source has lost are skipped
             (``onSourceDataLoss: continue``).
+        holds: returns what operators hold now; never waits.
 
     Attributes:
         left_faults: once the ends are reached, the faults of partitions in slots that this run has
@@ -67,9 +69,10 @@ class SharedEnds:
         recreated: Mapping[SourcePartition, str] = MappingProxyType({}),
         faults: Collection[Fault] = (),
         continues: bool = False,
+        holds: Callable[[], Holds] = lambda: NO_HOLDS,
     ) -> None:
         self._offsets, self._recreated = offsets, recreated
-        self._faults, self._continues = faults, continues
+        self._faults, self._continues, self._holds = faults, continues, holds
         self._read, self._clock = read, clock
         self._find_deleted = find_deleted
         self._notifier = ThrottledNotifier(report, clock)
@@ -104,7 +107,7 @@ class SharedEnds:
         return True
 
     def _find_lost(self, sources: Collection[SourcePartition]) -> list[Fault] | None:
-        """Return the faults of partitions of deleted topics; None while others are behind."""
+        """Return the faults of those that are held, or deleted; None while others are behind."""
         if not sources:
             return []
         committed = self._read_committed()
@@ -112,13 +115,20 @@ class SharedEnds:
             return None
         positions = committed.positions
         behind = [s for s in sources if not self._is_at(s, positions.get(s))]
+        holds = self._holds()
+        held = {s: hold for s in behind if (hold := holds.of(s.topic, s.partition)) is not None}
+        behind = [source for source in behind if source not in held]
         waiting = [s for s in behind if s.topic not in self._deleted]
         if waiting:
             self._behind = frozenset(source.topic for source in behind)
             self._notifier.report(_WAITING, f"{min(waiting)} has not reached its end offset")
             return None
-        faults = (self._loss(s, positions.get(s), committed.deleted.get(s)) for s in behind)
-        return [fault for fault in faults if fault is not None]
+        lost = (self._loss(s, positions.get(s), committed.deleted.get(s)) for s in behind)
+        offsets = {source: at.offset for source in held if (at := positions.get(source))}
+        return [
+            *(held_fault(source, hold, offsets.get(source, 0)) for source, hold in held.items()),
+            *(fault for fault in lost if fault is not None),
+        ]
 
     def _is_at(self, source: SourcePartition, position: Position | None) -> bool:
         """Return whether a committed position is at the partition's end, or after it."""

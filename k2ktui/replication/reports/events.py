@@ -158,7 +158,7 @@ class TopicsDiscovered:
     ``ends`` are last stable offsets; a partition without a leader has none. ``held_back`` is what
     open transactions hold back above them. ``positions`` are those of the last ended laps;
     ``lag_records`` counts from the positions that were committed when the ends were read, None if
-    unknown.
+    unknown, and leaves out the partitions that operators hold (``held``).
     """
 
     partitions: Collection[SourcePartition]
@@ -166,6 +166,7 @@ class TopicsDiscovered:
     ends: Mapping[SourcePartition, int]
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     lag_records: int | None = None
+    held: Collection[SourcePartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ class SharedEvents:
                 at: held for discovery in discoveries for at, held in discovery.held_back.items()
             },
             lag_records=sum_lags(discovery.lag_records for discovery in discoveries),
+            held={source for discovery in discoveries for source in discovery.held},
         )
 
     def _report_progress(self) -> None:

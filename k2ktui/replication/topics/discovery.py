@@ -14,7 +14,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.records.state import Position, SourcePartition
-from k2ktui.engine.status import HeldBack, count_lag, sum_lags
+from k2ktui.engine.status import HeldBack, count_lag
 from k2ktui.errors import K2kError, TimedOut
 from k2ktui.kafka.admin.topics import topic_settings
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
@@ -68,8 +68,8 @@ class TopicSnapshot:
         faults: partitions that must not be copied, and why.
         sizes: ``size_settings`` of target topics.
         notes: notes for the operator on how target topics were created.
-        lag_records: source offsets between the positions committed when ``ends`` were read and
-            ``ends``; None if unknown.
+        lags: source offsets between the positions committed when ``ends`` were read and ``ends``;
+            partitions of unknown lag are left out.
         deleted: partitions with a position whose topic does not exist any longer, where a pattern
             selects it; and what was recorded of them since the run began.
     """
@@ -83,7 +83,7 @@ class TopicSnapshot:
     faults: tuple[Fault, ...] = ()
     sizes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    lag_records: int | None = None
+    lags: Mapping[SourcePartition, int] = field(default_factory=dict)
     deleted: Mapping[SourcePartition, DeletedLog | None] = field(default_factory=dict)
 
     def sizes_of(self, source: SourcePartition) -> tuple[tuple[int, str] | None, ...]:
@@ -123,10 +123,30 @@ class TopicSnapshot:
             )
         return {source: max(end, self.high.get(source, end)) for source, end in self.ends.items()}
 
-    def event(self, positions: Mapping[SourcePartition, Position]) -> TopicsDiscovered:
-        """Return the event for this snapshot; ``positions`` are those of the last ended laps."""
+    def sum_lags(self, held: Collection[SourcePartition] = ()) -> int | None:
+        """Return the lag of what is not held; None if that of no partition is known."""
+        if not self.lags:
+            return None
+        return sum(lag for at, lag in self.lags.items() if at not in held)
+
+    def event(
+        self,
+        positions: Mapping[SourcePartition, Position],
+        held: Collection[SourcePartition] = frozenset(),
+    ) -> TopicsDiscovered:
+        """Return the event for this snapshot.
+
+        Args:
+            positions: those of the last ended laps.
+            held: the partitions that operators hold, whose lag does not count.
+        """
         return TopicsDiscovered(
-            self.routes.keys(), dict(positions), self.ends, self.held_back, self.lag_records
+            self.routes.keys(),
+            dict(positions),
+            self.ends,
+            self.held_back,
+            self.sum_lags(held),
+            held,
         )
 
 
@@ -252,7 +272,7 @@ class TopicDiscovery:
             ends=ends,
             high={**last.high, **high},
             held_back=held_back,
-            lag_records=_sum_lags(committed, ends),
+            lags=_lags(committed, ends),
         )
 
     def read_sizes(self, topics: Collection[str]) -> dict[str, tuple[int, str]]:
@@ -323,7 +343,7 @@ class TopicDiscovery:
             faults=(*(fault for fault in faults if self._is_wanted(fault.source)), *changed),
             sizes=sizes,
             notes=notes,
-            lag_records=_sum_lags(committed, ends),
+            lags=_lags(committed, ends),
             deleted={
                 s: self._committed.deleted.get(s)
                 for s in (positions if pair.deleted else ())
@@ -454,10 +474,11 @@ def _log_changes(before: TopicSnapshot, now: TopicSnapshot) -> None:
             log.info("%s: %s", what, list_names(offsets, _NAMED))
 
 
-def _sum_lags(
+def _lags(
     positions: Mapping[SourcePartition, Position], ends: Mapping[SourcePartition, int]
-) -> int | None:
-    return sum_lags(count_lag(p.offset, ends.get(at)) for at, p in positions.items())
+) -> dict[SourcePartition, int]:
+    lags = ((at, count_lag(p.offset, ends.get(at))) for at, p in positions.items())
+    return {at: lag for at, lag in lags if lag is not None}
 
 
 def _partitions(topic: TopicDescription) -> list[SourcePartition]:

@@ -48,6 +48,7 @@ from k2ktui.engine.ownership.assignment_records import (
 )
 from k2ktui.engine.ownership.slot_owners import SlotOwners, rebalance
 from k2ktui.engine.records.editions import Edition, Editions
+from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.producer_registration import (
     ProducerRegistration,
@@ -188,6 +189,8 @@ STATE: tuple[StateRecord, ...] = (
     ),
     CommitSnapshot("billing", "c", 1000, "Empty", {("orders", 0): CommittedOffset(5, "m")}),
     PipelineSummary(1000, 90, 85, (GroupCount(Severity.BAD, "skips", 2),), 7, 3),
+    Hold("orders", None, "ops@h", 1000, "why"),
+    Hold("orders", 3, "ops@h", 1000),
 )
 DRILL = Drill(
     "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",

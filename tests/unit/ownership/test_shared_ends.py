@@ -10,6 +10,7 @@ import pytest
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.ownership.slot_owners import SlotOwners, shared_slot_of
+from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
 from k2ktui.engine.records.state import Position, Run, SourcePartition
 from k2ktui.errors import TimedOut
 from k2ktui.replication.copying.slot_task import Fault, FaultKind
@@ -156,6 +157,19 @@ def test_a_position_in_a_topic_that_was_created_again_says_nothing() -> None:
     assert str(one) in ends.notes[-1]
     ends.topic_ids[one] = "new"
     assert ends.ask_again(owned())
+    ends.ends.close()
+
+
+def test_partitions_that_are_held_are_not_awaited_and_are_known_at_the_end() -> None:
+    """Unless they have reached their ends; once they are released, they are awaited."""
+    operator = [Holds([Hold("t", 1, "ann@bastion", 0), Hold("t", 2, "ann@bastion", 0)])]
+    ends = Ends(holds=lambda: operator[0])
+    ends.positions = {at: 9 if at == PARTITIONS[1] else 10 for at in PARTITIONS}
+    assert ends.ask_again(owned())
+    (fault,) = ends.ends.left_faults
+    assert (fault.source, fault.kind, fault.offset) == (PARTITIONS[1], FaultKind.HELD, 9)
+    operator[0] = NO_HOLDS
+    assert not ends.ask_again(owned())
     ends.ends.close()
 
 

@@ -1,0 +1,137 @@
+"""What ``hold`` and ``release`` share: their options, and how holds are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from k2ktui.cli.terminal.confirm import confirm
+from k2ktui.cli.terminal.notes import print_notes
+from k2ktui.cli.terminal.options import access_to, file_option, json_option, unlock_option
+from k2ktui.engine.access import require
+from k2ktui.engine.records.hold import Hold, HoldKey, Holds
+from k2ktui.sync.moves.positions_text import parse_partitions
+from k2ktui.text import counted, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
+    from k2ktui.sync.holds import HoldChange
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def change_options(function: F) -> F:
+    """Add the options of both commands."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Skip the confirmation."),
+        click.option("--dry-run", is_flag=True, help="Show the change without making it."),
+        click.option(
+            "--why", metavar="TEXT", default="", help="Reason, for the journal and the views."
+        ),
+        unlock_option,
+        json_option,
+        file_option,
+    ):
+        function = option(function)
+    return function
+
+
+def parse_names(words: tuple[str, ...]) -> list[HoldKey]:
+    """Parse ``TOPIC`` and ``TOPIC:PARTITION``.
+
+    Raises:
+        ConfigError: a word is neither.
+    """
+    return [HoldKey(topic, partition) for topic, partition in parse_partitions(words)]
+
+
+def carry_out(
+    config: PipelineConfig,
+    change: HoldChange,
+    *,
+    dry_run: bool,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+) -> None:
+    """Show a change, ask for confirmation, make it, and print the result."""
+    from k2ktui.sync.holds import write_change
+
+    if not as_json or not (yes or dry_run):
+        for hold in change.holds:
+            click.echo(f"{change.operation} {_describe(hold, change)}", err=as_json)
+    print_notes(change.notes)
+    if change.holds and not dry_run:
+        may = access_to(config, unlock=unlock)
+        require(may, "holding a topic" if change.is_hold else "releasing a topic")
+        what = f"{change.operation} {counted(len(change.holds), 'topic or partition')}"
+        if len(change.holds) > 1:
+            what = f"{change.operation} {len(change.holds):,} topics or partitions"
+        confirm(config.name, what, yes=yes)
+        change = write_change(config, change, may)
+    if as_json:
+        click.echo(json.dumps(change_object(config.name, change)))
+    elif not change.holds:
+        click.echo(f"Nothing to {change.operation}.", err=True)
+    elif dry_run:
+        click.echo("Nothing was changed (--dry-run).", err=True)
+    else:
+        names = ", ".join(safe_text(hold.key.name) for hold in change.holds)
+        done = "held" if change.is_hold else "released"
+        click.echo(f"{names}: {done}, journal entry {change.entry}")
+
+
+def _describe(hold: Hold, change: HoldChange) -> str:
+    of_hold = [at for at, _ in change.positions if hold.key.covers(at)]
+    by = "" if change.is_hold else f", {safe_text(hold.describe())}"
+    if hold.partition is not None:
+        return f"{safe_text(hold.key.name)}{by}"
+    return f"{safe_text(hold.topic)}: {counted(len(of_hold), 'partition')}{by}"
+
+
+def change_object(pipeline: str, change: HoldChange) -> dict[str, Any]:
+    """Return a change as ``--json`` prints it."""
+    return {
+        "pipeline": pipeline,
+        "what": change.operation,
+        "applied": bool(change.entry),
+        "journal": change.entry or None,
+        "notes": list(change.notes),
+        "holds": [
+            {
+                **hold_object(hold),
+                "positions": [
+                    [at.partition, position.offset]
+                    for at, position in change.positions
+                    if hold.key.covers(at)
+                ],
+            }
+            for hold in change.holds
+        ],
+    }
+
+
+def hold_object(hold: Hold) -> dict[str, Any]:
+    """Return a hold as ``--json`` prints it; the partition of a whole topic is null."""
+    return {
+        "topic": hold.topic,
+        "partition": hold.partition,
+        "who": hold.who,
+        "since": hold.at_ms / 1000,
+        "why": hold.why,
+    }
+
+
+def show_holds(pipeline: str, holds: Holds, *, as_json: bool) -> None:
+    """Print the holds of a pipeline."""
+    if as_json:
+        rows = [hold_object(hold) for hold in holds.all]
+        click.echo(json.dumps({"pipeline": pipeline, "holds": rows}))
+        return
+    for hold in holds.all:
+        click.echo(f"{safe_text(hold.key.name)}: {safe_text(hold.describe())}")
+    if not holds:
+        click.echo("Nothing is held.", err=True)
