@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import DrillOptions, Fence
 from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.moves.choice import RowKey, RowValue
 from k2ktui.engine.moves.journal import RunKind
 from k2ktui.engine.moves.plan import Rewind
+from k2ktui.sync.moves.choices import choice_text
 from k2ktui.text import safe_text
+
+_NO_CHOICES: Mapping[RowKey, RowValue] = MappingProxyType({})
 
 
 def pattern_of(names: Collection[str]) -> str:
@@ -30,19 +35,29 @@ def _escaped(char: str) -> str:
 
 
 def plan_and_apply(
-    files: Sequence[str], groups: Collection[str] | None, rewind: Rewind, path: Path | str
+    files: Sequence[str],
+    groups: Collection[str] | None,
+    rewind: Rewind,
+    path: Path | str,
+    choices: Mapping[RowKey, RowValue] = _NO_CHOICES,
 ) -> str:
     """Return the command that makes a plan and applies it; ``groups`` None means all groups."""
-    return f"{plan(files, groups, rewind, path)} && {apply(path)}"
+    return f"{plan(files, groups, rewind, path, choices)} && {apply(path)}"
 
 
 def plan(
-    files: Sequence[str], groups: Collection[str] | None, rewind: Rewind, path: Path | str
+    files: Sequence[str],
+    groups: Collection[str] | None,
+    rewind: Rewind,
+    path: Path | str,
+    choices: Mapping[RowKey, RowValue] = _NO_CHOICES,
 ) -> str:
-    """Return the command that makes a plan."""
+    """Return the command that makes a plan; ``choices`` are the rows that it sets."""
     words = ["k2ktui", "plan", *_files(files), *_groups(groups)]
     if rewind is not Rewind.NEVER:
         words += ["--rewind", str(rewind)]
+    for key, value in choices.items():
+        words += ["--set", choice_text(key, value.text)]
     return shlex.join([*words, "-o", str(path)])
 
 

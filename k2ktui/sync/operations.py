@@ -78,13 +78,19 @@ def _ignore(_: WriteResult) -> None:
     return
 
 
-def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple[Plan, list[str]]:
+def create_plan(
+    flow: Flow,
+    options: PlanOptions,
+    files: Sequence[str],
+    took: Callable[[Snapshot], None] = lambda _: None,
+) -> tuple[Plan, list[str]]:
     """Take a snapshot and plan; return the plan and the notes about the snapshot.
 
     Args:
         flow: whose groups are planned.
         options: how to plan, see :func:`k2ktui.sync.moves.plans.plan_options`.
         files: the flow's files, which the plan remembers.
+        took: called with the snapshot, of which rows can be set by :func:`plan_snapshot`.
 
     Raises:
         ConfigError: a pattern of the options matches nothing, or a row cannot be set as chosen.
@@ -92,6 +98,7 @@ def create_plan(flow: Flow, options: PlanOptions, files: Sequence[str]) -> tuple
     """
     options = replace(options, choices=look_up_times(options.choices, flow.config))
     snapshot = take_snapshot(flow, compare=lowest_chosen(options.choices))
+    took(snapshot)
     notes = reading_notes(snapshot)
     if not snapshot.source and snapshot.replicas:
         notes.append(

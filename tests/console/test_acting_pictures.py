@@ -9,14 +9,17 @@ import pytest
 from textual.widgets import Input
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.console.screens import positions_plan
+from k2ktui.console.screens import positions_plan, translate_plan
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.screens.translate_plan import PlanScreen, Shown
 from k2ktui.engine.access import Access
+from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import OffsetWrite, WriteOutcome, WriteResult
+from k2ktui.engine.moves.groups import CommittedOffset, GroupView
 from k2ktui.engine.moves.pins import PinnedLog
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.moves.planning import PlanOptions, make_plan
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.state import Position, SourcePartition
@@ -29,6 +32,7 @@ from k2ktui.sync.verify.verification import ContentCheck, Verification
 from tests.support.console.driver import ConsoleDriver
 from tests.support.console.pictures import compare_screen, each_picture
 from tests.support.console.views import NOON, usual
+from tests.unit.engine.test_groups import a_range, snapshot
 
 FLOW = PipelineFlow(PipelineConfig.model_construct(name="orders"))
 SIZES = [(60, 20), (80, 24), (120, 35), (200, 60)]
@@ -37,6 +41,7 @@ SCREENS = (
     "plan",
     "row",
     "empty-plan",
+    "set-row",
     "confirm",
     "applied",
     "verified",
@@ -106,6 +111,8 @@ def test_screens_look_as_they_did(
     monkeypatch.setattr(operations, "apply_plan", apply_plan)
     monkeypatch.setattr(operations, "verify_content", lambda *_, **__: REPORT)
     monkeypatch.setattr(positions_plan, "PositionPlanner", lambda config: NoPlanner())
+    options = PlanOptions("ops@bastion1")
+    monkeypatch.setattr(translate_plan, "plan_options", lambda *_, **__: options)
     made = usual()
 
     async def opens(console: ConsoleDriver) -> None:
@@ -172,6 +179,22 @@ REPORT = operations.VerificationReport(
 )
 
 
+PAYMENTS = ("payments", 0)
+# What the plan of "set-row" is made of: a group that has read 120 of 500 copies.
+READ = replace(
+    snapshot(),
+    taken_at=NOON,
+    source={"billing": GroupView("Empty", 0, {PAYMENTS: CommittedOffset(120)})},
+    target={"billing": GroupView("Empty", 0, {PAYMENTS: CommittedOffset(1_010)})},
+    replicas={
+        SourcePartition(*PAYMENTS): Replica(
+            Position(500, 0, 0, "id", 3, 0, *PAYMENTS), {PAYMENTS: a_range(0, 1_000, 500)}
+        )
+    },
+    logs={PAYMENTS: TargetLog(0, 1_600)},
+)
+
+
 def apply_plan(
     config: PipelineConfig,
     plan: Plan,
@@ -203,6 +226,16 @@ async def open_screen(console: ConsoleDriver, screen: str) -> None:
     if screen == "moves":
         await console.app.push_screen(MovesScreen(lambda known: MOVES))
         await console.settle()
+        return
+    if screen == "set-row":
+        shown = Shown(make_plan(READ, PlanOptions("ops@bastion1")), (), None, READ)
+        await console.press("4")
+        await console.app.push_screen(PlanScreen(None, Rewind.NEVER, shown))
+        await console.settle()
+        await console.pilot.press("o")
+        await console.until(lambda: isinstance(console.app.focused, Input), "the dialog")
+        console.app.screen.query_one(Input).value = "-40"
+        await console.pilot.pause()
         return
     made = replace(PLAN, rows=()) if screen == "empty-plan" else PLAN
     plan = PlanScreen(None, Rewind.NEVER, Shown(made, ("still active on the source: fulfilment",)))

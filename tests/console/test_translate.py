@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.widgets import Input
 
 from k2ktui import progress
 from k2ktui.console import cli_equivalent
@@ -23,10 +24,14 @@ from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.engine.java_patterns import compile_pattern
+from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.choice import RowValue, ValueKind
+from k2ktui.engine.moves.groups import CommittedOffset, Snapshot
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.moves.planning import PlanOptions, make_plan
 from k2ktui.engine.records.mapping_version import MappingVersion
-from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.present.columns import pick
 from k2ktui.present.formatting import UNICODE
 from k2ktui.progress import long_step
@@ -37,6 +42,9 @@ from k2ktui.sync.verify.verification import ContentCheck, Verification
 from k2ktui.text import moment
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
 from tests.support.console.views import NOON, Made
+from tests.unit.engine.test_groups import S, a_range, snapshot
+
+COMMIT = CommittedOffset(40)
 
 HOSTILE = (
     r"\z\Q(?<a>b++[a&&b]",
@@ -429,3 +437,126 @@ def test_a_plan_is_drawn_with_ascii_only_if_that_is_all_there_is() -> None:
         assert console.text.isascii()
 
     drive_session(session(ascii=True), steps, (120, 35))
+
+
+def set_rows(
+    made_of: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Session, PlanScreen, list[PlanOptions]]:
+    """A session, and the plan of a snapshot, whose rows are set without a cluster."""
+    asked: list[PlanOptions] = []
+
+    def options(*_: object, rewind: Rewind, group: Any, choices: Any) -> PlanOptions:
+        asked.append(PlanOptions("ann@bastion", rewind=rewind, group=group, choices=choices))
+        return asked[-1]
+
+    def planned(snapshot: Snapshot, options: PlanOptions, files: object) -> Plan:
+        return make_plan(snapshot, options)
+
+    monkeypatch.setattr(translate_plan, "plan_options", options)
+    monkeypatch.setattr(translate_plan, "keep_plan", lambda _: None)
+    monkeypatch.setattr(operations, "plan_snapshot", planned)
+    shown = Shown(make_plan(made_of, PlanOptions("ann@bastion")), ("a note",), None, made_of)
+    return session(0), PlanScreen(None, Rewind.NEVER, shown), asked
+
+
+def two_partitions() -> Snapshot:
+    """A group that has read 40 of 100 copies on each of two partitions."""
+    made = snapshot(40)
+    other = SourcePartition("s", 1)
+    copy = Replica(Position(100, 0, 0, "id", 3, 0, "t", 1), {("t", 1): a_range(0, 500, 100)})
+    return replace(
+        made,
+        taken_at=NOON,
+        source={"g": replace(made.source["g"], offsets={("s", n): COMMIT for n in (0, 1)})},
+        replicas={
+            S: made.replicas[S],
+            other: copy,
+        },
+        logs={("t", n): TargetLog(3, 700) for n in (0, 1)},
+    )
+
+
+def test_a_row_is_set_after_its_cost_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, screen, _ = set_rows(two_partitions(), monkeypatch)
+
+    async def steps(console: ConsoleDriver) -> None:
+        console.app.push_screen(screen)
+        await console.until(lambda: console.screen is screen, "shown")
+        await console.settle()
+        grid = screen.query_one(Grid)
+        await console.press("down")
+        assert grid.current.key == ("g", "t", 1)
+        await console.press("o")
+        await console.until(lambda: console.screen.is_modal, "asked")
+        field = console.screen.query_one(Input)
+        assert field.value == "540", "the present value is filled in"
+        field.value = "510"
+        await console.settle()
+        assert "At most 30 records read again, no record skipped." in console.text
+        field.value = "600"
+        await console.settle()
+        assert "No record read again, at most 60 records skipped." in console.text
+        field.value = "701"
+        await console.press("enter")
+        assert console.screen.is_modal and "outside the target's log" in console.text
+        field.value = "510"
+        await console.press("enter")
+        await console.until(lambda: not console.screen.is_modal, "set")
+        await console.until(lambda: grid.current.row.basis is Basis.CHOSEN, "planned")
+        assert grid.current.key == ("g", "t", 1), "the cursor stays on the row"
+        assert (grid.current.row.proposed, grid.current.row.reread) == (510, 30)
+        assert "--set 'g t:1=510'" in screen.text_to_copy()
+        # Emptied, it is translated again.
+        await console.press("o")
+        await console.until(lambda: console.screen.is_modal, "asked again")
+        assert console.screen.query_one(Input).value == "510"
+        console.screen.query_one(Input).value = ""
+        await console.settle()
+        assert "translated again" in console.text
+        await console.press("enter")
+        await console.until(lambda: grid.current.row.basis is Basis.EXACT, "translated")
+        assert "--set" not in screen.text_to_copy()
+
+    drive_session(made, steps)
+
+
+def test_a_time_is_looked_up_before_it_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, screen, _ = set_rows(two_partitions(), monkeypatch)
+
+    def look_up(choices: dict[Any, RowValue], _: object) -> dict[Any, RowValue]:
+        return {
+            key: replace(value, kind=ValueKind.OFFSET, number=520) for key, value in choices.items()
+        }
+
+    monkeypatch.setattr(translate_plan, "look_up_times", look_up)
+
+    async def steps(console: ConsoleDriver) -> None:
+        console.app.push_screen(screen)
+        await console.until(lambda: console.screen is screen, "shown")
+        await console.settle()
+        await console.press("o")
+        await console.until(lambda: console.screen.is_modal, "asked")
+        console.screen.query_one(Input).value = "2026-11-27"
+        await console.settle()
+        assert "Enter looks this time up" in console.text
+        await console.press("enter")
+        await console.until(lambda: "At most 20 records read again" in console.text, "looked up")
+        assert console.screen.is_modal
+        await console.press("enter")
+        grid = screen.query_one(Grid)
+        await console.until(lambda: grid.current.row.basis is Basis.CHOSEN, "planned")
+        row = grid.current.row
+        assert (row.proposed, row.choice.value) == (520, "2026-11-27")
+
+    drive_session(made, steps)
+
+
+def test_rows_cannot_be_set_where_nothing_is_known_to_count_with() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        screen = opened(console, plan(row()))
+        await console.settle()
+        assert screen.refusal("set_row") == "n plans again; then rows can be set"
+        await console.press("o")
+        assert not console.screen.is_modal
+
+    drive_session(session(0), steps)

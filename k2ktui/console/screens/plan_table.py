@@ -9,10 +9,10 @@ from k2ktui.console.visuals.shapes import jump, picture_cell, power_of_ten
 from k2ktui.console.visuals.sums import cost_cell
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.apply import WriteOutcome, WriteResult
-from k2ktui.engine.moves.plan import Plan, PlanRow
+from k2ktui.engine.moves.plan import Action, Plan, PlanRow
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present.columns import Column
-from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, tone_of
+from k2ktui.present.formatting import Cell, Glyphs, Line, Tone, number, tone_of
 from k2ktui.present.plans import delta, plan_columns, plan_verdict, summarize_plan
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome
 from k2ktui.sync.verify.verification import ContentCheck
@@ -200,6 +200,29 @@ def effect_lines(plan: Plan) -> tuple[Line, ...]:
         ),
         (cost_cell(effect.reread, effect.skipped, ("read again", "skipped")),),
     )
+
+
+def choice_title(row: PlanRow) -> list[Line]:
+    """Return the heading of the dialog that sets a row: which it is, and its offset now."""
+    where = safe_text(f"{row.group}  {row.topic}-{row.partition}", 200)
+    now = f"committed on the target: {number(row.current)}"
+    return [(Cell(f"Set {where}", Tone.HEADING),), (Cell(now, Tone.MUTED),)]
+
+
+def choice_lines(row: PlanRow) -> list[Line]:
+    """Return what a row that is set does, and what that costs."""
+    verdict = plan_verdict(row)
+    if row.action is Action.LEAVE_OUT:
+        what = "It is left out: its committed offset stays."
+    else:
+        what = f"{row.action.word}: {number(row.current)} → {number(row.proposed)}"
+    blocked = row.action is Action.BLOCKED
+    lines: list[Line] = [(Cell(what, tone_of(verdict.severity) if blocked else Tone.PLAIN),)]
+    if blocked:
+        lines.append((Cell(safe_message(row.reason, 200), Tone.WARN),))
+    if row.reread is None or row.skipped is None:
+        return [*lines, (Cell("What that re-reads and skips is not known.", Tone.WARN),)]
+    return [*lines, (cost_cell(row.reread, row.skipped, ("read again", "skipped")),)]
 
 
 def confirmation_lines(plan: Plan, notes: Sequence[str], command: str) -> list[str | Line]:

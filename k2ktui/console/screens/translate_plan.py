@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,10 +33,14 @@ from k2ktui.console.visuals.shapes import Log
 from k2ktui.console.visuals.sums import Sum, Sums
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.row_dialog import RowDialog
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.apply import WriteResult, results_text, undo_text
+from k2ktui.engine.moves.choice import RowKey, RowValue
+from k2ktui.engine.moves.groups import Snapshot
 from k2ktui.engine.moves.plan import Plan, Rewind, dump_plan, plan_remarks, uncertain_first
+from k2ktui.engine.moves.planning import PlanOptions, set_row
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError, PartlyApplied
@@ -45,6 +49,7 @@ from k2ktui.present.columns import Column
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.sync import operations
 from k2ktui.sync.moves.apply import Applied, OffsetsChanged
+from k2ktui.sync.moves.choices import look_up_times
 from k2ktui.sync.moves.plans import keep_plan, plan_options
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome
 from k2ktui.sync.verify.verification import ContentCheck
@@ -67,11 +72,19 @@ _HIGH = 32
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A plan, the notes on its snapshot, and the file it is kept in."""
+    """A plan, the notes on its snapshot, the file it is kept in, and what rows are set with."""
 
     plan: Plan
     notes: tuple[str, ...] = ()
     path: Path | None = None
+    snapshot: Snapshot | None = None
+    read: tuple[str, ...] = ()
+
+
+def _shown(plan: Plan, read: Sequence[str], snapshot: Snapshot | None) -> Shown:
+    """Return a plan to show, and keep it in a file; ``read`` are the notes on the snapshot."""
+    notes = (*plan_remarks(plan), *read)
+    return Shown(plan, notes, keep_plan(plan), snapshot, tuple(read))
 
 
 class PlanScreen(OperationScreen):
@@ -96,6 +109,10 @@ class PlanScreen(OperationScreen):
         row under the cursor: why, the mapping range that its offset is in, and where both offsets
         lie in the retained logs.
 
+        o sets the row under the cursor instead: to an offset, a time, earliest, latest, +N or -N
+        from the proposed offset, or to be left out. What that re-reads and skips is shown while you
+        type, and the row then has the basis chosen. n plans again, with the rows that were set.
+
         A applies the plan exactly as shown after you have typed the pipeline's name. If a group has
         got a member or an offset has moved since, nothing is written: those rows are marked, and n
         plans again. Every write is read back, and recorded in the journal on the target.
@@ -106,6 +123,7 @@ class PlanScreen(OperationScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "Apply", id="plan.apply"),
+        Binding("o", "set_row", "Set", id="plan.set"),
         Binding("v", "verify", "Verify", id="plan.verify"),
         Binding("U", "undo", "Undo", id="plan.undo"),
         Binding("n", "plan_again", "Plan again", id="plan.again"),
@@ -113,7 +131,7 @@ class PlanScreen(OperationScreen):
     ]
     PANEL: ClassVar[str] = "Plan"
     CHANGES: ClassVar[frozenset[str]] = frozenset({"apply", "undo"})
-    NEEDS: ClassVar[frozenset[str]] = frozenset({"verify", "plan_again", "rewind"})
+    NEEDS: ClassVar[frozenset[str]] = frozenset({"verify", "plan_again", "rewind", "set_row"})
 
     class RowWritten(Message):
         """The outcome of a row is known."""
@@ -127,6 +145,7 @@ class PlanScreen(OperationScreen):
     ) -> None:
         super().__init__()
         self._groups, self._rewind, self.shown = groups, rewind, shown
+        self._choices: dict[RowKey, RowValue] = {}
         self.applied: Applied | None = None
         self._back: Applied | None = None
         self._begun = self._news = False
@@ -237,7 +256,7 @@ class PlanScreen(OperationScreen):
 
     def _command(self, plan: Plan) -> str:
         files, groups = self.session.files, self._groups
-        return cli_equivalent.plan_and_apply(files, groups, plan.rewind, self._path)
+        return cli_equivalent.plan_and_apply(files, groups, plan.rewind, self._path, self._choices)
 
     @property
     def _path(self) -> Path | str:
@@ -296,7 +315,7 @@ class PlanScreen(OperationScreen):
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
         why = super().refusal(action)
-        if why or action not in self.CHANGES | {"verify"}:
+        if why or action not in self.CHANGES | {"verify", "set_row"}:
             return why
         if self.shown is None:
             return "there is no plan; n plans"
@@ -304,6 +323,8 @@ class PlanScreen(OperationScreen):
             return "" if self.applied and not self._back else "nothing is applied here"
         if action == "apply":
             return self._unappliable(self.shown.plan)
+        if action == "set_row" and (self.shown.snapshot is None or self._begun or self._moved):
+            return "n plans again; then rows can be set"
         return ""
 
     def _unappliable(self, plan: Plan) -> str:
@@ -323,18 +344,74 @@ class PlanScreen(OperationScreen):
         self._rewind = Rewind.FOLLOW if self._rewind is Rewind.NEVER else Rewind.NEVER
         self.action_plan_again()
 
-    def action_plan_again(self) -> None:
-        """Make a new plan for the same groups."""
-        groups, flow, files = self._groups, self.flow, self.session.files
+    def _options(self) -> PlanOptions:
+        groups = self._groups
         chosen = (lambda _: True) if groups is None else groups.__contains__
-        options = plan_options(flow.config, rewind=self._rewind, group=chosen)
+        return plan_options(
+            self.config, rewind=self._rewind, group=chosen, choices=dict(self._choices)
+        )
+
+    def action_plan_again(self) -> None:
+        """Make a new plan for the same groups, with the rows that were set."""
+        flow, files, options = self.flow, self.session.files, self._options()
+        taken: list[Snapshot] = []
 
         def job() -> Shown:
-            plan, notes = operations.create_plan(flow, options, files)
-            return Shown(plan, (*plan_remarks(plan), *notes), keep_plan(plan))
+            plan, notes = operations.create_plan(flow, options, files, taken.append)
+            return _shown(plan, notes, taken[0] if taken else None)
 
-        command = cli_equivalent.plan(files, groups, self._rewind, "plan.json")
+        command = cli_equivalent.plan(files, self._groups, self._rewind, "plan.json", self._choices)
         self.act("planning", job, self._show_plan, command=command)
+
+    # Setting rows
+
+    @work(group=ASK)
+    async def action_set_row(self) -> None:
+        """Ask for the value of the row under the cursor, and plan with it."""
+        line: PlanLine | None = self.query_one(Grid).current
+        shown = self.shown
+        if line is None or shown is None or shown.snapshot is None:
+            return
+        row, snapshot, config, options = line.row, shown.snapshot, self.config, self._options()
+        stopped = shown.plan.is_stopped_by_conflict
+
+        def effect(value: RowValue) -> list[Line]:
+            return plan_table.choice_lines(
+                set_row(snapshot, options, row.key, value, stopped=stopped)
+            )
+
+        def look_up(value: RowValue) -> RowValue:
+            return look_up_times({row.key: value}, config)[row.key]
+
+        present = row.current if row.proposed is None else row.proposed
+        typed = row.choice.value if row.choice else "" if present is None else str(present)
+        value = await self.ask(RowDialog(plan_table.choice_title(row), typed, effect, look_up))
+        if value is not None and self.shown is shown:
+            self._set_row(row.key, value if isinstance(value, RowValue) else None, shown)
+
+    def _set_row(self, key: RowKey, value: RowValue | None, before: Shown) -> None:
+        """Plan with a row set, or translated again if there is no value."""
+        snapshot, earlier = before.snapshot, dict(self._choices)
+        if snapshot is None:
+            return
+        self._choices.pop(key, None)
+        if value is not None:
+            self._choices[key] = value
+        files, options = self.session.files, self._options()
+
+        def job() -> Shown:
+            plan = operations.plan_snapshot(snapshot, options, files)
+            return _shown(plan, before.read, snapshot)
+
+        def show(shown: Shown) -> None:
+            self._show_plan(shown)
+            self.query_one(Grid).select(key)
+
+        def put_back(_: K2kError) -> None:
+            self._choices = earlier
+
+        command = cli_equivalent.plan(files, self._groups, self._rewind, "plan.json", self._choices)
+        self.act("planning", job, show, failed=put_back, command=command)
 
     def _show_plan(self, shown: Shown) -> None:
         self.shown, self.applied, self._back = shown, None, None

@@ -94,6 +94,33 @@ def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
     )
 
 
+def set_row(
+    snapshot: Snapshot, options: PlanOptions, key: RowKey, value: RowValue, *, stopped: bool
+) -> PlanRow:
+    """Return a row of a plan as it would be with a value.
+
+    Args:
+        snapshot: what the plan was made of.
+        options: how it was made.
+        key: the row.
+        value: what it is set to; no time.
+        stopped: the plan's ``is_stopped_by_conflict``.
+
+    Raises:
+        ValueError: the plan has no such row, or the value leads to no offset.
+    """
+    group, *target = key
+    views = {group: snapshot.source[group]} if group in snapshot.source else {}
+    for translated, translation in _choose(replace(snapshot, source=views), options):
+        if translation.target == tuple(target):
+            if value.kind is not ValueKind.LEAVE_OUT:
+                log = snapshot.logs.get(translation.target)
+                chosen_offset(value, translation.offset, log)
+            chosen = replace(options, choices={key: value})
+            return _row(snapshot, translated, translation, chosen, stopped=stopped)
+    raise ValueError("the plan has no such row")
+
+
 def _choose(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGroup, Translation]]:
     return [
         (group, translation)

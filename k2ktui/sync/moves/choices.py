@@ -70,12 +70,13 @@ def parse_value(text: str) -> RowValue:
     text = text.strip()
     if text in _WORDS:
         return RowValue(_WORDS[text], text)
-    if _SHIFT.fullmatch(text):
-        return RowValue(ValueKind.SHIFT, text, int(text))
-    if text.isascii() and text.isdecimal():
-        if len(text) > len(str(LARGEST_OFFSET)) or int(text) > LARGEST_OFFSET:
+    digits = text.replace(",", "")  # as tables show them
+    if _SHIFT.fullmatch(digits):
+        return RowValue(ValueKind.SHIFT, text, int(digits))
+    if digits.isascii() and digits.isdecimal():
+        if len(digits) > len(str(LARGEST_OFFSET)) or int(digits) > LARGEST_OFFSET:
             raise ValueError(f"offsets are numbers up to {LARGEST_OFFSET}")
-        return RowValue(ValueKind.OFFSET, text, int(text))
+        return RowValue(ValueKind.OFFSET, text, int(digits))
     try:
         return RowValue(ValueKind.TIME, text, parse_instant(text))
     except (ValueError, OverflowError) as error:
