@@ -36,6 +36,7 @@ from k2ktui.engine.drill.model import (
     PhaseStatus,
     new_phases,
 )
+from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.drill.site_mark import SiteMark, merge_marks
 from k2ktui.engine.drill.steps import (
     accept_checks,
@@ -545,6 +546,22 @@ def read_drill(flow: Flow, drill_id: str) -> Drill:
     """Return one drill; raises ConfigError if there is none, and as :func:`list_drills`."""
     with _reading(flow) as store:
         return store.read(drill_id)
+
+
+def read_report(flow: Flow, drill_id: str) -> tuple[Drill, tuple[Rehearsal, ...]]:
+    """Return a drill and the rehearsals, the oldest first; errors as for :func:`read_drill`."""
+    with _reading(flow) as store:
+        return store.read(drill_id), store.read_rehearsals()
+
+
+def list_all(flow: Flow) -> tuple[list[Drill], tuple[Rehearsal, ...]]:
+    """Return the drills, the newest first, and the rehearsals, the oldest first.
+
+    Raises:
+        K2kError: as for ``StateStore.read``.
+    """
+    with _reading(flow) as store:
+        return store.read_all(), store.read_rehearsals()
 
 
 def verify_drill(flow: Flow, drill_id: str) -> tuple[Drill, list[str]]:

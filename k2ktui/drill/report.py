@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.format import find_broken_event, report_content, report_digest
 from k2ktui.engine.drill.model import (
+    Change,
     ChangeStatus,
     Drill,
     DrillFigures,
@@ -17,12 +18,13 @@ from k2ktui.engine.drill.model import (
     PhaseRecord,
     PhaseStatus,
 )
+from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.drill.steps import describe_undo, describe_way_back
 from k2ktui.engine.drill.tail import list_tail
 from k2ktui.text import counted, duration, moment, safe_message, safe_text
 
 ENDED = "ended"
-_LISTED_GROUPS = 200
+_LISTED_GROUPS, _LISTED_REHEARSALS = 200, 30
 # The check that compares the measured RPO and RTO with the objectives.
 MEASURES = "D46"
 
@@ -228,8 +230,9 @@ def _sum_checkpoints(groups: Collection[GroupResult]) -> list[str]:
     return [f"With MirrorMaker 2's checkpoints instead: {text}"]
 
 
-def report_json(drill: Drill) -> dict[str, Any]:
+def report_json(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> dict[str, Any]:
     """Return the report as a JSON object."""
+    shown = _until(drill, rehearsals)
     return {
         "id": drill.id,
         "status": str(drill.status),
@@ -239,158 +242,234 @@ def report_json(drill: Drill) -> dict[str, Any]:
         **report_content(drill),
         "checks": [check.as_json() for check in drill.checks],
         "events": [asdict(event) for event in drill.events],
+        **({"rehearsals": [rehearsal.as_json() for rehearsal in shown]} if shown else {}),
         "sha256": report_digest(drill),
     }
 
 
-def report_markdown(drill: Drill) -> str:
-    """Return the report as Markdown; its first ten lines are the summary."""
-    return "\n".join(_lines(drill)) + "\n"
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report. Each form of the report escapes the texts in its own way.
+
+    Attributes:
+        title: its heading.
+        text: a sentence; may be empty.
+        items: a list; may be empty.
+        columns, rows: a table; may be empty.
+    """
+
+    title: str
+    text: str = ""
+    items: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
-def _lines(drill: Drill) -> Iterator[str]:
-    yield f"# Drill {_cell(drill.id)}: {drill.kind} of {_cell(safe_text(drill.pipeline))}"
-    yield ""
-    for line in summarize(drill):
-        yield f"- {_cell(line)}"
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of a drill, before it has a form.
+
+    Attributes:
+        title: its heading.
+        summary: its first lines: the result, for those who read no further.
+        where: the clusters, and the way back.
+        sections: all else.
+        rehearsals: those until the drill ended, the oldest first.
+        digest: SHA-256 of the drill's content.
+        verify: the command that verifies it.
+    """
+
+    title: str
+    summary: tuple[str, ...]
+    where: str
+    sections: tuple[Section, ...]
+    rehearsals: tuple[Rehearsal, ...]
+    digest: str
+    verify: str
+
+
+def make_report(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> Report:
+    """Return the report of a drill.
+
+    Args:
+        drill: the drill.
+        rehearsals: the pipeline's rehearsals, the oldest first.
+    """
     began = moment(drill.started_ms / 1000)
-    yield f"- Begun {began} by {_cell(safe_text(drill.started_by))}, k2ktui {_cell(drill.version)}"
-    yield ""
-    source, target = _cell(drill.source_cluster) or "unknown", _cell(drill.target_cluster)
-    yield f"Source cluster {source}, target cluster {target}. {_cell(describe_way_back(drill))}"
-    yield ""
+    begun = f"Begun {began} by {safe_text(drill.started_by)}, k2ktui {drill.version}"
+    source, target = drill.source_cluster or "unknown", drill.target_cluster
+    shown = _until(drill, rehearsals)
+    return Report(
+        title=f"Drill {drill.id}: {drill.kind} of {safe_text(drill.pipeline)}",
+        summary=(*summarize(drill), begun),
+        where=f"Source cluster {source}, target cluster {target}. {describe_way_back(drill)}",
+        sections=tuple(_sections(drill, shown)),
+        rehearsals=shown,
+        digest=report_digest(drill),
+        verify=f"k2ktui drill report {drill.id} -f FILE --verify",
+    )
+
+
+def _until(drill: Drill, rehearsals: Iterable[Rehearsal]) -> tuple[Rehearsal, ...]:
+    """Return the rehearsals that had ended with the drill: its report stays the same later."""
+    end = drill.ended_ms
+    return tuple(r for r in rehearsals if end is None or r.at_ms <= end)
+
+
+def _sections(drill: Drill, rehearsals: Sequence[Rehearsal]) -> Iterator[Section]:
     if drill.blockers:
-        yield "## Findings"
-        yield ""
-        for blocker in drill.blockers:
-            yield f"- {_cell(blocker)}"
-        yield ""
-    yield "## Phases"
-    yield ""
-    yield "| phase | status | took | of the tool | result |"
-    yield "|---|---|---|---|---|"
-    for record in drill.phases:
-        yield _phase(record)
-    yield ""
-    yield from _changes(drill)
-    yield from _tables(drill)
-    yield "## Journal"
-    yield ""
-    yield "| time | by | phase | event | hash |"
-    yield "|---|---|---|---|---|"
-    for event in drill.events:
-        at = moment(event.at_ms / 1000)
-        row = (at, safe_text(event.who), event.phase, event.text, event.digest)
-        yield f"| {' | '.join(map(_cell, row))} |"
-    yield ""
-    verify = f"k2ktui drill report {_cell(drill.id)} -f FILE --verify"
-    yield f"SHA-256 of the report: `{report_digest(drill)}`. Verify it with `{verify}`."
+        yield Section("Findings", items=drill.blockers)
+    yield Section(
+        "Phases",
+        columns=("phase", "status", "took", "of the tool", "result"),
+        rows=tuple(map(_phase, drill.phases)),
+    )
+    if not drill.changes:
+        yield Section("Changes", "Nothing was changed.")
+    else:
+        rows = tuple(_change(drill, change) for change in drill.changes)
+        yield Section("Changes", columns=("change", "status", "to undo it"), rows=rows)
+    if drill.tail:
+        title = "Tail: records of the old source that had not been copied"
+        yield Section(title, items=tuple(list_tail(drill.tail)))
+    if drill.checks:
+        checks = tuple(
+            (
+                check.id,
+                check.title,
+                str(check.outcome),
+                f"{check.evidence}. Fix: {check.hint}" if check.hint else check.evidence,
+            )
+            for check in drill.checks
+        )
+        yield Section("Checks", columns=("id", "check", "result", "evidence"), rows=checks)
+    if drill.groups:
+        columns = (
+            *("group", "partitions", "unmapped", "re-read", "skipped", "compared", "different"),
+            "note",
+        )
+        yield Section("Groups", columns=columns, rows=_listed(map(_group, drill.groups)))
+    yield from _checkpoints(drill.groups)
+    if rehearsals:
+        yield _trend(rehearsals)
+    events = tuple(
+        (moment(e.at_ms / 1000), safe_text(e.who), e.phase, e.text, e.digest) for e in drill.events
+    )
+    yield Section("Journal", columns=("time", "by", "phase", "event", "hash"), rows=events)
 
 
-def _phase(record: PhaseRecord) -> str:
+def _trend(rehearsals: Sequence[Rehearsal]) -> Section:
+    rows = [
+        (
+            moment(rehearsal.at_ms / 1000),
+            _count(rehearsal.rpo_records),
+            "—" if rehearsal.rpo_ms is None else duration(rehearsal.rpo_ms / 1000, tenths=True),
+            duration(rehearsal.rto_ms / 1000, tenths=True),
+            str(rehearsal.findings),
+            str(rehearsal.missed),
+        )
+        for rehearsal in reversed(rehearsals[-_LISTED_REHEARSALS:])
+    ]
+    more = len(rehearsals) - len(rows)
+    text = f"The last {len(rows)} of {len(rehearsals)}; all are in the JSON report." if more else ""
+    columns = ("ended", "RPO, records", "RPO, age", "RTO of the tool", "findings", "missed")
+    return Section("Rehearsals", text, columns=columns, rows=tuple(rows))
+
+
+def _listed(rows: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return the first rows; the last one says how many more there are."""
+    every = tuple(rows)
+    more = len(every) - _LISTED_GROUPS
+    if more <= 0:
+        return every
+    blanks = ("",) * (len(every[0]) - 2)
+    return (*every[:_LISTED_GROUPS], (f"and {more:,} more", *blanks, "in the JSON report"))
+
+
+def report_markdown(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> str:
+    """Return the report as Markdown; its first ten lines are the summary."""
+    return "\n".join(_markdown(make_report(drill, rehearsals))) + "\n"
+
+
+def _markdown(report: Report) -> Iterator[str]:
+    yield f"# {_cell(report.title)}"
+    yield ""
+    for line in report.summary:
+        yield f"- {_cell(line)}"
+    yield ""
+    yield _cell(report.where)
+    yield ""
+    for section in report.sections:
+        yield f"## {section.title}"
+        yield ""
+        if section.text:
+            yield _cell(section.text)
+            yield ""
+        for item in section.items:
+            yield f"- {_cell(item)}"
+        if section.columns:
+            yield f"| {' | '.join(section.columns)} |"
+            yield f"|{'---|' * len(section.columns)}"
+        for row in section.rows:
+            yield f"| {' | '.join(map(_cell, row))} |"
+        if section.items or section.columns:
+            yield ""
+    yield f"SHA-256 of the report: `{report.digest}`. Verify it with `{_cell(report.verify)}`."
+
+
+def _phase(record: PhaseRecord) -> tuple[str, ...]:
     took = record.took_ms
     times = ("—", "—")
     if took is not None:
         times = (f"{took / 1000:.1f} s", f"{max(0, took - record.waited_ms) / 1000:.1f} s")
     text = "; ".join(part for part in (record.live, *record.findings) if part)
-    return f"| {record.phase} | {record.status} | {times[0]} | {times[1]} | {_cell(text)} |"
+    return (str(record.phase), str(record.status), *times, text)
 
 
-def _changes(drill: Drill) -> Iterator[str]:
-    yield "## Changes"
-    yield ""
-    if not drill.changes:
-        yield "Nothing was changed."
-    else:
-        yield "| change | status | to undo it |"
-        yield "|---|---|---|"
-    for change in drill.changes:
-        undo = (
-            "—"
-            if change.status is ChangeStatus.UNDONE
-            else _cell(describe_undo(drill, change.kind))
-        )
-        yield f"| {_cell(change.what)} | {change.status} | {undo} |"
-    yield ""
+def _change(drill: Drill, change: Change) -> tuple[str, ...]:
+    undone = change.status is ChangeStatus.UNDONE
+    undo = "—" if undone else describe_undo(drill, change.kind)
+    return (change.what, str(change.status), undo)
 
 
-def _tables(drill: Drill) -> Iterator[str]:
-    if drill.tail:
-        yield "## Tail: records of the old source that had not been copied"
-        yield ""
-        for line in list_tail(drill.tail):
-            yield f"- {_cell(line)}"
-        yield ""
-    if drill.checks:
-        yield "## Checks"
-        yield ""
-        yield "| id | check | result | evidence |"
-        yield "|---|---|---|---|"
-        for check in drill.checks:
-            text = f"{check.evidence}. Fix: {check.hint}" if check.hint else check.evidence
-            yield f"| {check.id} | {_cell(check.title)} | {check.outcome} | {_cell(text)} |"
-        yield ""
-    if drill.groups:
-        yield "## Groups"
-        yield ""
-        yield "| group | partitions | unmapped | re-read | skipped | compared | different | note |"
-        yield "|---|---|---|---|---|---|---|---|"
-        for group in drill.groups[:_LISTED_GROUPS]:
-            yield _group(group)
-        more = len(drill.groups) - _LISTED_GROUPS
-        if more > 0:
-            yield f"| and {more:,} more | | | | | | | in the JSON report |"
-        yield ""
-        yield from _checkpoints(drill.groups)
-
-
-def _checkpoints(groups: Collection[GroupResult]) -> Iterator[str]:
+def _checkpoints(groups: Collection[GroupResult]) -> Iterator[Section]:
     """Yield a table that compares MirrorMaker 2's checkpoints with k2ktui's positions."""
-    with_checkpoints = [
-        (group, group.checkpoints) for group in groups if group.checkpoints is not None
-    ]
-    if not with_checkpoints:
-        return
-    yield "## Checkpoints of MirrorMaker 2"
-    yield ""
-    yield (
-        "| group | re-read by checkpoints | re-read by k2ktui | skipped by checkpoints "
-        "| skipped by k2ktui | partitions without a checkpoint | partitions of unknown effect |"
-    )
-    yield "|---|---|---|---|---|---|---|"
-    for group, effect in with_checkpoints[:_LISTED_GROUPS]:
-        cells = (
-            _cell(safe_text(group.group)),
-            effect.reread,
+    rows = tuple(
+        (
+            safe_text(group.group),
+            str(effect.reread),
             _count(group.reread),
-            effect.skipped,
+            str(effect.skipped),
             _count(group.skipped),
-            effect.without,
-            effect.unknown,
+            str(effect.without),
+            str(effect.unknown),
         )
-        yield f"| {' | '.join(map(str, cells))} |"
-    more = len(with_checkpoints) - _LISTED_GROUPS
-    if more > 0:
-        yield f"| and {more:,} more | | | | | | in the JSON report |"
-    yield ""
+        for group in groups
+        if (effect := group.checkpoints) is not None
+    )
+    columns = (
+        *("group", "re-read by checkpoints", "re-read by k2ktui", "skipped by checkpoints"),
+        *("skipped by k2ktui", "partitions without a checkpoint", "partitions of unknown effect"),
+    )
+    if rows:
+        yield Section("Checkpoints of MirrorMaker 2", columns=columns, rows=_listed(rows))
 
 
 def _count(number: int | None) -> str:
     return "—" if number is None else str(number)
 
 
-def _group(group: GroupResult) -> str:
-    cells = [
-        _cell(safe_text(group.group)),
-        group.partitions,
-        group.unmapped,
+def _group(group: GroupResult) -> tuple[str, ...]:
+    return (
+        safe_text(group.group),
+        str(group.partitions),
+        str(group.unmapped),
         _count(group.reread),
         _count(group.skipped),
-        group.compared,
-        group.different,
-        _cell(group.note),
-    ]
-    return f"| {' | '.join(map(str, cells))} |"
+        str(group.compared),
+        str(group.different),
+        group.note,
+    )
 
 
 def _cell(text: object) -> str:

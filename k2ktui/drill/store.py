@@ -15,6 +15,13 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.format import chain_event
 from k2ktui.engine.drill.model import Drill, DrillEvent
 from k2ktui.engine.drill.pair_state import find_displaced
+from k2ktui.engine.drill.rehearsals import (
+    KEPT_REHEARSALS,
+    Rehearsal,
+    RehearsalKey,
+    find_displaced_rehearsals,
+    sum_up_rehearsal,
+)
 from k2ktui.engine.moves.journal import (
     DRILL,
     DrillKey,
@@ -89,6 +96,10 @@ class DrillStore:
     def find_record(self, drill_id: str) -> tuple[int, int] | None:
         """Return partition and offset of the record of a drill that was read last."""
         return self._store.find_drill(drill_id)
+
+    def read_rehearsals(self) -> tuple[Rehearsal, ...]:
+        """Return the newest rehearsals, the oldest first; errors as for ``StateStore.read``."""
+        return self._store.read().rehearsals[-KEPT_REHEARSALS:]
 
     def read_digests(self, drill: Drill) -> list[str]:
         """Return the digests of a drill's events that the journal has; errors as for ``read``."""
@@ -165,9 +176,13 @@ class DrillStore:
                 DrillEvent(event.at_ms, event.who, event.phase, event.text, entry),
             )
             records += self._journal(drill, drill.events[-1])
-        gone: list[DrillKey] = []
+        gone: list[DrillKey | RehearsalKey] = []
         if events and len(drill.events) == len(events):
-            gone = self._find_displaced(drill)
+            gone += self._find_displaced(drill)
+        if events and (rehearsal := sum_up_rehearsal(drill)):
+            records.append(rehearsal)
+            kept = self._store.read().rehearsals
+            gone += find_displaced_rehearsals(kept, rehearsal)
         try:
             self._writer.put(self._store.encode([*records, drill], gone))
         except WriterFenced as error:

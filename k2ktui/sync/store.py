@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.rehearsals import Rehearsal, list_rehearsals
 from k2ktui.engine.moves.journal import (
     BEGUN,
     CommitSnapshot,
@@ -64,6 +65,7 @@ class PipelineState:
         parity: what parity has done on the target.
         wanted_acls: the ACLs that the target should have; None if they were never kept.
         holds: the topics and partitions that operators hold.
+        rehearsals: rehearsals in a few numbers, the oldest first.
     """
 
     runners: tuple[Runner, ...] = ()
@@ -75,6 +77,7 @@ class PipelineState:
     parity: tuple[ParityRecord, ...] = ()
     wanted_acls: WantedAclsRecord | None = None
     holds: Holds = NO_HOLDS
+    rehearsals: tuple[Rehearsal, ...] = ()
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
@@ -424,6 +427,7 @@ def _state(
         elif isinstance(record, PipelineSummary):
             summary = record
     wanted_acls = next((record for record in records if isinstance(record, WantedAclsRecord)), None)
+    rehearsals = (record for record in records if isinstance(record, Rehearsal))
     parity = tuple(record for record in records if isinstance(record, ParityRecord))
     return PipelineState(
         runners=runners,
@@ -435,5 +439,6 @@ def _state(
         parity=parity,
         wanted_acls=wanted_acls,
         holds=Holds(record for record in records if isinstance(record, Hold)),
+        rehearsals=list_rehearsals(rehearsals, drills.values()),
         rows=rows,
     )

@@ -142,6 +142,7 @@ class Assembler:
             runners=state.runners if state else (),
             journal=state.journal if state else (),
             drills=state.drills if state else (),
+            rehearsals=state.rehearsals if state else (),
             pair_state=pair,
             objectives=self._objectives,
             totals=totals,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.groups import GroupRow, GroupView
@@ -105,7 +106,10 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """Heartbeats of runners, journal headers, drills with the newest first, and the summary."""
+    """Heartbeats of runners, journal headers, drills with the newest first, and the summary.
+
+    ``rehearsals`` are those of which a few numbers are kept, the oldest first.
+    """
 
     taken_at: float
     runners: tuple[Runner, ...] = ()
@@ -113,6 +117,7 @@ class StateFacts:
     malformed: int = 0
     drills: tuple[Drill, ...] = ()
     summary: PipelineSummary | None = None
+    rehearsals: tuple[Rehearsal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

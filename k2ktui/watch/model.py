@@ -14,6 +14,7 @@ from enum import StrEnum
 from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
+from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.moves.audit import NOTHING, Audit, RereadEstimate
 from k2ktui.engine.moves.failover import (
     FailoverEstimate,
@@ -232,6 +233,7 @@ class View:
         audit: what a MirrorMaker 2 flow would make of the groups; None if that is not compared,
             or not known yet.
         drills: failover drills, the newest first; a recording has none.
+        rehearsals: rehearsals in a few numbers, the oldest first; a recording has none.
         pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
         objectives: what a failover may cost at most, by the pipeline's file.
         notes: messages for the operator about the pipeline as a whole.
@@ -252,6 +254,7 @@ class View:
     runners: tuple[Runner, ...] = ()
     journal: tuple[JournalHeader, ...] = ()
     drills: tuple[Drill, ...] = ()
+    rehearsals: tuple[Rehearsal, ...] = ()
     pair_state: PairState = NOT_READ
     objectives: Objectives = NO_OBJECTIVES
     totals: Totals = Totals()

@@ -15,6 +15,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.drill.rehearsals import KEPT_REHEARSALS
 from k2ktui.engine.moves.agreement import Agreement
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.clients import (
@@ -300,7 +301,13 @@ class StateReader:
         journal = sorted(state.journal.values(), key=lambda entry: entry.order, reverse=True)
         drills = tuple(sorted(state.drills.values(), key=lambda drill: drill.id, reverse=True))
         return StateFacts(
-            time.time(), state.runners, tuple(journal), state.malformed, drills, state.summary
+            time.time(),
+            state.runners,
+            tuple(journal),
+            state.malformed,
+            drills,
+            state.summary,
+            state.rehearsals[-KEPT_REHEARSALS:],
         )
 
     def close(self) -> None:

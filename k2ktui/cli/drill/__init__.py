@@ -15,6 +15,7 @@ from k2ktui.cli.drill.operator import (
     print_drills,
     print_result,
     read_phases,
+    write_html,
 )
 from k2ktui.cli.terminal.options import (
     json_option,
@@ -48,18 +49,19 @@ command.add_command(check.command, "check")
 @json_option
 def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
     """Print the drills, the newest first."""
-    from k2ktui.drill.operations import list_drills
+    from k2ktui.drill.operations import list_all
 
     if site.is_site(files, directory):
         assert directory is not None
         return site.print_sites(directory, as_json)
     flow = load_flow(files)
-    drills = list_drills(flow)
+    drills, rehearsals = list_all(flow)
     if as_json:
         rows = [
             {"id": d.id, "kind": d.kind, "status": d.status, "by": d.started_by} for d in drills
         ]
-        click.echo(json.dumps({"drills": rows}))
+        trend = [rehearsal.as_json() for rehearsal in rehearsals]
+        click.echo(json.dumps({"drills": rows, "rehearsals": trend}))
     else:
         print_drills(flow.config.name, drills)
     return ExitCode.OK
@@ -240,22 +242,48 @@ def release(drill_id: str, files: tuple[str, ...], yes: bool, unlock: bool, as_j
 @click.option(
     "--verify", "verifies", is_flag=True, help="Verify the hashes against the journal instead."
 )
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File to write the report to, as one HTML page, instead of printing it.",
+)
 @json_option
 def report(
-    drill_id: str, files: tuple[str, ...], directory: Path | None, verifies: bool, as_json: bool
+    drill_id: str,
+    files: tuple[str, ...],
+    directory: Path | None,
+    verifies: bool,
+    html: Path | None,
+    as_json: bool,
 ) -> int:
-    """Print or verify a report."""
-    from k2ktui.drill.operations import verify_drill
+    """Print, write or verify a report."""
+    from k2ktui.drill.operations import read_report, verify_drill
 
+    if html is not None and (verifies or as_json):
+        other = "--verify" if verifies else "--json"
+        raise ConfigError(f"--html and {other} cannot be combined", unchanged="Nothing was done.")
     if site.is_site(files, directory):
         assert directory is not None
+        if html is not None:
+            raise ConfigError(
+                "a site drill has no report as HTML",
+                unchanged="Nothing was done.",
+                hint="Write that of each pipeline: k2ktui drill report ID -f FILE --html FILE; "
+                "the site drill's report has the ids.",
+            )
         return site.print_report(drill_id, directory, verifies=verifies, as_json=as_json)
-    drill, problems = verify_drill(load_flow(files), drill_id)
+    flow = load_flow(files)
     if not verifies:
-        click.echo(
-            json.dumps(report_json(drill)) if as_json else report_markdown(drill), nl=as_json
-        )
+        drill, rehearsals = read_report(flow, drill_id)
+        if html is not None:
+            write_html(html, drill, rehearsals)
+        elif as_json:
+            click.echo(json.dumps(report_json(drill, rehearsals)))
+        else:
+            click.echo(report_markdown(drill, rehearsals), nl=False)
         return ExitCode.OK
+    drill, problems = verify_drill(flow, drill_id)
     if as_json:
         click.echo(json.dumps({"id": drill.id, "problems": problems}))
     for problem in problems:

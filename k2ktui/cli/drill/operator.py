@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.terminal.notes import print_progress
+from k2ktui.cli.terminal.notes import print_note, print_progress
 from k2ktui.cli.terminal.options import access_to
 from k2ktui.cli.terminal.status_line import StatusLine
 from k2ktui.cli.terminal.tables import print_table
@@ -30,9 +31,11 @@ from k2ktui.engine.drill.steps import (
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
+from k2ktui.private_files import write_private
 from k2ktui.text import moment, safe_message, safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.engine.drill.rehearsals import Rehearsal
     from k2ktui.sync.flow import Flow
 
 ALL = "all"
@@ -183,6 +186,24 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
     if not drill.is_over:
         click.echo(safe_message(describe_next(drill, acting=acting)))
         click.echo(safe_message(describe_way_back(drill)))
+
+
+def write_html(path: Path, drill: Drill, rehearsals: Sequence[Rehearsal]) -> None:
+    """Write the report of a drill to a file that only its owner can read.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    from k2ktui.drill.report_html import report_html
+
+    try:
+        write_private(path, report_html(drill, rehearsals).encode())
+    except OSError as error:
+        raise ConfigError(
+            f"the report could not be written to {safe_text(path)}: {error.strerror}",
+            unchanged="Nothing was written.",
+        ) from error
+    print_note(f"The report is in {safe_text(path)}.")
 
 
 def print_result(drill: Drill, as_json: bool, files: Sequence[str] = ()) -> int:

@@ -9,6 +9,7 @@ Their encoding is in :mod:`k2ktui.engine.moves.journal_format`.
 - *WrittenCommits*: what was committed for a consumer group (:mod:`k2ktui.engine.moves.written`).
 - *PipelineSummary*: coverage and groups in a few numbers
   (:mod:`k2ktui.engine.moves.pipeline_summary`).
+- *Rehearsal*: what a rehearsal measured (:mod:`k2ktui.engine.drill.rehearsals`).
 - *ParityRecord*: what parity has done on the target (:mod:`k2ktui.engine.records.parity_record`).
 - *WantedAclsRecord*: the ACLs that the target should have
   (:mod:`k2ktui.engine.records.wanted_acls`).
@@ -24,6 +25,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.rehearsals import Rehearsal, RehearsalKey
 from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset, Partition
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary, SummaryKey
@@ -121,6 +123,7 @@ StateKey = (
     | ParityKey
     | WantedAclsKey
     | HoldKey
+    | RehearsalKey
 )
 
 
@@ -315,6 +318,7 @@ StateRecord = (
     | ParityRecord
     | WantedAclsRecord
     | Hold
+    | Rehearsal
 )
 
 

@@ -12,6 +12,12 @@ from typing import Any
 
 from k2ktui.engine.drill.format import drill_body, read_drill
 from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.rehearsals import (
+    Rehearsal,
+    RehearsalKey,
+    read_rehearsal,
+    rehearsal_body,
+)
 from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset
 from k2ktui.engine.moves.journal import (
@@ -93,6 +99,8 @@ def state_key(group: str, key: StateKey) -> bytes:
         case HoldKey():
             partition = {} if key.partition is None else {"partition": key.partition}
             return _dump({"group": group, "kind": "hold", **partition, "topic": key.topic})
+        case RehearsalKey():
+            kind, rest = "rehearsal", {"id": key.id}
     return _dump({"group": group, "kind": kind, **rest})
 
 
@@ -123,6 +131,8 @@ def state_value(record: StateRecord) -> bytes:
             body = wanted_acls_body(record)
         case Hold():
             body = hold_body(record)
+        case Rehearsal():
+            body = rehearsal_body(record)
     return _dump(dict(sorted({**body, "v": VERSION}.items())))
 
 
@@ -286,6 +296,8 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
             return group, WantedAclsKey()
         case "hold":
             return group, read_hold_key(head)
+        case "rehearsal":
+            return group, RehearsalKey(text(field(head, "id")))
     raise MalformedRecord("a record of an unknown kind")
 
 
@@ -320,6 +332,8 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
             return read_wanted_acls(body)
         case HoldKey():
             return read_hold(key, body)
+        case RehearsalKey():
+            return read_rehearsal(key, body)
 
 
 def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:

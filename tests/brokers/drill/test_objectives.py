@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
 
-from k2ktui.engine.drill.checks import DrillCheckOutcome
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.rehearsals import KEPT_REHEARSALS, Rehearsal
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.store import StateStore
 from tests.support.clusters.kafka import Out, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import Pair, check_of
@@ -49,6 +52,39 @@ def test_a_rehearsal_that_misses_an_objective_has_findings(
     newest = pair.drills()[0]
     assert check_of(newest, "D46").outcome is DrillCheckOutcome.FAIL
     k2ktui("drill", "report", newest.id, "-f", pair.copied.file, "--verify")
+    kept = k2ktui_json("drill", "list", "-f", pair.copied.file)["rehearsals"]
+    assert [one["missed"] for one in kept] == [0, 1, 1, 1]
+    assert kept[-1]["id"] == newest.id and kept[-1]["rpo_records"] == 5
     shown = k2ktui_json("status", "-f", pair.copied.file)
     assert shown["objectives"]["rto_s"] == 0.001
     assert shown["objectives"]["missed"] == ["RTO above 0.001 s"]
+
+
+def past(number: int) -> Rehearsal:
+    return Rehearsal(f"past-{number:03}", 1_700_000_000_000 + number, 0, 0, number, None, 1_000)
+
+
+@pytest.mark.slow
+def test_of_each_rehearsal_a_small_record_is_kept_and_of_the_oldest_none(
+    tmp_path: Path, source: KafkaNode, target: KafkaNode
+) -> None:
+    pair = Pair(tmp_path, source, target)
+    store = StateStore(pair.copied.config, pair.copied.cluster)
+    store.put([past(number) for number in range(KEPT_REHEARSALS)])
+    drill = pair.start(DrillKind.REHEARSE)
+    kept = store.read().rehearsals
+    store.close()
+    assert len(kept) == KEPT_REHEARSALS
+    assert kept[0].id == "past-001" and kept[-1].id == drill.id
+    assert (kept[-1].rpo_records, kept[-1].rto_ms) == (0, drill.tool_ms)
+
+    page = tmp_path / "report.html"
+    page.touch(0o644)
+    told = k2ktui("drill", "report", drill.id, "-f", pair.file, "--html", page)
+    assert told.stdout == "" and str(page) in told.stderr
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    text = page.read_text()
+    assert drill.id in text and "400 rehearsals" in text
+    printed = k2ktui_json("drill", "report", drill.id, "-f", pair.file)
+    assert len(printed["rehearsals"]) == KEPT_REHEARSALS
+    assert "The last 30 of 400" in k2ktui("drill", "report", drill.id, "-f", pair.file).stdout

@@ -9,6 +9,7 @@ from typing import Any
 
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
+from k2ktui.engine.drill.rehearsals import Rehearsal, list_rehearsals
 from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
@@ -69,6 +70,7 @@ class Made:
     runners: tuple[Runner, ...] | None = None
     held: dict[SourcePartition, HeldBack] = field(default_factory=dict)
     objectives: Objectives = NO_OBJECTIVES
+    rehearsals: tuple[Rehearsal, ...] = ()
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -231,7 +233,11 @@ class Made:
                 commits_at=now,
             ),
             PartName.STATE: StateFacts(
-                now, self._runners(), tuple(self.journal), drills=self.drills
+                now,
+                self._runners(),
+                tuple(self.journal),
+                drills=self.drills,
+                rehearsals=list_rehearsals(self.rehearsals, self.drills),
             ),
         }
 

@@ -126,3 +126,20 @@ def test_hostile_names_are_escaped() -> None:
     text = show(drill, acting=True)
     assert "a\\x1b[2Jb" in text
     assert "\x1b" not in text and "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("-f", "FILE", "--json"), "--html and --json cannot be combined"),
+        (("-f", "FILE", "--verify"), "--html and --verify cannot be combined"),
+        (("-d", "DIR"), "a site drill has no report as HTML"),
+    ],
+)
+def test_what_a_page_cannot_be_combined_with(
+    tmp_path: Path, more: tuple[str, ...], why: str
+) -> None:
+    page = tmp_path / "report.html"
+    with pytest.raises(ConfigError, match=why):
+        invoke(command, "report", "ID", "--html", page, *more)
+    assert not page.exists()
