@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.log.listing import LogEntry, OffsetState
 from k2ktui.log.record import KafkaRecord
 from k2ktui.replication.preflight.checks import Check, CheckOutcome
 from k2ktui.replication.preview_records import Preview, PreviewOutcome, PreviewRow
 from k2ktui.sync.moves.positions import SET, PositionPlan
+from k2ktui.sync.records.pairs import GroupRecords, RecordListing, RecordPair, RecordPlace
+from k2ktui.sync.verify.record_comparison import Comparison, ComparisonOutcome
 from k2ktui.watch.model import View
 
 TOPIC = "payments"
@@ -52,6 +57,28 @@ def _row(
     copied = outcome is PreviewOutcome.COPIED
     source = SourcePartition(TOPIC, offset % 2)
     return PreviewRow(source, record(before), record(after) if copied else None, outcome, step)
+
+
+def records() -> tuple[GroupRow, GroupRecords]:
+    """Return a group's position, and the records around it."""
+
+    def listed(offset: int, value: bytes) -> LogEntry:
+        record = KafkaRecord(offset, b"user-7", value, (("trace", b"1f"),), _AT_MS + offset)
+        return LogEntry(offset, offset, OffsetState.RECORD, record)
+
+    def pair(offset: int) -> RecordPair:
+        value = b'{"id": %d}' % offset
+        same = Comparison(ComparisonOutcome.SAME)
+        there = (TOPIC, 0)
+        return RecordPair(listed(offset, value), listed(offset + 7, value), there, same)
+
+    row = GroupRow(
+        *("billing", TOPIC, 0, "Stable", "", 44, TOPIC, 0, None, 51, Basis.EXACT, 0, 0, None)
+    )
+    before = (pair(40), pair(41), RecordPair(LogEntry(42, 42, OffsetState.COMMIT_MARKER)), pair(43))
+    following = (pair(44), pair(45), pair(46))
+    listing = RecordListing(RecordPlace(TOPIC, 0, 44), "both", before, following)
+    return row, GroupRecords(listing)
 
 
 def moves(view: View) -> PositionPlan:

@@ -12,6 +12,7 @@ from stage import Stage
 
 from k2ktui.console.screens.positions_plan import MovesScreen
 from k2ktui.console.screens.preview import PreviewScreen
+from k2ktui.console.screens.records import RecordsScreen
 from k2ktui.engine.drill.checks import DrillPhase
 
 Pictures = AsyncIterator[tuple[str, svg.Screen]]
@@ -59,7 +60,9 @@ async def _of_groups(stage: Stage) -> Pictures:
     yield "groups-by-partition", await stage.look()
     await stage.press("v", "enter")
     yield "group", await stage.look()
-    await stage.press("q", "4")
+    await stage.app.push_screen(RecordsScreen(*invented.records()))
+    yield "records", await stage.look()
+    await stage.press("q", "q", "4")
     yield "translate-groups", await stage.look()
     await stage.press("a", "enter")
     yield "translate", await stage.look()

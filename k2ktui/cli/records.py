@@ -18,9 +18,8 @@ from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
-    from k2ktui.log.listing import LogEntry
     from k2ktui.log.record import KafkaRecord
-    from k2ktui.sync.records.contents import ContentFormat, ShownContent, ShownRecord
+    from k2ktui.sync.records.contents import ContentFormat, ShownRecord
     from k2ktui.sync.records.pairs import RecordListing, RecordPair
     from k2ktui.sync.records.schema_decoder import SchemaDecoder
 
@@ -45,6 +44,14 @@ _FORMATS = ("auto", "schema", "json", "text", "hex")
     show_default=True,
     metavar="N",
     help="Number of records.",
+)
+@click.option(
+    "--before",
+    type=click.IntRange(0, _MOST),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of records before the position, too.",
 )
 @click.option(
     "--show", is_flag=True, help="Print keys, values and headers instead of their sizes alone."
@@ -74,6 +81,7 @@ def command(
     as_json: bool,
     side: Any,
     count: int,
+    before: int,
     show: bool,
     wanted: str | None,
     unlock: bool,
@@ -81,6 +89,7 @@ def command(
     position: str,
 ) -> int:
     """List and print; findings if a copy differs or is lost."""
+    from k2ktui.present.records import listing_object
     from k2ktui.sync.moves.positions_text import parse_place
     from k2ktui.sync.records.contents import ContentFormat
     from k2ktui.sync.records.pairs import RecordPlace, list_records
@@ -93,13 +102,14 @@ def command(
     if show:
         require_shown(access_to(config, unlock=unlock), enabled=config.console.show_records)
     listing = list_records(
-        flow, RecordPlace(at.topic, at.partition, offset), side, before=0, count=count,
+        flow, RecordPlace(at.topic, at.partition, offset), side, before=before, count=count,
         timeout=timeout,
     )  # fmt: skip
     with ExitStack() as stack:
         contents = _Contents(config, ContentFormat(wanted or "auto"), stack) if show else None
         if as_json:
-            click.echo(json.dumps(_object(config.name, listing, contents)))
+            show_one = None if contents is None else contents.show
+            click.echo(json.dumps(listing_object(config.name, listing, show_one)))
         else:
             print_notes(listing.notes)
             _print(config.name, listing, contents)
@@ -145,13 +155,7 @@ def _print(pipeline: str, listing: RecordListing, contents: _Contents | None) ->
 
 def _print_pair(pair: RecordPair, listing: RecordListing, contents: _Contents) -> None:
     """Print a record with its contents, and its copy's where the two are not equal."""
-    from k2ktui.present.records import (
-        content_lines,
-        headers_text,
-        offsets_text,
-        size_text,
-        time_text,
-    )
+    from k2ktui.present.records import content_lines, offsets_text, sizes_text, time_text
 
     place = listing.place
     is_equal = pair.result == "equal"
@@ -165,91 +169,12 @@ def _print_pair(pair: RecordPair, listing: RecordListing, contents: _Contents) -
         if record is None:
             click.echo(f"{where}: {safe_text(entry.meaning)}")
             continue
-        sizes = (
-            f"key {size_text(_size(record.key))}, value {size_text(_size(record.value))}, "
-            f"headers {headers_text(record)}"
-        )
         is_repeated = side == "target" and is_equal
-        click.echo(f"{where}: {time_text(record)}, {sizes}{', equal' if is_repeated else ''}")
+        click.echo(
+            f"{where}: {time_text(record)}, {sizes_text(record)}{', equal' if is_repeated else ''}"
+        )
         if not is_repeated:
             for name, text in content_lines(record, contents.show(record, side)):
                 click.echo(f"    {name}: {text}")
     if listing.side == "both" and pair.source and pair.source.record and not is_equal:
         click.echo(f"  {safe_message(pair.result)}")
-
-
-def _size(data: bytes | None) -> int | None:
-    return None if data is None else len(data)
-
-
-def _object(pipeline: str, listing: RecordListing, contents: _Contents | None) -> dict[str, Any]:
-    place = listing.place
-    return {
-        "pipeline": pipeline,
-        "topic": place.topic,
-        "partition": place.partition,
-        "offset": place.offset,
-        "side": listing.side,
-        "shown": contents is not None,
-        "records": [_pair_object(pair, listing, contents) for pair in listing.pairs],
-        "notes": list(listing.notes),
-    }
-
-
-def _pair_object(
-    pair: RecordPair, listing: RecordListing, contents: _Contents | None
-) -> dict[str, Any]:
-    place = listing.place
-    return {
-        "source": _entry_object(pair.source, (place.topic, place.partition), "source", contents),
-        "target": _entry_object(pair.target, pair.target_partition, "target", contents),
-        "outcome": str(pair.compared.outcome) if pair.compared else None,
-        "why": pair.compared.why if pair.compared else pair.why_no_copy,
-    }
-
-
-def _entry_object(
-    entry: LogEntry | None, at: tuple[str, int] | None, side: str, contents: _Contents | None
-) -> dict[str, Any] | None:
-    from k2ktui.present.records import headers_size
-
-    if entry is None or at is None:
-        return None
-    body: dict[str, Any] = {
-        "topic": at[0],
-        "partition": at[1],
-        "first_offset": entry.first,
-        "last_offset": entry.last,
-        "state": str(entry.state),
-        "reason": entry.reason,
-    }
-    record = entry.record
-    if record is None:
-        return body
-    body |= {
-        "timestamp_ms": record.timestamp_ms,
-        "timestamp_type": str(record.timestamp_type),
-        "key_size": _size(record.key),
-        "value_size": _size(record.value),
-        "header_count": len(record.headers),
-        "headers_size": headers_size(record),
-    }
-    if contents is not None:
-        shown = contents.show(record, side)
-        body |= {
-            "key": _content_object(shown.key),
-            "value": _content_object(shown.value),
-            "headers": [{"name": name, **_content_object(value)} for name, value in shown.headers],
-        }
-    return body
-
-
-def _content_object(content: ShownContent) -> dict[str, Any]:
-    is_null = content.size is None
-    return {
-        "format": None if is_null else str(content.format),
-        "text": None if is_null else content.text,
-        "size": content.size,
-        "cut": content.is_cut,
-        "note": content.note,
-    }

@@ -258,7 +258,7 @@ class ActionApp(ThemedApp):
         """Save a screenshot in the working directory, unless contents of records are shown."""
         if isinstance(self.screen, ConsoleScreen) and self.screen.shows_contents:
             self.inform(
-                "No screenshot was taken: contents of records are shown.\nFix: mask them with m.",
+                "No screenshot was taken: contents of records are shown.\nFix: mask them first.",
                 error=True,
             )
             return

@@ -34,6 +34,7 @@ DETAILS = {
     "PartitionScreen": "a partition",
     "PlanScreen": "a plan",
     "PreviewScreen": "a preview",
+    "RecordsScreen": "records",
     "SiteDrillsScreen": "Drill",
     "SiteScreen": "a site drill",
 }

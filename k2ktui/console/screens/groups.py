@@ -23,6 +23,7 @@ from k2ktui.console.screens.groups_table import (
     summary_grid,
 )
 from k2ktui.console.screens.partition import PartitionScreen
+from k2ktui.console.screens.records import RecordsScreen
 from k2ktui.console.screens.translate import plan_groups
 from k2ktui.console.visuals.panel import Panel, is_wide
 from k2ktui.console.widgets.grid import Grid
@@ -290,7 +291,11 @@ class GroupScreen(_GroupTable):
 
     @on(Grid.Opened)
     def _opened(self, event: Grid.Opened) -> None:
-        self.app.push_screen(PartitionScreen((event.row.topic, event.row.partition)))
+        row = event.row
+        if self.session.flow is None or row.source_offset is None:
+            self.app.push_screen(PartitionScreen((row.topic, row.partition)))
+        else:
+            self.app.push_screen(RecordsScreen(row))
 
     def columns(self) -> tuple[Column[Any], ...]:
         """Return the columns of the group's partitions."""
@@ -374,4 +379,4 @@ async def _translate(screen: ListScreen, group: str) -> None:
     await plan_groups(screen, [group])
 
 
-GroupsScreen.DETAILS = (AuditScreen, GroupScreen)
+GroupsScreen.DETAILS = (AuditScreen, GroupScreen, RecordsScreen)

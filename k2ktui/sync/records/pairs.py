@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Literal
 
 from k2ktui.engine.mapping.replica import Lookup, Replica, TargetPartition
+from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.content import AbsenceReason, ContentReader
@@ -146,6 +147,41 @@ def list_records(
         pairs, notes = [RecordPair(entry) for entry in (*earlier, *following)], ()
     parted = len(earlier)
     return RecordListing(place, side, tuple(pairs[:parted]), tuple(pairs[parted:]), notes)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecords:
+    """Records around a group's position.
+
+    Attributes:
+        listing: those of the source, with their copies.
+        target: those around the group's commit on the target, where that is another record than
+            the copy of the source's; None where it is the same, or there is no commit.
+    """
+
+    listing: RecordListing
+    target: RecordListing | None = None
+
+
+def list_group_records(flow: Flow, row: GroupRow, records: int) -> GroupRecords:
+    """List the last records that a group has read of a partition, and the next unread ones.
+
+    Args:
+        flow: the pipeline, or another program's flow.
+        row: the group's position on the partition; it has a commit on the source.
+        records: number of records in each direction.
+
+    Raises:
+        ConnectionFailed, TimedOut, ConfigError: as for :func:`list_records`.
+    """
+    assert row.source_offset is not None
+    place = RecordPlace(row.topic, row.partition, row.source_offset)
+    listing = list_records(flow, place, "both", before=records, count=records)
+    commit, number = row.target_offset, row.target_partition
+    if commit is None or number is None or commit == row.translated_offset:
+        return GroupRecords(listing)
+    there = RecordPlace(row.target_topic, number, commit)
+    return GroupRecords(listing, list_records(flow, there, "target", before=records, count=records))
 
 
 def _list(

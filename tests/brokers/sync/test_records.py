@@ -59,13 +59,15 @@ def test_records_and_their_copies_masked(copied: Copied, source: KafkaNode) -> N
     done = k2ktui("records", "-f", copied.file, f"{topic}:0@4", "--count", "3")
     assert "4111" not in done.stdout and "trace" not in done.stdout and "k4" not in done.stdout
     assert done.stdout.count("equal") == 3 and f"{topic}-0@11" in done.stdout
-    assert "14 B" in done.stdout and "2, 13 B" in done.stdout
+    assert "14 B" in done.stdout and "2 of 13 B" in done.stdout
     first, *_ = records = listed(copied, f"{topic}:0@4", "--count", "3")
     assert [pair["outcome"] for pair in records] == ["same"] * 3
     assert (first["source"]["key_size"], first["source"]["value_size"]) == (2, len(SECRET))
     assert (first["source"]["header_count"], first["source"]["headers_size"]) == (2, 13)
     assert (first["target"]["topic"], first["target"]["first_offset"]) == (topic, 11)
     assert "key" not in first["source"] and "value" not in first["target"]
+    earlier = listed(copied, f"{topic}:0@4", "--count", "1", "--before", "2")
+    assert [pair["source"]["first_offset"] for pair in earlier] == [2, 3, 4]
     # One side alone; on the target, the place is one there.
     (one,) = listed(copied, f"{topic}:0@4", "--count", "1", "--side", "source")
     assert one["target"] is None and one["outcome"] is None
