@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from k2ktui.engine.mapping.translate import Basis
+from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
+from k2ktui.sync.records.pairs import list_group_records
 from tests.support.clusters.kafka import (
     Got,
     Out,
@@ -174,6 +179,39 @@ def test_deleted_offsets_are_said_on_either_cluster(
     at_six, at_seven, at_eight = ((pair["target"] or {}) for pair in records[1:4])
     assert at_six["state"] == at_seven["state"] == "deleted by retention"
     assert at_eight["state"] == "record" and at_eight["first_offset"] == 15
+
+
+def test_what_a_group_has_read_and_reads_next(copied: Copied, source: KafkaNode) -> None:
+    topic = create_topic(source)
+    produce_transaction(source, topic, [b"%d" % n for n in range(5)])
+    produce(source, topic, [b"%d" % n for n in range(5, 9)])
+    copied.copy(topic)
+    flow = PipelineFlow(copied.config)
+    row = GroupRow(
+        *("g", topic, 0, "Empty", "", 6, topic, 0, None, 12, Basis.EXACT, 0, 0, None),
+    )
+    records = list_group_records(flow, row, 3)
+    assert records.target is None
+    sides = [
+        (pair.source.first, pair.target and pair.target.first, pair.result)
+        for pair in records.listing.pairs
+        if pair.source
+    ]
+    assert sides == [
+        (2, 9, "equal"),
+        (3, 10, "equal"),
+        (4, 11, "equal"),
+        (5, None, "commit marker"),
+        (6, 12, "equal"),
+        (7, 13, "equal"),
+        (8, 14, "equal"),
+    ]
+    assert len(records.listing.before) == 4
+    # The group's commit on the target is at another record: what it would read there.
+    records = list_group_records(flow, replace(row, target_offset=9), 3)
+    assert records.target is not None
+    there = [pair.target.first for pair in records.target.pairs if pair.target]
+    assert there == [6, 7, 8, 9, 10, 11]
 
 
 def test_compaction_on_either_cluster_is_said(
