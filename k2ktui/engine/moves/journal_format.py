@@ -301,7 +301,7 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
     raise MalformedRecord("a record of an unknown kind")
 
 
-def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
+def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:  # noqa: C901 - a case a kind
     """Decode the value of a record.
 
     Raises:
