@@ -257,7 +257,13 @@ class SharedRun:
     def _make_discovery(self, is_wanted: IsWanted | None = None) -> TopicDiscovery:
         source, target = self._parts.source, self._parts.target
         return TopicDiscovery(
-            self._config, source, target, self._topics, self._committed, is_wanted
+            self._config,
+            source,
+            target,
+            self._topics,
+            self._committed,
+            is_wanted,
+            self._parts.holds,
         )
 
 

@@ -109,7 +109,9 @@ class WholeRun:
             config,
             ownership,
             parts.laps,
-            TopicDiscovery(config, parts.source, parts.target, topics, committed),
+            TopicDiscovery(
+                config, parts.source, parts.target, topics, committed, holds=parts.holds
+            ),
             self._report,
             mapping_partitions=parts.control.mapping_partitions,
             until_caught_up=parts.until_caught_up,

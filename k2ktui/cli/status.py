@@ -49,6 +49,9 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
             if row.status.held is not None:
                 subject = f"{safe_text(row.status.topic)}-{row.status.partition}"
                 click.echo(f"{subject}: {row.status.held.text()}")
+            if row.status.hold:
+                subject = f"{safe_text(row.status.topic)}-{row.status.partition}"
+                click.echo(f"{subject}: {safe_text(row.status.hold)}")
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)
         if view.objectives:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.state import Position
 from k2ktui.text import counted, duration
 
@@ -25,6 +26,7 @@ class PartitionState(StrEnum):
     UNKNOWN = "unknown"
     HELD_BACK = "held-back"
     FENCED = "fenced"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class PartitionStatus:
         held_back_by: producer id of that transaction, None if there is none or it is unknown.
         held_back_s: age of that transaction in seconds, see :class:`HeldBack`.
         copied_at: when the position was committed on the target, epoch seconds.
+        hold: by which operator it is held, since when and why; "" if it is not.
     """
 
     topic: str
@@ -100,6 +103,7 @@ class PartitionStatus:
     held_back_by: int | None = None
     held_back_s: float | None = None
     copied_at: float | None = None
+    hold: str = ""
 
     @property
     def unmapped(self) -> int | None:
@@ -176,6 +180,27 @@ def with_held_back(
         held_back_by=held.producer_id,
         held_back_s=round(held.age_s, 1),
     )
+
+
+_WAITS = frozenset(
+    {
+        PartitionState.NEW,
+        PartitionState.CAUGHT_UP,
+        PartitionState.BEHIND,
+        PartitionState.HELD_BACK,
+    }
+)
+
+
+def with_hold(status: PartitionStatus, hold: Hold | None) -> PartitionStatus:
+    """Return the status of a partition that an operator holds.
+
+    What goes wrong meanwhile, as records that the source deletes, stays its state.
+    """
+    if hold is None:
+        return status
+    state = PartitionState.HELD if status.state in _WAITS else status.state
+    return replace(status, state=state, hold=hold.describe())
 
 
 def coverage(

@@ -113,6 +113,9 @@ def loss_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
     if failover.rpo_records and failover.rpo_s is not None:
         cells.append(Cell(f", oldest {seconds(failover.rpo_s)}"))
     cells += [Cell(f"  {text}", Tone.WARN) for text in view.missed_rpo]
+    if failover.held_partitions:
+        held = number(failover.held_records, known=known)
+        cells.append(Cell(f"  {held} more held", Tone.MUTED))
     if failover.unknown_partitions:
         cells.append(Cell(f"  {failover.unknown_partitions:,} unknown", Tone.UNKNOWN))
     if failover.commits_at is not None:
@@ -153,8 +156,27 @@ def failover_lines(estimate: FailoverEstimate, now: float, loss: str = "") -> It
         NOT_AVAILABLE if estimate.rpo_records is None else counted(estimate.rpo_records, "record")
     )
     yield f"Not copied (RPO): {records}{oldest}{missing}"
+    if estimate.held_partitions:
+        of = counted(estimate.held_partitions, "partition")
+        held = NOT_AVAILABLE
+        if estimate.held_records is not None:
+            held = counted(estimate.held_records, "record")
+        yield f"Held by operators, and lost besides: {held} of {of}"
     if estimate.commits_at is not None:
         yield f"Commits of the groups: read {duration(max(0.0, now - estimate.commits_at))} ago"
+
+
+def held_line(view: View) -> str:
+    """Return what operators hold, which neither the lag nor the RPO counts."""
+    totals = view.totals
+    records = "an unknown number of records"
+    if totals.held_records is not None:
+        records = counted(totals.held_records, "record")
+    oldest = f", the oldest {seconds(totals.held_s)} old" if totals.held_s else ""
+    return (
+        f"held by operators: {counted(totals.held_partitions, 'partition')}, "
+        f"{records} not copied{oldest}"
+    )
 
 
 def objectives_line(view: View) -> str:

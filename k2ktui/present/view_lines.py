@@ -8,7 +8,7 @@ from k2ktui.engine.moves.audit import NOTHING, RereadEstimate
 from k2ktui.engine.moves.groups import Outcome
 from k2ktui.engine.moves.journal import RunKind, Runner, RunnerState
 from k2ktui.engine.trend import Direction
-from k2ktui.present.failover import failover_lines, objectives_line
+from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
 from k2ktui.present.pair_state import final_loss, pair_text
@@ -31,6 +31,8 @@ def view_lines(view: View, now: float) -> Iterator[str]:
             f"  held back {counted(sum(held), 'record')} by open transactions on "
             f"{counted(len(held), 'partition')} of the source{_old(view, now, PartName.SOURCE)}"
         )
+    if view.totals.held_partitions:
+        yield f"  {held_line(view)}{_old(view, now, PartName.STATE, *_SIDES)}"
     yield f"  throughput {_number(view.totals.rate, 'records/s')}"
     yield (
         f"  coverage {_share(view.totals.coverage)} of retained offsets, "

@@ -25,12 +25,18 @@ from k2ktui.engine.moves.journal import (
 from k2ktui.engine.moves.journal_format import read_state_value
 from k2ktui.engine.records.hold import NO_HOLDS, Hold, HoldKey, Holds
 from k2ktui.engine.records.state import MalformedRecord, Position, SourcePartition
-from k2ktui.errors import REFUSALS, ClusterRefused, ConfigError
+from k2ktui.errors import REFUSALS, ClusterRefused, ConfigError, K2kError
 from k2ktui.kafka.clients import Cluster, target_cluster
 from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.pipeline import commit_topic
+from k2ktui.replication.preflight.checks import (
+    Check,
+    passed_check,
+    unknown_check,
+    warning_check,
+)
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.state_fold import read_own_key
@@ -39,6 +45,7 @@ from k2ktui.text import list_names, safe_text
 
 HELD, RELEASED = "held", "released"
 LONGEST_REASON = 500
+HOLDS = "holds"
 _READ_S = 30.0
 _INTERVAL_S = 2.0
 _HOLD = b'"kind":"hold"'
@@ -203,6 +210,20 @@ def read_holds(config: PipelineConfig) -> Holds:
         return store.read().holds
     finally:
         store.close()
+
+
+def check_holds(config: PipelineConfig) -> Check:
+    """Name what is held; it keeps no run from starting."""
+    try:
+        holds = read_holds(config)
+    except K2kError as error:
+        return unknown_check(HOLDS, error.message, error.hint)
+    if not holds:
+        return passed_check(HOLDS, "nothing is held")
+    names = [f"{hold.key.name}: {hold.describe()}" for hold in holds.all]
+    return warning_check(
+        HOLDS, f"not copied: {list_names(names, _NAMED)}", "Copy them again: k2ktui release."
+    )
 
 
 def plan_hold(config: PipelineConfig, names: Collection[HoldKey], why: str = "") -> HoldChange:

@@ -17,6 +17,7 @@ from k2ktui.engine.moves.audit import Audit
 from k2ktui.engine.moves.group_sums import GroupsOnBoth, GroupSummary, counts, summarize_groups
 from k2ktui.engine.moves.groups import Finding, after_failover, outcome
 from k2ktui.engine.records.gaps import lost_gaps
+from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
@@ -26,6 +27,7 @@ from k2ktui.engine.status import (
     state_of,
     sum_lags,
     with_held_back,
+    with_hold,
 )
 from k2ktui.sync.drill.pair import choose_opposite
 from k2ktui.text import counted, list_names
@@ -112,7 +114,8 @@ class Assembler:
             groups = self._moved_of.get((Same(groups),), partial(_after_failover, groups))
         self._past = pair.moved and bool(pair.fenced_by or self._pair.mirror)
         source_is_stale = PartName.SOURCE in parts and parts[PartName.SOURCE].stale
-        rows = self._rows(source, target, groups, newest=source_is_stale)
+        holds = state.holds if state else NO_HOLDS
+        rows = self._rows(source, target, groups, holds, newest=source_is_stale)
         # Rates are of the moments at which the source was read, as positions and lag are.
         read_at = source.taken_at if source else target.taken_at if target else None
         fresh = read_at != self._read_at
@@ -157,6 +160,7 @@ class Assembler:
         source: SourceFacts | None,
         target: TargetFacts | None,
         groups: GroupFacts | None,
+        holds: Holds,
         *,
         newest: bool,
     ) -> tuple[PartitionRow, ...]:
@@ -168,6 +172,7 @@ class Assembler:
         """
         inputs = (
             newest,
+            holds,
             self._past,
             None if groups is None else groups.mapped,
             None if target is None else (target.positions, target.ends, target.deleted),
@@ -179,7 +184,7 @@ class Assembler:
                 source.deleted,
             ),
         )
-        make = partial(self._make_rows, source, target, groups, newest=newest)
+        make = partial(self._make_rows, source, target, groups, holds, newest=newest)
         return self._rows_of.get(inputs, make)
 
     def _make_rows(
@@ -187,6 +192,7 @@ class Assembler:
         source: SourceFacts | None,
         target: TargetFacts | None,
         groups: GroupFacts | None,
+        holds: Holds,
         *,
         newest: bool,
     ) -> tuple[PartitionRow, ...]:
@@ -201,12 +207,12 @@ class Assembler:
             self._cached_rows = {at: self._cached_rows.get(at) for at in sorted(names)}
         for at, cached in self._cached_rows.items():
             own = (positions.get(at), mapped.get(at), groups is not None)
-            log = deleted.get(at)
+            log, hold = deleted.get(at), holds.of(at.topic, at.partition)
             facts = (self._past, *own, *_source_facts(at, source), *_target_facts(target, own[0]))
-            facts = (*facts, log)
+            facts = (*facts, log, hold)
             # Most of thousands of partitions are unchanged: reuse their rows.
             if cached is None or cached[0] != facts:
-                row = self._row(at, source, target, *own)
+                row = self._row(at, source, target, hold, *own)
                 self._cached_rows[at] = (facts, row if log is None else _with_lost(row, log))
         return tuple(cached[1] for cached in self._cached_rows.values() if cached)
 
@@ -228,6 +234,7 @@ class Assembler:
         at: SourcePartition,
         source: SourceFacts | None,
         target: TargetFacts | None,
+        hold: Hold | None,
         position: Position | None,
         mapped: MappedSummary | None,
         mapping_read: bool,
@@ -266,6 +273,8 @@ class Assembler:
         )
         if source is not None and not self._past:
             status = with_held_back(status, source.high.get(at), source.held_back.get(at))
+        if not self._past:
+            status = with_hold(status, hold)
         gaps = tuple((gap.first, gap.end) for gap in lost_gaps(position.gaps)) if position else ()
         return PartitionRow(
             status=status,
@@ -458,14 +467,14 @@ def _summarize(
 def sum_totals(
     rows: Sequence[PartitionRow], groups: GroupFacts | None, arrival: Ends = _NOTHING
 ) -> Totals:
-    """Sum up the rows; a value that is unknown for every partition is None."""
-    arrived = {row.key: n for row in rows if (n := _arrived(row, arrival))}
-    lags = [row.status.lag_records for row in rows if row.status.lag_records is not None]
-    ages = [
-        row.status.lag_seconds
-        for row in rows
-        if row.status.lag_seconds is not None and row.status.lag_records
-    ]
+    """Sum up the rows; a value that is unknown for every partition is None.
+
+    The lag of partitions that operators hold is summed up separately.
+    """
+    copied, held = _split_held(rows)
+    arrived = {row.key: n for row in copied if (n := _arrived(row, arrival))}
+    lags = [row.status.lag_records for row in copied if row.status.lag_records is not None]
+    ages = _ages(copied)
     rates = [row.rate for row in rows if row.rate is not None]
     group_rows = groups.rows if groups else ()
     diverging = [row for row in group_rows if row.divergence and row.finding is Finding.SETTLED]
@@ -487,13 +496,13 @@ def sum_totals(
         rereads=sums.rereads,
         unknown=sum(
             row.status.lag_records is None and row.status.state is not PartitionState.FENCED
-            for row in rows
+            for row in copied
         ),
         arrived_records=sum(arrived.values()),
         rpo_s=max(
             (
                 row.status.lag_seconds
-                for row in rows
+                for row in copied
                 if row.status.lag_records
                 and row.status.lag_seconds is not None
                 and row.key not in arrived
@@ -502,7 +511,24 @@ def sum_totals(
         ),
         moved_skips=sums.moved_skips,
         moved_rereads=sums.moved_rereads,
+        held_partitions=len(held),
+        held_records=sum_lags(row.status.lag_records for row in held),
+        held_s=max(_ages(held), default=None),
     )
+
+
+def _split_held(rows: Sequence[PartitionRow]) -> tuple[list[PartitionRow], list[PartitionRow]]:
+    """Return the rows that are copied, and those that operators hold."""
+    held = [row for row in rows if row.status.hold]
+    return [row for row in rows if not row.status.hold] if held else list(rows), held
+
+
+def _ages(rows: Sequence[PartitionRow]) -> list[float]:
+    return [
+        row.status.lag_seconds
+        for row in rows
+        if row.status.lag_seconds is not None and row.status.lag_records
+    ]
 
 
 def _total_coverage(rows: Sequence[PartitionRow]) -> float | None:

@@ -14,6 +14,7 @@ from k2ktui.engine.moves.groups import GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.errors import K2kError, TimedOut
@@ -106,7 +107,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """Heartbeats of runners, journal headers, drills with the newest first, and the summary.
+    """Heartbeats of runners, journal headers, drills with the newest first, the summary and holds.
 
     ``rehearsals`` are those of which a few numbers are kept, the oldest first.
     """
@@ -118,6 +119,7 @@ class StateFacts:
     drills: tuple[Drill, ...] = ()
     summary: PipelineSummary | None = None
     rehearsals: tuple[Rehearsal, ...] = ()
+    holds: Holds = NO_HOLDS
 
 
 @dataclass(frozen=True, slots=True)

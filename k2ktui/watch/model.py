@@ -150,6 +150,8 @@ class Totals:
             workload there: it came from the target, and is no loss.
         rpo_s: age of the oldest record that did not, if ``arrived_records`` are known.
         unknown: partitions whose lag is unknown.
+        held_partitions: partitions that operators hold. What they lag is in ``held_records`` and
+            ``held_s``, and in no other sum: it is no alarm.
     """
 
     partitions: int = 0
@@ -172,6 +174,9 @@ class Totals:
     moved_rereads: int = 0
     arrived_records: int = 0
     rpo_s: float | None = None
+    held_partitions: int = 0
+    held_records: int | None = None
+    held_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +343,9 @@ class View:
             commits_at=self.commits_at,
             rpo_at_least=pair.rpo_at_least,
             failed_over=pair.moved,
+            held_partitions=0 if pair.moved else totals.held_partitions,
+            held_records=None if pair.moved else totals.held_records,
+            held_s=None if pair.moved else totals.held_s,
         )
 
     @property

@@ -308,6 +308,7 @@ class StateReader:
             drills,
             state.summary,
             state.rehearsals[-KEPT_REHEARSALS:],
+            state.holds,
         )
 
     def close(self) -> None:

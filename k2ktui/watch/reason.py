@@ -18,6 +18,8 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
             return "the topic does not exist on the source, or may not be described"
         case PartitionState.NEW:
             return "nothing has been copied yet"
+        case PartitionState.HELD:
+            return f"{status.hold}; not copied until k2ktui release"
         case PartitionState.FENCED:
             return "the workload is on the target; its lag here is the past"
         case PartitionState.UNKNOWN if position is None:

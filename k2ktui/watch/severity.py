@@ -47,6 +47,7 @@ _PARTITION = {
     PartitionState.REFUSED: Severity.BAD,
     PartitionState.HELD_BACK: Severity.WARN,
     PartitionState.FENCED: Severity.INFO,
+    PartitionState.HELD: Severity.INFO,
 }
 
 

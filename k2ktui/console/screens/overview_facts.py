@@ -116,6 +116,8 @@ def lag_tile(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
     size = [_aged(records, glyphs, view.copy_stale), Cell(" records")]
     if totals.unknown and totals.partitions:
         size.append(Cell(f"  {totals.unknown:,} unknown", Tone.UNKNOWN))
+    if totals.held_partitions:
+        size.append(Cell(f"  {formatting.number(totals.held_records)} held", Tone.MUTED))
     late = [_aged(behind, glyphs, view.copy_stale), Cell(" behind")]
     values = [point.lag_records for point in view.points]
     trend = _trend(view, glyphs)
@@ -241,7 +243,7 @@ def partition_map(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
 
 def _furthest(view: View, room: int) -> list[Cell]:
     """Return the partition with the largest lag, if there is room and more than one lags."""
-    behind = [row for row in view.partitions if row.status.lag_records]
+    behind = [row for row in view.partitions if row.status.lag_records and not row.status.hold]
     if len(behind) < 2:
         return []
     worst = max(behind, key=lambda row: row.status.lag_records or 0)
@@ -381,6 +383,9 @@ def failover_tile(
         loss = (_figure("RPO", view.missed_rpo, glyphs), records, Cell(" records"))
         if estimate.rpo_records and estimate.rpo_s is not None:
             loss = (*loss, Cell(f", {formatting.seconds(estimate.rpo_s)}"))
+        if estimate.held_partitions:
+            held = formatting.number(estimate.held_records)
+            loss = (*loss, Cell(f", {held} more held", Tone.MUTED))
         if view.missed_rpo:
             severity = max(severity or Severity.WARN, Severity.WARN)
     lines = [*groups, loss]

@@ -166,6 +166,9 @@ class FailoverEstimate:
         unknown_partitions: number of partitions whose lag is unknown.
         commits_at: when the groups' commits on the source were read, in epoch seconds.
         failed_over: whether the pair has failed over: the workload is on the target.
+        held_partitions: number of partitions that operators hold.
+        held_records: records of these that were not copied, which ``rpo_records`` leaves out.
+        held_s: age of the oldest of them in seconds.
     """
 
     groups: GroupEstimate | None = None
@@ -175,6 +178,9 @@ class FailoverEstimate:
     commits_at: float | None = None
     rpo_at_least: int | None = None
     failed_over: bool = False
+    held_partitions: int = 0
+    held_records: int | None = None
+    held_s: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""

@@ -158,7 +158,8 @@ class TopicsDiscovered:
     ``ends`` are last stable offsets; a partition without a leader has none. ``held_back`` is what
     open transactions hold back above them. ``positions`` are those of the last ended laps;
     ``lag_records`` counts from the positions that were committed when the ends were read, None if
-    unknown, and leaves out the partitions that operators hold (``held``).
+    unknown, and leaves out the partitions that operators hold (``held``). ``starts`` are the log
+    start offsets of these.
     """
 
     partitions: Collection[SourcePartition]
@@ -167,6 +168,7 @@ class TopicsDiscovered:
     held_back: Mapping[SourcePartition, HeldBack] = field(default_factory=dict)
     lag_records: int | None = None
     held: Collection[SourcePartition] = frozenset()
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,7 @@ class SharedEvents:
             },
             lag_records=sum_lags(discovery.lag_records for discovery in discoveries),
             held={source for discovery in discoveries for source in discovery.held},
+            starts={at: start for d in discoveries for at, start in d.starts.items()},
         )
 
     def _report_progress(self) -> None:

@@ -34,6 +34,7 @@ from k2ktui.replication.telemetry.partition_figures import (
     PartitionFigures,
     age,
     end_offset,
+    held_lag,
     lag,
     lag_time,
     start_offset,
@@ -146,6 +147,8 @@ class PipelineMetrics:
             if source in discovery.ends:
                 held = discovery.held_back.get(source)
                 row.held_back = held.records if held else 0
+            row.is_held = source in discovery.held
+            row.discovered_start = discovery.starts.get(source, row.discovered_start)
             position = discovery.positions.get(source)
             if position is not None:
                 row.move(position)
@@ -175,7 +178,8 @@ class PipelineMetrics:
             points: Points = []
             for row in self._rows.values():
                 recent = row.at is not None and now - row.at <= self._current_s
-                value = read(row, now, recent and row.fault is None and row.log_bounds is not None)
+                is_copied = row.fault is None and not row.is_held
+                value = read(row, now, recent and is_copied and row.log_bounds is not None)
                 if value is not None:
                     points.append((value, row.labels))
             return points
@@ -297,6 +301,12 @@ CATALOG: tuple[Metric, ...] = (
         "{record}",
         "Source offsets between the last stable offset and the high watermark",
         lambda row, now, current: row.held_back,
+    ),
+    _partition(
+        "held.lag",
+        "{record}",
+        "Source offsets between position and end of a partition that an operator holds",
+        held_lag,
     ),
     _partition("age", "s", "Time since the position was last confirmed by a lap", age),
     _partition(

@@ -26,6 +26,8 @@ class PartitionFigures:
     held_back: int | None = None
     at: float | None = None
     fault: FaultKind | None = None
+    is_held: bool = False
+    discovered_start: int | None = None
 
     def move(self, position: Position) -> None:
         """Take a newer position."""
@@ -34,7 +36,12 @@ class PartitionFigures:
 
 
 def start_offset(row: PartitionFigures, now: float, current: bool) -> float | None:
-    """Return the log start offset of the last lap; None if it is unknown or old."""
+    """Return the log start offset of the last lap; None if it is unknown or old.
+
+    That of a held partition, which has no laps, comes from topic discovery.
+    """
+    if row.is_held:
+        return row.discovered_start
     return (
         row.log_bounds.start if current and row.log_bounds and row.log_bounds.start >= 0 else None
     )
@@ -53,8 +60,13 @@ def end_offset(row: PartitionFigures, now: float, current: bool) -> int | None:
 
 
 def lag(row: PartitionFigures, now: float, current: bool) -> int | None:
-    """Return the source offsets between position and end; None if unknown."""
-    return count_lag(row.position, end_offset(row, now, current))
+    """Return the source offsets between position and end; None if unknown, or if it is held."""
+    return None if row.is_held else count_lag(row.position, end_offset(row, now, current))
+
+
+def held_lag(row: PartitionFigures, now: float, current: bool) -> int | None:
+    """Return the source offsets between position and end of a partition that is held."""
+    return count_lag(row.position, end_offset(row, now, current)) if row.is_held else None
 
 
 def lag_time(row: PartitionFigures, now: float, current: bool) -> float | None:
@@ -68,5 +80,5 @@ def lag_time(row: PartitionFigures, now: float, current: bool) -> float | None:
 
 
 def age(row: PartitionFigures, now: float, current: bool) -> float | None:
-    """Return the seconds since a lap confirmed the position; None if none did."""
-    return None if row.at is None else max(0.0, now - row.at)
+    """Return the seconds since a lap confirmed the position; None if none did, or if it is held."""
+    return None if row.at is None or row.is_held else max(0.0, now - row.at)

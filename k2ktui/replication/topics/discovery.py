@@ -13,6 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack, count_lag
 from k2ktui.errors import K2kError, TimedOut
@@ -70,6 +71,7 @@ class TopicSnapshot:
         notes: notes for the operator on how target topics were created.
         lags: source offsets between the positions committed when ``ends`` were read and ``ends``;
             partitions of unknown lag are left out.
+        starts: log start offset of each source partition that is held.
         deleted: partitions with a position whose topic does not exist any longer, where a pattern
             selects it; and what was recorded of them since the run began.
     """
@@ -84,6 +86,7 @@ class TopicSnapshot:
     sizes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lags: Mapping[SourcePartition, int] = field(default_factory=dict)
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
     deleted: Mapping[SourcePartition, DeletedLog | None] = field(default_factory=dict)
 
     def sizes_of(self, source: SourcePartition) -> tuple[tuple[int, str] | None, ...]:
@@ -147,6 +150,7 @@ class TopicSnapshot:
             self.held_back,
             self.sum_lags(held),
             held,
+            self.starts,
         )
 
 
@@ -164,6 +168,7 @@ class TopicDiscovery:
         committed: reads the committed positions, from which lag is computed.
         is_wanted: selects the partitions, if runs share the pipeline: then every partition without
             a position has appeared after the pipeline's first start. None for all.
+        holds: returns what operators hold now; never waits.
     """
 
     def __init__(
@@ -174,11 +179,12 @@ class TopicDiscovery:
         topics: PairTopicsReader,
         committed: CommittedPositions,
         is_wanted: Callable[[SourcePartition], bool] | None = None,
+        holds: Callable[[], Holds] = lambda: NO_HOLDS,
     ) -> None:
         self._config = config
         self._source = source
         self._target = target
-        self._committed = committed
+        self._committed, self._holds = committed, holds
         self._is_wanted = is_wanted or (lambda source: True)
         self._is_shared = self._has_discovered = is_wanted is not None
         self._topics = topics
@@ -273,6 +279,7 @@ class TopicDiscovery:
             high={**last.high, **high},
             held_back=held_back,
             lags=_lags(committed, ends),
+            starts=self._starts(last.routes),
         )
 
     def read_sizes(self, topics: Collection[str]) -> dict[str, tuple[int, str]]:
@@ -344,6 +351,7 @@ class TopicDiscovery:
             sizes=sizes,
             notes=notes,
             lags=_lags(committed, ends),
+            starts=self._starts(routes),
             deleted={
                 s: self._committed.deleted.get(s)
                 for s in (positions if pair.deleted else ())
@@ -405,6 +413,14 @@ class TopicDiscovery:
             {SourcePartition(*at): offset for at, offset in ends.items()},
             {SourcePartition(*at): count for at, count in held.items()},
         )
+
+    def _starts(self, routes: Mapping[SourcePartition, Route]) -> dict[SourcePartition, int]:
+        """Return the log start offsets of what is held: no lap reads them."""
+        held = self._holds().held(routes)
+        if not held:
+            return {}
+        starts = self._source.offsets([(s.topic, s.partition) for s in held], OffsetSpec.earliest())
+        return {SourcePartition(*at): offset for at, offset in starts.items()}
 
     def _begin(
         self,

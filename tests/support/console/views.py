@@ -14,6 +14,7 @@ from k2ktui.engine.mapping.translate import Basis
 from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner, RunnerState
+from k2ktui.engine.records.hold import NO_HOLDS, Holds
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.watch.assemble import Assembler
@@ -47,6 +48,7 @@ class Made:
         audited: what it would make of the groups.
         runners: the heartbeats; those of one run, if None.
         held: what open transactions hold back.
+        holds: what operators hold.
     """
 
     pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
@@ -69,6 +71,7 @@ class Made:
     audited: list[AuditRow] = field(default_factory=list)
     runners: tuple[Runner, ...] | None = None
     held: dict[SourcePartition, HeldBack] = field(default_factory=dict)
+    holds: Holds = NO_HOLDS
     objectives: Objectives = NO_OBJECTIVES
     rehearsals: tuple[Rehearsal, ...] = ()
 
@@ -238,6 +241,7 @@ class Made:
                 tuple(self.journal),
                 drills=self.drills,
                 rehearsals=list_rehearsals(self.rehearsals, self.drills),
+                holds=self.holds,
             ),
         }
 

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from k2ktui.cli.main import cli
 from k2ktui.config.load import load
-from k2ktui.engine.records.state import Gap
+from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.errors import ExitCode
 from k2ktui.replication.copying.batch_sender import IN_FLIGHT
 from k2ktui.replication.copying.slot_settings import FetchSettings
@@ -31,7 +31,15 @@ from k2ktui.runtime import stop_signals
 from k2ktui.sync.loop import metrics as sync_metrics
 from k2ktui.sync.loop.poll import SyncPoll
 from tests.support.clusters.kafka import eventually
-from tests.support.pipelines.telemetry import EVENTS, ORDERS_0, lap, measured, pipeline, position
+from tests.support.pipelines.telemetry import (
+    EVENTS,
+    ORDERS_0,
+    lap,
+    measured,
+    pipeline,
+    position,
+    surveyed,
+)
 from tests.unit.test_documentation import anchors
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +76,9 @@ def exported() -> Exported:
             positions={ORDERS_0: position(2000, Gap(1000, 1500, "truncated"))},
         )
         drills = (Rehearsed(1.0, 0, 3, 2.0, 5.0), PairSeen("replicating"))
-        run.feed(*EVENTS, FirstRecord(2.0), *drills, lossy)
+        other = SourcePartition("orders", 9)
+        held = surveyed({ORDERS_0: 2100, other: 50}, {other: position(40)})
+        run.feed(*EVENTS, FirstRecord(2.0), *drills, lossy, replace(held, held={other}))
         scraped = _scrape(run.port)
     assert len(scraped) == len(pipeline_metrics.CATALOG), "every metric has a value"
 

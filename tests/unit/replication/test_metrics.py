@@ -121,6 +121,18 @@ def test_lag_in_seconds_is_the_age_of_the_record_at_the_position(fed: Fed) -> No
     assert fed.read("lag.time") == {O0: 34.0}
 
 
+def test_a_held_partition_has_a_lag_of_its_own(fed: Fed) -> None:
+    """And no age; where its log starts is still known, so that retention stays an alarm."""
+    fed.feed(lap(0, offset=1000, end=1010))
+    ends, positions = {ORDERS_0: 6000}, {ORDERS_0: position(1000)}
+    fed.feed(replace(surveyed(ends, positions), held={ORDERS_0}, starts={ORDERS_0: 70}))
+    assert fed.read("held.lag") == {O0: 5000}
+    assert fed.read("lag") == fed.read("lag.time") == fed.read("age") == {}
+    assert fed.read("start") == {O0: 70} and fed.read("end") == {O0: 6000}
+    fed.feed(surveyed(ends, positions))
+    assert fed.read("held.lag") == {} and fed.read("lag").keys() == {O0}
+
+
 def test_no_lag_is_zero_seconds(fed: Fed) -> None:
     fed.feed(lap(0, offset=1010, end=1010))
     assert fed.read("lag") == fed.read("lag.time") == {O0: 0}
