@@ -96,7 +96,8 @@ def _read_drills(flow: Flow) -> tuple[StateFacts | None, K2kError | None]:
     finally:
         store.close()
     drills = tuple(sorted(state.drills.values(), key=lambda drill: drill.id, reverse=True))
-    return StateFacts(time.time(), malformed=state.malformed, drills=drills), None
+    facts = StateFacts(time.time(), malformed=state.malformed, drills=drills, holds=state.holds)
+    return facts, None
 
 
 def _log_unread(what: str, error: K2kError) -> None:

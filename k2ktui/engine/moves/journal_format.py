@@ -301,16 +301,13 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
     raise MalformedRecord("a record of an unknown kind")
 
 
-def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:  # noqa: C901 - a case a kind
+def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
     """Decode the value of a record.
 
     Raises:
         MalformedRecord: the value is damaged, not k2ktui's, or of a newer version.
     """
-    body = parse_object(raw, "the value")
-    version = integer(field(body, "v"))
-    if version != VERSION:
-        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
+    body = _body(raw)
     match key:
         case RunnerKey():
             return _runner(key, body)
@@ -334,6 +331,15 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:  # noqa: 
             return read_hold(key, body)
         case RehearsalKey():
             return read_rehearsal(key, body)
+
+
+def _body(raw: bytes | None) -> dict[str, Any]:
+    """Return the fields of a value, which this release must know the version of."""
+    body = parse_object(raw, "the value")
+    version = integer(field(body, "v"))
+    if version != VERSION:
+        raise MalformedRecord(f"version {version}, this release reads version {VERSION}")
+    return body
 
 
 def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:

@@ -17,6 +17,7 @@ from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.holds import (
     HoldReader,
     HoldWatcher,
+    check_holds,
     plan_hold,
     plan_release,
     read_holds,
@@ -70,6 +71,15 @@ def test_the_commands_hold_list_and_release(copied: Copied) -> None:
     assert (hold["topic"], hold["partition"], hold["why"]) == (topic, 1, "it moves")
     listed = k2ktui("hold", "-f", file).stdout
     assert listed.startswith(f"{topic}:1: held by {hold['who']} since ")
+
+    rows = {
+        (row["topic"], row["partition"]): (row["state"], row["hold"])
+        for row in k2ktui_json("status", "-f", file)["partitions"]
+    }
+    assert rows[topic, 0] == ("caught-up", "")
+    assert rows[topic, 1][0] == "held" and rows[topic, 1][1] in listed
+    assert f"{topic}-1: held by {hold['who']} since " in k2ktui("status", "-f", file).stdout
+    assert f"{topic}:1: held by " in check_holds(copied.config).detail
 
     done = k2ktui_json("hold", "-f", file, topic, f"{topic}:1", "--yes")
     assert [one["partition"] for one in done["holds"]] == [None]
