@@ -439,6 +439,12 @@ def test_a_plan_is_drawn_with_ascii_only_if_that_is_all_there_is() -> None:
     drive_session(session(ascii=True), steps, (120, 35))
 
 
+def selected(grid: Grid[Any]) -> Any:
+    """Return what is under the cursor."""
+    assert grid.current is not None
+    return grid.current
+
+
 def set_rows(
     made_of: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Session, PlanScreen, list[PlanOptions]]:
@@ -485,7 +491,7 @@ def test_a_row_is_set_after_its_cost_was_shown(monkeypatch: pytest.MonkeyPatch) 
         await console.settle()
         grid = screen.query_one(Grid)
         await console.press("down")
-        assert grid.current.key == ("g", "t", 1)
+        assert selected(grid).key == ("g", "t", 1)
         await console.press("o")
         await console.until(lambda: console.screen.is_modal, "asked")
         field = console.screen.query_one(Input)
@@ -502,9 +508,9 @@ def test_a_row_is_set_after_its_cost_was_shown(monkeypatch: pytest.MonkeyPatch) 
         field.value = "510"
         await console.press("enter")
         await console.until(lambda: not console.screen.is_modal, "set")
-        await console.until(lambda: grid.current.row.basis is Basis.CHOSEN, "planned")
-        assert grid.current.key == ("g", "t", 1), "the cursor stays on the row"
-        assert (grid.current.row.proposed, grid.current.row.reread) == (510, 30)
+        await console.until(lambda: selected(grid).row.basis is Basis.CHOSEN, "planned")
+        assert selected(grid).key == ("g", "t", 1), "the cursor stays on the row"
+        assert (selected(grid).row.proposed, selected(grid).row.reread) == (510, 30)
         assert "--set 'g t:1=510'" in screen.text_to_copy()
         # Emptied, it is translated again.
         await console.press("o")
@@ -514,7 +520,7 @@ def test_a_row_is_set_after_its_cost_was_shown(monkeypatch: pytest.MonkeyPatch) 
         await console.settle()
         assert "translated again" in console.text
         await console.press("enter")
-        await console.until(lambda: grid.current.row.basis is Basis.EXACT, "translated")
+        await console.until(lambda: selected(grid).row.basis is Basis.EXACT, "translated")
         assert "--set" not in screen.text_to_copy()
 
     drive_session(made, steps)
@@ -544,8 +550,8 @@ def test_a_time_is_looked_up_before_it_is_accepted(monkeypatch: pytest.MonkeyPat
         assert console.screen.is_modal
         await console.press("enter")
         grid = screen.query_one(Grid)
-        await console.until(lambda: grid.current.row.basis is Basis.CHOSEN, "planned")
-        row = grid.current.row
+        await console.until(lambda: selected(grid).row.basis is Basis.CHOSEN, "planned")
+        row = selected(grid).row
         assert (row.proposed, row.choice.value) == (520, "2026-11-27")
 
     drive_session(made, steps)
