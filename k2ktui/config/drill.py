@@ -1,13 +1,15 @@
-"""The section ``drill``: what failovers of the pipeline must achieve; not a Lenses setting."""
+"""The section ``drill``: failovers of the pipeline; not a Lenses setting."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from k2ktui.config.clusters import Section
+from k2ktui.config.drill_hooks import MOST_HOOKS, DrillHook, require_different
 from k2ktui.config.scalars import Duration
+from k2ktui.engine.drill.hooks import Hook
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.strict_json import LARGEST, LARGEST_MS
 
@@ -31,3 +33,11 @@ class DrillSettings(Section):
     """Failover drills of the pipeline."""
 
     objectives: DrillObjectives = DrillObjectives()
+    hooks: Annotated[
+        tuple[DrillHook, ...], Field(max_length=MOST_HOOKS), AfterValidator(require_different)
+    ] = ()
+
+    @property
+    def hook_list(self) -> tuple[Hook, ...]:
+        """The hooks without the file's types."""
+        return tuple(section.hook for section in self.hooks)

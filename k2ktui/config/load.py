@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path as FilePath
 
 from k2ktui.config.clusters import ClientFinding, ClusterConfig
+from k2ktui.config.drill_hooks import find_secrets
 from k2ktui.config.key_aliases import KeyAliases
 from k2ktui.config.lost_ids import lost_schema_ids
 from k2ktui.config.mirror_files import is_mirror_file, is_resource_file
@@ -112,6 +113,7 @@ def load(
         problems += unsafe_standby(tree, config)
         problems += dropped_headers(tree, config)
         problems += missing_registries(tree, config)
+        problems += find_secrets(tree, config.drill.hooks)
     if config is None or problems:
         raise refuse(problems)
     return Loaded(

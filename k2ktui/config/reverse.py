@@ -62,6 +62,7 @@ def reverse_file(
     opposite: _Table = {"name": _name(config.name)}
     kept = set(given) - {"name", "source", "target", "replication", "start", "mm2", "license"}
     opposite |= {key: given[key] for key in given if key in kept}
+    _leave_out_hooks(opposite)
     opposite["features"] = {**given.get("features", {}), "bidirectionalReplication": "enabled"}
     opposite["source"], opposite["target"] = _clusters(given)
     opposite["replication"] = _replication(config)
@@ -80,6 +81,14 @@ def reverse_file(
 
 def _name(name: str) -> str:
     return name.removesuffix(_SUFFIX) if name.endswith(_SUFFIX) else f"{name}{_SUFFIX}"
+
+
+def _leave_out_hooks(opposite: _Table) -> None:
+    """Leave out commands that lead the workload to the other cluster: here, they would mislead."""
+    if "hooks" in opposite.get("drill", {}):
+        section = {key: value for key, value in opposite["drill"].items() if key != "hooks"}
+        del opposite["drill"]
+        opposite |= {"drill": section} if section else {}
 
 
 def _refuse_secrets(tree: Node) -> None:
@@ -237,6 +246,8 @@ def _notes(config: PipelineConfig, given: _Table) -> Iterator[str]:
     for section in ("start", "mm2"):
         if section in given:
             yield f"{section} was left out"
+    if config.drill.hooks:
+        yield "drill.hooks was left out: write those of the way back yourself"
     for entry, rules in (
         ("transform", config.replication.transform),
         ("headers", config.replication.headers),

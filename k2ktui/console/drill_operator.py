@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Drill
 from k2ktui.errors import Refused
 from k2ktui.text import safe_text
@@ -24,13 +23,13 @@ class Question:
 
     Attributes:
         drill: the drill as it was when it asked.
-        phase: the phase to confirm; None asks whether to take the drill over, or to agree.
+        step: the phase or hook to confirm; "" asks whether to take the drill over, or to agree.
         effect: what will happen, as one sentence.
         lines: what a person has to see who agrees to continue a drill.
     """
 
     drill: Drill
-    phase: DrillPhase | None
+    step: str
     effect: str
     lines: tuple[str, ...] = ()
     _answered: threading.Event = field(default_factory=threading.Event)
@@ -96,21 +95,21 @@ class ScreenOperator:
         if not drill.is_over:
             self._stop_if_told(drill)
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Wait for the operator's answer.
 
         Raises:
             Refused: the operator has stopped it here.
         """
-        return self._wait(Question(drill, phase, effect))
+        return self._wait(Question(drill, step, effect))
 
     def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
         """Show these lines, and wait for the operator's answer; errors as for :meth:`confirm`."""
-        return self._wait(Question(drill, None, "", tuple(lines)))
+        return self._wait(Question(drill, "", "", tuple(lines)))
 
     def confirm_take_over(self, drill: Drill) -> bool:
         """Ask whether to take a drill over from the operator who acts on it."""
-        return self._wait(Question(drill, None, f"{drill.owner} acts on this drill."))
+        return self._wait(Question(drill, "", f"{drill.owner} acts on this drill."))
 
     def _wait(self, question: Question) -> bool:
         self._ask(question)

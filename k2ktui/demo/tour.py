@@ -330,10 +330,10 @@ class TourOperator:
             self._say(f"  {action.text}")
             action.run()
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Say what an operator would confirm, and agree."""
         first, *more = map(safe_message, effect.splitlines())
-        self._say(f"  The tour confirms, where you would type {phase}: {first}")
+        self._say(f"  The tour confirms, where you would type {step}: {first}")
         for line in more:
             self._say(f"    {line}")
         self._pause()

@@ -15,6 +15,13 @@ from time import time
 from typing import Any
 
 from k2ktui import __version__
+from k2ktui.drill.hooks import (
+    list_hooks,
+    require_safe_files,
+    take_hooks,
+    take_hooks_to_undo,
+    undo_hook,
+)
 from k2ktui.drill.operator import Operator
 from k2ktui.drill.ownership import Paths, is_owned, new_token, own_drill, was_begun_here
 from k2ktui.drill.peers import ALONE, Peers
@@ -27,6 +34,8 @@ from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import hooks_to_undo, repeat_hooks, steps_back
+from k2ktui.engine.drill.hooks import HookRecord
 from k2ktui.engine.drill.model import (
     ChangeKind,
     ChangeStatus,
@@ -119,6 +128,8 @@ def begun_drill(
     """
     require(may, "a drill")
     config = flow.config
+    if kind is not DrillKind.REHEARSE:
+        require_safe_files(config.drill.hook_list, files, "No drill was begun.")
     target = target_cluster(config)
     now = int(time() * 1000)
     drill = Drill(
@@ -153,6 +164,7 @@ def begun_drill(
         if kind is DrillKind.FAILBACK:
             find_last_failover(session)
         session.open(new_token(), f"begun: {kind}", lambda drill: _begin(session, drill))
+        list_hooks(session)
         yield session
     finally:
         session.close()
@@ -293,14 +305,16 @@ def resumed_drill(
         peers=peers,
     ) as session:
         _refuse_resume(session.drill, as_disaster, from_fence, chosen)
+        take_hooks(session)
         if chosen:
             options = replace(session.drill.options, **chosen)
             session.change_drill(lambda drill: replace(drill, options=options))
         if as_disaster and session.drill.kind.is_switchover:
-            session.change_drill(turn_into_disaster)
+            session.change_drill(lambda drill: repeat_hooks(turn_into_disaster(drill)))
             session.write("the source is lost: continued as a disaster drill", phase="owner")
         if from_fence:
-            session.change_drill(lambda drill: repeat_from(drill, DrillPhase.FENCE_PRODUCERS))
+            fence = DrillPhase.FENCE_PRODUCERS
+            session.change_drill(lambda drill: repeat_hooks(repeat_from(drill, fence)))
             session.write("begun again with fencing the producers", phase="owner")
         if accept:
             session.change_drill(lambda drill: accept_checks(drill, accept))
@@ -380,21 +394,11 @@ def abort_drill(
     ) as session:
         if not can_go_back(session.drill):
             raise _past_return(session.drill)
+        take_hooks_to_undo(session)
         session.change_drill(lambda drill: replace(drill, status=DrillStatus.ABORTING))
         session.write("abort begun", phase="abort")
-        problems: list[str] = []
-        for change in changes_to_restore(session.drill):
-            failpoint(f"drill-restore-{change.kind}")
-            try:
-                left_as_is = restore(session, change)
-            except K2kError as error:
-                log.warning("not restored: %s: %s", change.what, error.message)
-                log.debug("the cause", exc_info=error)
-                problems.append(f"{change.what}: {error.message}")
-                continue
-            problems += left_as_is
-            session.settle(change, ChangeStatus.KEPT if left_as_is else ChangeStatus.UNDONE)
-        if changes_to_restore(session.drill):
+        problems = _restore_all(session)
+        if changes_to_restore(session.drill) or hooks_to_undo(session.drill):
             raise PartlyApplied(
                 "not everything was restored:\n    " + "\n    ".join(problems),
                 unchanged="The rest was restored.",
@@ -408,6 +412,26 @@ def abort_drill(
             )
         finish_drill(session, DrillStatus.ABORTED)
     return session.drill
+
+
+def _restore_all(session: Session) -> list[str]:
+    """Restore changes and undo hooks, the last one first; return what was not restored."""
+    problems: list[str] = []
+    for step in steps_back(session.drill):
+        if isinstance(step, HookRecord):
+            problems += undo_hook(session, step)
+            continue
+        failpoint(f"drill-restore-{step.kind}")
+        try:
+            left_as_is = restore(session, step)
+        except K2kError as error:
+            log.warning("not restored: %s: %s", step.what, error.message)
+            log.debug("the cause", exc_info=error)
+            problems.append(f"{step.what}: {error.message}")
+            continue
+        problems += left_as_is
+        session.settle(step, ChangeStatus.KEPT if left_as_is else ChangeStatus.UNDONE)
+    return problems
 
 
 def mark_aborting(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Drill
 
 
@@ -16,12 +15,12 @@ class Operator(Protocol):
         """Show the drill as it is now; called at every change, at most a few times a second."""
         ...
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
-        """Return whether the operator confirms a phase.
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+        """Return whether the operator confirms a phase, or a hook before or after one.
 
         Args:
             drill: the drill.
-            phase: the phase that waits.
+            step: what waits, as it is typed: the phase, or such as ``before-open-target``.
             effect: what it will do, as one sentence.
 
         Raises:

@@ -14,6 +14,8 @@ from k2ktui.drill.session import Session
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.changes import Entity
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import hooks_to_undo
+from k2ktui.engine.drill.hooks import HookStatus, describe_hook_undo
 from k2ktui.engine.drill.model import Change, ChangeKind, PhaseStatus
 from k2ktui.engine.drill.steps import changes_to_restore, find_change_of, next_phase
 from k2ktui.engine.drill.tail import TailChoice
@@ -37,6 +39,7 @@ def preview_abort(session: Session) -> list[str]:
         return []
     changes = changes_to_restore(session.drill)
     lines = [line for change in changes for line in _preview(session, change, _RESTORED)]
+    lines += [safe_message(describe_hook_undo(hook)) for hook in hooks_to_undo(session.drill)]
     return lines or ["nothing that is on the clusters now" for _ in changes[:1]]
 
 
@@ -55,6 +58,11 @@ def preview_resume(session: Session) -> list[str]:
     if options.accepted:
         ids = ", ".join(safe_text(check) for check in options.accepted)
         lines.append(f"failures of these checks are accepted: {ids}")
+    lines += [
+        f"not run again, because the record says that it is done: {safe_message(hook.name)}"
+        for hook in drill.hooks
+        if hook.status is HookStatus.DONE
+    ]
     if drill.record(DrillPhase.FENCE_PRODUCERS).status not in _OVER:
         for change in drill.changes:
             if change.kind in _SOURCE_FENCES and change in changes_to_restore(drill):

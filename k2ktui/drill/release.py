@@ -33,7 +33,7 @@ class _Silent:
     def show(self, drill: Drill) -> None:
         """Show nothing."""
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Decline: no phase runs here."""
         return False
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.format import find_broken_event, report_content, report_digest
+from k2ktui.engine.drill.hooks import describe_results
 from k2ktui.engine.drill.model import (
     Change,
     ChangeStatus,
@@ -329,6 +330,7 @@ def _sections(drill: Drill, rehearsals: Sequence[Rehearsal]) -> Iterator[Section
     else:
         rows = tuple(_change(drill, change) for change in drill.changes)
         yield Section("Changes", columns=("change", "status", "to undo it"), rows=rows)
+    yield from _hooks(drill)
     if drill.tail:
         title = "Tail: records of the old source that had not been copied"
         yield Section(title, items=tuple(list_tail(drill.tail)))
@@ -430,6 +432,25 @@ def _change(drill: Drill, change: Change) -> tuple[str, ...]:
     undone = change.status is ChangeStatus.UNDONE
     undo = "—" if undone else describe_undo(drill, change.kind)
     return (change.what, str(change.status), undo)
+
+
+def _hooks(drill: Drill) -> Iterator[Section]:
+    """Yield a table of the hooks, and what each has printed."""
+    if not drill.hooks:
+        return
+    rows = tuple(
+        (hook.name, hook.purpose, hook.command, str(hook.status), describe_results(hook))
+        for hook in drill.hooks
+    )
+    yield Section("Hooks", columns=("hook", "for", "command", "status", "result"), rows=rows)
+    for hook in drill.hooks:
+        for name, output in (
+            (hook.name, hook.output),
+            (f"abort of the {hook.name}", hook.undo_output),
+        ):
+            if output:
+                lines = tuple(output.splitlines())
+                yield Section(f"Output of the {name}, attempt {hook.attempts}", items=lines)
 
 
 def _checkpoints(groups: Collection[GroupResult]) -> Iterator[Section]:

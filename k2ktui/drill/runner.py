@@ -9,6 +9,7 @@ from k2ktui.drill.checks.catalog import blocking, ids_asked
 from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.drill.facts import DrillMeasures
+from k2ktui.drill.hooks import explain_unsafe_files, run_hooks
 from k2ktui.drill.phases import moves, reverse, shadow, source, source_back, tail, target
 from k2ktui.drill.report import stopped_ms
 from k2ktui.drill.session import PhaseResult, Session, finish_drill
@@ -32,12 +33,18 @@ _REVERSE = frozenset({"D43", "D47"})
 def run_preflight(session: Session) -> PhaseResult:
     """Remember which groups are active; the checks run after it, as after every phase."""
     if session.drill.kind is DrillKind.REHEARSE:
-        return PhaseResult(source.measure_loss(session))
+        return PhaseResult(source.measure_loss(session), tuple(_find_unsafe_hooks(session)))
     plan = moves.make_plan(session)
     moves.keep_group_results(session, plan)
     if session.drill.kind.is_switchover:
         return PhaseResult(source.measure_loss(session))
     return PhaseResult(f"{counted(len(plan.rows), 'row')} planned from kept commits")
+
+
+def _find_unsafe_hooks(session: Session) -> list[str]:
+    """Return why a drill would refuse the hooks of the file, which a rehearsal never runs."""
+    reason = explain_unsafe_files(session.files) if session.config.drill.hooks else ""
+    return [f"a drill would not run its hooks: {reason}"] if reason else []
 
 
 def run_report(session: Session) -> PhaseResult:
@@ -80,10 +87,7 @@ def run_drill(session: Session) -> bool:
     rehearses = session.drill.kind is DrillKind.REHEARSE
     while (phase := next_phase(session.drill)) is not None:
         session.peers.enter(phase)
-        if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
-            session.confirm(phase, describe_phase(phase, session.drill.options.fence))
-        session.begin(phase)
-        result = _with_checks(session, phase, RUNS[phase](session))
+        result = run_hooks(session, phase, after=False) or _run_phase(session, phase)
         if result.status is PhaseStatus.FAILED and rehearses:
             findings = result.findings or (result.live,)
             result = replace(result, status=PhaseStatus.DONE, findings=findings)
@@ -92,6 +96,26 @@ def run_drill(session: Session) -> bool:
             return False
     finish_drill(session, DrillStatus.DONE)
     return True
+
+
+def _run_phase(session: Session, phase: DrillPhase) -> PhaseResult:
+    """Run a phase once it is confirmed, its checks, and the hooks after it."""
+    if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
+        session.confirm(phase, describe_phase(phase, session.drill.options.fence))
+    session.begin(phase)
+    result = _with_checks(session, phase, RUNS[phase](session))
+    if result.status is PhaseStatus.FAILED:
+        return result
+    held = run_hooks(session, phase, after=True)
+    if held is None:
+        return result
+    # Findings of checks are the last ones.
+    return replace(
+        result,
+        status=held.status,
+        live=f"{held.live}; {result.live}",
+        findings=(*held.findings, *result.findings),
+    )
 
 
 def _with_checks(session: Session, phase: DrillPhase, result: PhaseResult) -> PhaseResult:

@@ -265,25 +265,40 @@ class Session:
         self.change_drill(lambda drill: drill.with_phase(replace(drill.record(phase), live=live)))
         self.write()
 
-    def confirm(self, phase: DrillPhase, effect: str) -> None:
-        """Ask the operator.
+    def confirm(self, phase: DrillPhase, effect: str, *, step: str = "") -> None:
+        """Ask the operator; ``step`` is what is typed, by default the phase.
 
         Raises:
             Refused: the operator declined, or cannot be asked.
         """
         began = monotonic()
         with self.peers.idle():
-            agreed = self.operator.confirm(self.drill, phase, effect)
+            agreed = self.operator.confirm(self.drill, step or phase, effect)
         self.count_waiting(phase, monotonic() - began)
         if not agreed:
-            raise Refused(
-                f"{phase} was not confirmed",
-                unchanged="The drill stays where it is.",
-                hint=f"Resume it: {drill_command(self.drill, 'resume')}",
-            )
+            raise self.not_confirmed(step or phase)
+
+    def agree(self, phase: DrillPhase, lines: Sequence[str]) -> bool:
+        """Return whether a person agrees who has seen these lines; never answered in advance."""
+        began = monotonic()
+        with self.peers.idle():
+            agreed = self.operator.agree(self.drill, lines)
+        self.count_waiting(phase, monotonic() - began)
+        return agreed
+
+    def not_confirmed(self, step: str) -> Refused:
+        """Return the error that something was not confirmed."""
+        verb = "abort" if self.drill.status is DrillStatus.ABORTING else "resume"
+        return Refused(
+            f"{step} was not confirmed",
+            unchanged="The drill stays where it is.",
+            hint=f"{verb.capitalize()} it: {drill_command(self.drill, verb)}",
+        )
 
     def count_waiting(self, phase: DrillPhase, seconds: float) -> None:
-        """Count time that people or applications took, not the tool."""
+        """Count time that people or applications took, not the tool; an abort is no phase."""
+        if self.drill.status is DrillStatus.ABORTING:
+            return
         self.change_drill(
             lambda drill: drill.with_phase(
                 replace(

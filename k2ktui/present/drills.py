@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from k2ktui.drill.progress import CHOOSE, NOT_RUN, STOPPED, PhaseRow, describe_state, list_phases
 from k2ktui.drill.report import has_findings, list_harm, summarize
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import keeps_effects, steps_back
+from k2ktui.engine.drill.hooks import HookRecord, describe_record
 from k2ktui.engine.drill.model import (
     Change,
     ChangeStatus,
@@ -18,7 +20,6 @@ from k2ktui.engine.drill.model import (
     PhaseStatus,
 )
 from k2ktui.engine.drill.steps import (
-    changes_to_restore,
     describe_undo,
     describe_way_back,
     needs_confirmation,
@@ -59,8 +60,7 @@ def judge_drill(drill: Drill) -> SeverityLabel:
         failed = any(record.status is PhaseStatus.FAILED for record in drill.phases)
         return SeverityLabel(Severity.BAD if failed else Severity.INFO, word)
     if drill.status is DrillStatus.ABORTED:
-        kept = any(change.status is ChangeStatus.KEPT for change in drill.changes)
-        return SeverityLabel(Severity.WARN if kept else Severity.OK, word)
+        return SeverityLabel(Severity.WARN if keeps_effects(drill) else Severity.OK, word)
     rehearses = drill.kind is DrillKind.REHEARSE
     bad = has_findings(drill) if rehearses else bool(list_harm(drill))
     return SeverityLabel(Severity.WARN if bad else Severity.OK, word)
@@ -208,6 +208,8 @@ def report_lines(drill: Drill) -> Iterator[str]:
             "Changes",
             [_change_text(drill, change) for change in drill.changes],
         )
+    if drill.hooks:
+        yield _section("Hooks", [line for hook in drill.hooks for line in hook_lines(hook)])
     if drill.tail:
         yield _section("Tail: records of the old source not copied", list_tail(drill.tail))
     if drill.checks:
@@ -236,6 +238,15 @@ def report_lines(drill: Drill) -> Iterator[str]:
     )
 
 
+def hook_lines(hook: HookRecord) -> list[str]:
+    """Return what a drill has recorded of a hook, with what it has printed."""
+    lines = [describe_record(hook), f"  runs: {hook.command}"]
+    if hook.abort:
+        lines.append(f"  abort: {hook.abort}")
+    output = [*hook.output.splitlines(), *hook.undo_output.splitlines()]
+    return [*lines, *(f"  | {line}" for line in output)]
+
+
 def _change_text(drill: Drill, change: Change) -> str:
     text = f"{change.what}: {change.status}"
     if change.status is ChangeStatus.UNDONE:
@@ -260,7 +271,7 @@ def _section(title: str, lines: Iterator[str] | list[str] | tuple[str, ...]) -> 
 
 def describe_abort(drill: Drill) -> str:
     """Return that the operator can still go back, and what that restores."""
-    left = len(changes_to_restore(drill))
+    left = len(steps_back(drill))
     effect = f"X aborts, and restores {counted(left, 'change')}" if left else "X aborts"
     return f"You can still go back: {effect}."
 

@@ -105,6 +105,7 @@ def spawn(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     output: int | None = None,
+    errors: int | None = None,
 ) -> ChildProcess:
     """Start ``command`` so that it ends when this process does.
 
@@ -114,7 +115,7 @@ def spawn(
         grace: seconds between SIGTERM and SIGKILL after this process exits; 0 kills immediately.
         env: its complete environment; None inherits this process's environment.
         cwd: its working directory; None inherits this process's directory.
-        output: descriptor for its standard output, in place of ``log_path``.
+        output, errors: descriptors for its standard output and error, in place of ``log_path``.
 
     Raises:
         Refused: the supervisor did not start.
@@ -130,7 +131,7 @@ def spawn(
                 [sys.executable, "-I", "-S", str(_SUPERVISOR), *arguments, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log if output is None else output,
-                stderr=log,
+                stderr=log if errors is None else errors,
                 pass_fds=(control_read, status_write),
                 start_new_session=True,  # k2ktui handles Ctrl-C and SIGHUP and ends it in order
                 env=dict(env) if env is not None else None,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.site import SiteDrill
 
 
@@ -30,7 +29,7 @@ class SiteQuestion:
         text: what happens if it is confirmed, in one or two sentences.
         lines: the list that it is about, a line or more for each pipeline.
         answer: what has to be typed: the site's name, or a drill's id for ``unproven``.
-        phase: the phase that waits, of ``phase``.
+        step: the phase or hook that waits, of ``phase``; otherwise "".
         pipelines: names of the pipelines that it is about.
     """
 
@@ -38,7 +37,7 @@ class SiteQuestion:
     text: str
     lines: tuple[str, ...]
     answer: str
-    phase: DrillPhase | None = None
+    step: str = ""
     pipelines: tuple[str, ...] = ()
 
 

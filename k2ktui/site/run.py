@@ -29,7 +29,7 @@ from k2ktui.drill.session import Session
 from k2ktui.drill.store import TakenOver
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill, DrillStatus
 from k2ktui.engine.drill.site import (
     BARRIER,
     MemberState,
@@ -79,7 +79,7 @@ class MemberRun:
         self.error: K2kError | None = None
         self.has_begun = self.has_ended = False
         self.at_gate: DrillPhase | None = None
-        self.asks: tuple[DrillPhase, str] | None = None
+        self.asks: tuple[str, str] | None = None
         self.answer: bool | None = None
         self._works = False
 
@@ -95,11 +95,16 @@ class MemberRun:
         """Show the site drill with this member as it is now."""
         self._run.update(self.id, drill)
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
-        """Wait until the phase is confirmed for all members that ask for it."""
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+        """Wait until the step is confirmed for all members that ask for it.
+
+        An abort is asked for at once: its members do not wait for each other.
+        """
         self._run.update(self.id, drill)
+        if drill.status is DrillStatus.ABORTING:
+            return self._run.ask(_step_question(self._run.site, step, [drill.pipeline], [effect]))
         with self._run.changed:
-            self.asks, self.answer = (phase, effect), None
+            self.asks, self.answer = (step, effect), None
             self._run.changed.notify_all()
             self._run.await_(lambda: self.answer is not None)
             self.asks = None
@@ -419,9 +424,9 @@ class SiteRun:
             for member in members
             if not member.has_ended and member.id not in waiting
         }
-        phase = find_question(self.site.kind, waiting, running)
-        if phase is not None:
-            return partial(self._ask_phase, phase)
+        step = find_question(self.site.kind, waiting, running)
+        if step is not None:
+            return partial(self._ask_step, step)
         if any(member.at_gate is not None for member in members):
             return self._find_gate_step()
         return None
@@ -465,32 +470,19 @@ class SiteRun:
             self.changed.notify_all()
         return True
 
-    def _ask_phase(self, phase: DrillPhase) -> bool:
-        """Ask once for all members that wait for a phase, with what it does for each of them."""
+    def _ask_step(self, step: str) -> bool:
+        """Ask once for all members that wait for a phase or hook, with what it does for each."""
         with self.changed:
             asking = [
                 (member, member.asks[1])
                 for member in self.members.values()
-                if member.asks is not None and member.asks[0] is phase
+                if member.asks is not None and member.asks[0] == step
             ]
-        lines: list[str] = []
-        for member, effect in asking:
-            pipeline = self.site.find(member.id).pipeline
-            first, *more = effect.splitlines()
-            lines += [f"{safe_text(pipeline)}: {safe_message(first)}"]
-            lines += [f"    {safe_message(line)}" for line in more]
-        lines += self._list_others({member.id for member, _ in asking})
-        names = tuple(self.site.find(member.id).pipeline for member, _ in asking)
-        question = SiteQuestion(
-            SiteQuestionKind.PHASE,
-            f"{phase} of {counted(len(asking), 'pipeline')} of {safe_text(self.site.name)}",
-            tuple(lines),
-            self.site.name,
-            phase,
-            names,
-        )
-        if not self.ask(question):
-            raise _not_confirmed(str(phase), self.site)
+        names = [self.site.find(member.id).pipeline for member, _ in asking]
+        others = self._list_others({member.id for member, _ in asking})
+        effects = [effect for _, effect in asking]
+        if not self.ask(_step_question(self.site, step, names, effects, others)):
+            raise _not_confirmed(step, self.site)
         with self.changed:
             for member, _ in asking:
                 member.answer = True
@@ -590,6 +582,29 @@ def leave_out_question(site: SiteDrill, states: Sequence[MemberState]) -> SiteQu
         tuple(lines),
         site.name,
         pipelines=tuple(state.pipeline for state in states),
+    )
+
+
+def _step_question(
+    site: SiteDrill,
+    step: str,
+    pipelines: Sequence[str],
+    effects: Sequence[str],
+    others: Sequence[str] = (),
+) -> SiteQuestion:
+    """Return the question whether a phase or hook is confirmed, with its effect on each member."""
+    lines: list[str] = []
+    for pipeline, effect in zip(pipelines, effects, strict=True):
+        first, *more = effect.splitlines()
+        lines += [f"{safe_text(pipeline)}: {safe_message(first)}"]
+        lines += [f"    {safe_message(line)}" for line in more]
+    return SiteQuestion(
+        SiteQuestionKind.PHASE,
+        f"{step} of {counted(len(pipelines), 'pipeline')} of {safe_text(site.name)}",
+        (*lines, *others),
+        site.name,
+        step,
+        tuple(pipelines),
     )
 
 

@@ -306,4 +306,4 @@ def test_only_the_first_answer_counts() -> None:
     operator = ScreenOperator(lambda _: None, answer)
     assert not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets")
     assert not operator.confirm_take_over(APPLYING)
-    assert [question.phase for question in asked] == [DrillPhase.APPLY, None]
+    assert [question.step for question in asked] == [DrillPhase.APPLY, ""]

@@ -171,6 +171,12 @@ def resume(
 @click.argument("drill_id", metavar="ID")
 @site.kept_files_or_directory
 @site.LEAVE_OUT
+@click.option(
+    "--yes-to",
+    metavar="HOOKS",
+    help="Hooks whose abort command to confirm in advance, separated by commas, such as "
+    "before-open-target, or all.",
+)
 @_TAKE_OVER
 @begin.FORWARD
 @unlock_option
@@ -180,6 +186,7 @@ def abort(
     files: tuple[str, ...],
     directory: Path | None,
     leave_out: tuple[str, ...],
+    yes_to: str | None,
     take_over: bool,
     forward: str | None,
     unlock: bool,
@@ -188,19 +195,21 @@ def abort(
     """Abort a drill."""
     from k2ktui.drill.operations import abort_drill
 
+    agreed = read_phases(yes_to)
     if site.is_site(files, directory, leave_out=leave_out):
         assert directory is not None
         site.refuse_with_directory(forward=forward)
         return site.abort(
             drill_id,
             directory,
+            yes_to=agreed,
             leave_out=leave_out,
             take_over=take_over,
             unlock=unlock,
             as_json=as_json,
         )
     flow = load_flow(files)
-    with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
+    with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
         drill = abort_drill(
             flow,
             drill_id,

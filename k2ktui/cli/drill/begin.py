@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,8 @@ from k2ktui.cli.terminal.options import (
     unlock_option,
 )
 from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.hook_steps import hooks_of
+from k2ktui.engine.drill.hooks import Hook, describe_hook, hook_json
 from k2ktui.engine.drill.model import PHASES, DrillOptions, Fence
 from k2ktui.engine.drill.steps import describe_phase, needs_confirmation
 from k2ktui.engine.drill.tail import TailChoice
@@ -30,6 +32,7 @@ from k2ktui.text import safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DEFAULTS = DrillOptions()
+_ASKED = " Must be confirmed."
 
 
 def _option(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:
@@ -226,7 +229,7 @@ def _begin(
         site.refuse_with_directory(forward=options.forward, export_to=options.export_to)
         if dry_run:
             chosen_pipelines = site.show_selection(directory, from_cluster, only, leave_out)
-            return _show_phases(kind, options, as_json, chosen_pipelines)
+            return _show_phases(kind, options, as_json, (), chosen_pipelines)
         return site.begin(
             kind,
             options,
@@ -240,7 +243,7 @@ def _begin(
         )
     flow = load_flow(files)
     if dry_run:
-        return _show_phases(kind, options, as_json)
+        return _show_phases(kind, options, as_json, flow.config.drill.hook_list)
     with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
         drill = start_drill(flow, kind, options, files, may, operator)
     return print_result(drill, as_json, () if flow.pipeline is None else files)
@@ -273,10 +276,17 @@ def read_checks(text: str | None) -> tuple[str, ...]:
     return ids
 
 
+def _list_hooks(kind: DrillKind, hooks: Sequence[Hook]) -> None:
+    for hook in hooks:
+        asked = " Never run in a rehearsal." if kind is DrillKind.REHEARSE else _ASKED
+        click.echo(f"    {describe_hook(hook)}{asked}")
+
+
 def _show_phases(
     kind: DrillKind,
     options: DrillOptions,
     as_json: bool,
+    hooks: Sequence[Hook],
     selection: Mapping[str, Any] = MappingProxyType({}),
 ) -> int:
     phases = [
@@ -288,10 +298,16 @@ def _show_phases(
         for phase in PHASES[kind]
     ]
     if as_json:
-        click.echo(json.dumps({"kind": str(kind), "phases": phases, **selection}))
+        shown = {"kind": str(kind), "phases": phases, "hooks": list(map(hook_json, hooks))}
+        click.echo(json.dumps({**shown, **selection}))
         return ExitCode.OK
-    for number, phase in enumerate(phases, start=1):
-        asked = " Must be confirmed." if phase["confirmed"] else ""
-        click.echo(f"{number:>3} {phase['phase']}: {phase['does']}{asked}")
+    for number, (phase, row) in enumerate(zip(PHASES[kind], phases, strict=True), start=1):
+        asked = _ASKED if row["confirmed"] else ""
+        _list_hooks(kind, hooks_of(hooks, phase, after=False))
+        click.echo(f"{number:>3} {phase}: {row['does']}{asked}")
+        _list_hooks(kind, hooks_of(hooks, phase, after=True))
+    others = [hook for hook in hooks if hook.phase not in PHASES[kind]]
+    for hook in others:
+        click.echo(f"    not run, as a {kind.noun} has no such phase: {describe_hook(hook)}")
     click.echo("No drill was begun.", err=True)
     return ExitCode.OK

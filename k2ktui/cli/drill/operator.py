@@ -20,7 +20,9 @@ from k2ktui.drill.progress import CHOOSE, STOPPED, list_phases
 from k2ktui.drill.report import has_findings, report_json, summarize
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import ChangeStatus, Drill, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.hook_steps import keeps_effects
+from k2ktui.engine.drill.hooks import describe_record, find_phase
+from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.steps import (
     can_go_back,
     describe_next,
@@ -48,13 +50,13 @@ def read_phases(text: str | None) -> frozenset[str]:
         ConfigError: one of them is no phase.
     """
     names = frozenset(part.strip() for part in (text or "").split(",") if part.strip())
-    known = {str(phase) for phase in DrillPhase} | {ALL}
-    unknown = sorted(names - known)
+    unknown = sorted(name for name in names if name != ALL and find_phase(name) is None)
     if unknown:
         raise ConfigError(
             f"--yes-to: {safe_text(unknown[0])} is not a phase",
             unchanged="Nothing was done.",
-            hint=f"Use {ALL} or phases, separated by commas: {', '.join(sorted(known - {ALL}))}.",
+            hint=f"Use {ALL} or phases, separated by commas: {', '.join(sorted(DrillPhase))}; for "
+            "the hooks of a phase before-PHASE or after-PHASE.",
         )
     return names
 
@@ -95,24 +97,25 @@ class TerminalOperator:
             number = drill.phases.index(running[0]) + 1
             self._line.show(f"{number} {running[0].phase} ● {safe_message(running[0].live)}")
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
-        """Ask for the name of the phase, unless it was confirmed in advance."""
-        if str(phase) in self._yes_to or ALL in self._yes_to:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+        """Ask for the name of the phase or hook, unless it was confirmed in advance."""
+        if str(step) in self._yes_to or ALL in self._yes_to:
             return True
+        aborts = drill.status is DrillStatus.ABORTING
         if not sys.stdin.isatty():
-            name = safe_text(drill.id)
+            name, verb = safe_text(drill.id), "abort" if aborts else "resume"
             raise Refused(
-                f"{phase} must be confirmed, and standard input is not a terminal. {effect}",
+                f"{step} must be confirmed, and standard input is not a terminal. {effect}",
                 unchanged="The drill stays where it is.",
-                hint=f"Run k2ktui drill resume {name} -f FILE --yes-to {phase}.",
+                hint=f"Run k2ktui drill {verb} {name} -f FILE --yes-to {step}.",
             )
         self._line.show("")
         first, *more = map(safe_message, effect.splitlines())
-        click.echo("\n".join([f"{phase}: {first}", *more]), err=True)
-        if can_go_back(drill):
+        click.echo("\n".join([f"{step}: {first}", *more]), err=True)
+        if can_go_back(drill) and not aborts:
             click.echo(describe_way_back(drill), err=True)
-        typed = click.prompt(f"Type {phase} to continue", default="", show_default=False, err=True)
-        return bool(typed.strip() == str(phase))
+        typed = click.prompt(f"Type {step} to continue", default="", show_default=False, err=True)
+        return bool(typed.strip() == str(step))
 
     def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
         """Show these lines and ask for the drill's id; never confirmed in advance."""
@@ -172,6 +175,8 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
         click.echo(f"{row.number:>3} {record.phase:<17} {status:<8}{live}")
         for finding in record.findings:
             click.echo(f"      {safe_message(finding)}")
+    for hook in drill.hooks:
+        click.echo(f"    {safe_message(describe_record(hook))}")
     seen = moment(drill.beat_ms / 1000)
     if acting:
         click.echo(f"{owner} acts on it, last seen {seen}.")
@@ -227,7 +232,7 @@ def print_result(drill: Drill, as_json: bool, files: Sequence[str] = ()) -> int:
             command = way_back_command(files, written=written)
             click.echo(f"The way back, when the source answers: {command}", err=True)
     if drill.status is DrillStatus.ABORTED:
-        bad = any(change.status is ChangeStatus.KEPT for change in drill.changes)
+        bad = keeps_effects(drill)
     else:
         bad = not drill.is_over or has_findings(drill)
     return int(ExitCode.FINDINGS if bad else ExitCode.OK)

@@ -17,6 +17,8 @@ from k2ktui.cli.terminal.status_line import StatusLine
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.inputs import can_be_read_again
 from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.hook_steps import keeps_effects
+from k2ktui.engine.drill.hooks import describe_hook, hook_json
 from k2ktui.engine.drill.model import DrillOptions, PhaseStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
 from k2ktui.errors import ConfigError, ExitCode, Refused
@@ -232,17 +234,19 @@ class TerminalSiteOperator:
 
     def _is_agreed(self, question: SiteQuestion) -> bool:
         if question.kind is SiteQuestionKind.PHASE:
-            return str(question.phase) in self._yes_to or ALL in self._yes_to
+            return question.step in self._yes_to or ALL in self._yes_to
         leaves_out = (SiteQuestionKind.LEAVE_OUT, SiteQuestionKind.UNKNOWN_FILES)
         return question.kind in leaves_out and set(question.pipelines) <= set(self._left_out)
 
 
 def _hint(site: SiteDrill | None, question: SiteQuestion) -> str:
     resume = f"k2ktui drill resume {safe_text(site.id)} -d DIR" if site is not None else ""
+    aborts = site is not None and site.status == "aborting"
+    again = resume.replace(" resume ", " abort ", 1) if aborts else resume
     out = " ".join(f"--leave-out {safe_text(name)}" for name in question.pipelines)
     match question.kind:
         case SiteQuestionKind.PHASE:
-            return f"Run {resume} --yes-to {question.phase}."
+            return f"Run {again} --yes-to {question.step}."
         case SiteQuestionKind.LEAVE_OUT:
             return f"Correct what is wrong and resume, or leave them out: {resume} {out}"
         case SiteQuestionKind.UNKNOWN_FILES:
@@ -300,15 +304,20 @@ def show_selection(
 ) -> dict[str, Any]:
     """Print which pipelines a site drill would move, on stderr; return it as JSON, too."""
     from k2ktui.engine.drill.site_selection import describe_unknown
+    from k2ktui.site.directory import list_pipelines
     from k2ktui.site.operations import select_members
 
-    selection = select_members(_read(directory), _choice(from_cluster, only, leave_out))
+    files = _read(directory)
+    selection = select_members(files, _choice(from_cluster, only, leave_out))
+    hooks = {one.file: one.flow.config.drill.hook_list for one in list_pipelines(files)}
     cluster = safe_text(selection.cluster)
     count = counted(len(selection.members), "pipeline")
     click.echo(f"{count} of {safe_text(selection.name)} (cluster {cluster}):", err=True)
     for member in selection.members:
         name, to = safe_text(member.pipeline), safe_text(member.target)
         click.echo(f"    {name} to {to} ({safe_text(member.file)})", err=True)
+        for hook in hooks[member.file]:
+            click.echo(f"        {describe_hook(hook)}", err=True)
     for file in selection.unknown:
         click.echo(f"    source not known: {describe_unknown(file)}", err=True)
     return {
@@ -316,6 +325,10 @@ def show_selection(
         "cluster": selection.cluster,
         "pipelines": [member.pipeline for member in selection.members],
         "unknown": [file.file for file in selection.unknown],
+        "hooks": {
+            member.pipeline: list(map(hook_json, hooks[member.file]))
+            for member in selection.members
+        },
     }
 
 
@@ -345,6 +358,7 @@ def abort(
     site_id: str,
     directory: Path,
     *,
+    yes_to: Collection[str],
     leave_out: Collection[str],
     take_over: bool,
     unlock: bool,
@@ -355,7 +369,7 @@ def abort(
 
     files = _read(directory)
     with StatusLine() as line:
-        operator = TerminalSiteOperator(line, (), leave_out, quiet=as_json)
+        operator = TerminalSiteOperator(line, yes_to, leave_out, quiet=as_json)
         site = abort_site(
             files,
             site_id,
@@ -444,6 +458,6 @@ def print_site_result(site: SiteDrill, as_json: bool) -> int:
         click.echo(f"Report: k2ktui drill report {name} -d DIR", err=True)
     aborted = [drill for drill in site.drills if drill.status == "aborted"]
     if site.status == "aborted":
-        kept = any(change.status == "kept" for drill in aborted for change in drill.changes)
+        kept = any(keeps_effects(drill) for drill in aborted)
         return int(ExitCode.FINDINGS if kept or site.mark.left_out else ExitCode.OK)
     return int(ExitCode.FINDINGS if site_has_findings(site) else ExitCode.OK)

@@ -28,6 +28,7 @@ from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.progress import describe_state, elapsed_ms, list_phases
 from k2ktui.drill.report import report_json, summarize
 from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.hooks import describe_hook
 from k2ktui.engine.drill.model import PHASES, Drill, DrillStatus
 from k2ktui.engine.drill.steps import describe_next, needs_confirmation
 from k2ktui.engine.severity import Severity
@@ -35,7 +36,7 @@ from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.drills import drill_columns, judge_drill
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone, tone_of
-from k2ktui.text import duration, safe_text
+from k2ktui.text import counted, duration, safe_text
 from k2ktui.watch.model import PartName, View
 
 _BAR = 8
@@ -253,6 +254,14 @@ class DrillsScreen(DrillBaseScreen):
         drills = view.drills if view is not None else ()
         return next((listed for listed in drills if listed.id == drill.id), drill)
 
+    def _list_hooks(self, kind: DrillKind) -> list[str]:
+        """Return which hooks of the file a drill will run."""
+        hooks = self.flow.config.drill.hook_list
+        if kind is DrillKind.REHEARSE:
+            return [f"It runs none of the {counted(len(hooks), 'hook')}."] if hooks else []
+        shown = [hook for hook in hooks if hook.phase in PHASES[kind]]
+        return [f"You confirm each, when it is next: {describe_hook(hook)}" for hook in shown]
+
     @work(group=ASK)
     async def action_start_drill(self) -> None:
         """Choose a drill, confirm it, and run it."""
@@ -267,6 +276,7 @@ class DrillsScreen(DrillBaseScreen):
             f"You confirm each of these when it is next: {', '.join(asked)}."
             if asked
             else "It asks for nothing else: no application is touched.",
+            *self._list_hooks(kind),
             "",
             cli_equivalent.drill(self.session.files, kind, options),
         ]

@@ -62,6 +62,7 @@ from k2ktui.present.drills import (
     describe_abort,
     describe_findings,
     describe_task,
+    hook_lines,
     judge_phase,
     phase_columns,
     read_share,
@@ -528,6 +529,12 @@ class DrillChecklist(DrillBaseScreen):
         for change in drill.changes:
             if change.phase is record.phase:
                 lines += [(), *_texts(self.wrap(f"{change.what}: {change.status}"), Tone.PLAIN)]
+        for hook in drill.hooks:
+            if hook.phase is record.phase:
+                texts = [
+                    part for text in hook_lines(hook) for part in self.wrap(safe_message(text))
+                ]
+                lines += [(), *_texts(texts, Tone.PLAIN)]
         return lines
 
     def action_checks(self) -> None:
@@ -546,6 +553,8 @@ class DrillChecklist(DrillBaseScreen):
         texts = [describe_phase(row.record.phase, fence), row.record.live]
         if self.drill is not None:
             texts += describe_findings(self.drill, row.record)
+            hooks = (hook for hook in self.drill.hooks if hook.phase is row.record.phase)
+            texts += ["\n".join(map(safe_message, hook_lines(hook))) for hook in hooks]
         title = f"{row.number} {row.record.phase}: {judge_phase(row).word}"
         return title, [text for text in texts if text]
 

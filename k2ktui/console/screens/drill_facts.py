@@ -14,8 +14,9 @@ from k2ktui.console.widgets.styled_text import fit
 from k2ktui.drill.checks.catalog import blocking
 from k2ktui.drill.progress import PhaseRow, elapsed_ms, rto_ms, stopped_for
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind
+from k2ktui.engine.drill.hook_steps import steps_back
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus, find_last_rehearsal
-from k2ktui.engine.drill.steps import can_go_back, changes_to_restore
+from k2ktui.engine.drill.steps import can_go_back
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.drills import judge_drill, judge_phase, tool_time
@@ -263,7 +264,7 @@ def _way(drill: Drill, glyphs: Glyphs) -> list[Line]:
             (Cell(f"{glyphs.status[Severity.BAD]} You cannot go back:", Tone.BAD),),
             (Cell("  the target is open"),),
         ]
-    left = len(changes_to_restore(drill))
+    left = len(steps_back(drill))
     effect = f"X undoes {counted(left, 'change')}" if left else "X aborts"
     return [
         (Cell(f"{glyphs.status[Severity.OK]} You can still go back:", Tone.OK),),

@@ -23,10 +23,11 @@ from k2ktui.drill import operations
 from k2ktui.drill.checks.catalog import checks_that_stop
 from k2ktui.drill.report import has_findings, list_harm, summarize
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
+from k2ktui.engine.drill.hooks import find_phase
 from k2ktui.engine.drill.model import Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.steps import (
     can_go_back,
-    changes_to_restore,
     describe_next,
 )
 from k2ktui.engine.drill.tail import TailChoice
@@ -242,7 +243,7 @@ class DrillScreen(DrillChecklist):
         self._take_newest()
         if not self.is_current:
             asked = "what it shows" if event.question.lines else "taking it over"
-            what = event.question.phase or asked
+            what = event.question.step or asked
             self.inform(f"The drill waits for you to confirm {what}: press 8.", "warning")
         self._ask_if_shown()
 
@@ -255,29 +256,34 @@ class DrillScreen(DrillChecklist):
 
     @work(group="question")
     async def _ask(self, question: Question) -> None:
-        drill, phase = question.drill, question.phase
+        drill, step = question.drill, question.step
+        aborts = drill.status is DrillStatus.ABORTING
         first, *remarks = question.effect.splitlines() or [""]
         lines: list[str | Line] = [first]
         if question.lines:
             lines = list(question.lines)
             title, typed, label = f"Drill {drill.id}", drill.id, "Continue"
-        elif phase is None:
+        elif not step:
             lines.append("It changes nothing from then on. The journal has who took over.")
             title, typed, label = f"Take over drill {drill.id}", drill.pipeline, "Take over"
         else:
+            phase = find_phase(step)
             number = next(
                 (n for n, record in enumerate(drill.phases, 1) if record.phase is phase), 0
             )
-            title, typed, label = f"{number} {phase}", str(phase), "Confirm"
-            if phase is DrillPhase.OPEN_TARGET:
+            title, typed, label = f"{number} {step}", step, "Confirm"
+            if step == DrillPhase.OPEN_TARGET:
                 lines.append((Cell("This is the point of no return.", Tone.BAD),))
-            elif can_go_back(drill):
+            elif can_go_back(drill) and not aborts:
                 lines.append("You can still go back afterwards: X aborts the drill.")
-            lines.append("Esc stops the drill here; R resumes it.")
+            key = "X completes the abort" if aborts else "R resumes it"
+            lines.append(f"Esc stops the drill here; {key}.")
         if remarks:
             # Last: they may be many, and the rest must be seen without scrolling.
             lines += [f"What was found so far ({len(remarks):,}):", *(f"- {r}" for r in remarks)]
         canceled = f"{label}: nothing was changed. The drill stops here."
+        if question.lines:
+            canceled = "Not agreed; nothing was changed."
         dialog = Confirm(safe_message(title, 80), lines, typed, label, canceled=canceled)
         agreed = await self.app.push_screen_wait(dialog)
         self._shows_question = False
@@ -381,7 +387,7 @@ class DrillScreen(DrillChecklist):
         drill = self.drill
         if drill is None:
             return
-        lines: list[str | Line] = [f"- {change.what}" for change in changes_to_restore(drill)]
+        lines: list[str | Line] = [f"- {describe_step_back(step)}" for step in steps_back(drill)]
         lines.insert(0, "Restores, the last change first:" if lines else "It has changed nothing.")
         if self.other_acts:
             lines.append(f"{drill.owner} acts on it: this takes the drill over.")

@@ -50,9 +50,11 @@ from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.checks.catalog import checks_that_stop
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
+from k2ktui.engine.drill.hooks import find_phase
 from k2ktui.engine.drill.model import PHASES, Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
-from k2ktui.engine.drill.steps import changes_to_restore, waits_for_tail_choice
+from k2ktui.engine.drill.steps import waits_for_tail_choice
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError
@@ -614,7 +616,7 @@ class SiteScreen(OperationScreen):
         self.ask_now = event.ask
         self._take_newest()
         if not self.is_current:
-            what = event.ask.question.phase or "a question"
+            what = event.ask.question.step or "a question"
             self.inform(f"The site drill waits for you to confirm {what}: press 8.", "warning")
         self._ask_if_shown()
 
@@ -632,10 +634,10 @@ class SiteScreen(OperationScreen):
         label = _LABELS[question.kind]
         lines: list[str | Line] = [first]
         title = label
-        if question.phase is not None:
-            number = PHASES[self._kind or DrillKind.PLANNED].index(question.phase) + 1
-            title = f"{number} {question.phase}, of {counted(len(question.pipelines), 'pipeline')}"
-            if question.phase is DrillPhase.OPEN_TARGET:
+        if (phase := find_phase(question.step)) is not None:
+            number = PHASES[self._kind or DrillKind.PLANNED].index(phase) + 1
+            title = f"{number} {question.step}, of {counted(len(question.pipelines), 'pipeline')}"
+            if question.step == DrillPhase.OPEN_TARGET:
                 lines.append((Cell("This is the point of no return.", Tone.BAD),))
             elif ask.site is not None and can_all_go_back(ask.site):
                 lines.append("You can still go back afterwards: X aborts all.")
@@ -949,5 +951,5 @@ class SiteScreen(OperationScreen):
 
 
 def _restored(drill: Drill) -> str:
-    left: Sequence[str] = [change.what for change in changes_to_restore(drill)]
+    left: Sequence[str] = [describe_step_back(step) for step in steps_back(drill)]
     return "; ".join(left) if left else "it has changed nothing"

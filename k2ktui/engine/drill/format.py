@@ -87,6 +87,9 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
     for name in ("site", "objectives"):
         if value[name] is None:
             del value[name]
+    for name in ("hooks", "hooks_digest"):
+        if not value[name]:
+            del value[name]
     return value
 
 

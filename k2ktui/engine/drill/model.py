@@ -18,6 +18,7 @@ from pydantic import FailFast
 
 from k2ktui.engine.bounded import Count, Flag, Millis, Number, Seconds, Text
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
+from k2ktui.engine.drill.hooks import HookRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.site_mark import SiteMark
 from k2ktui.engine.drill.tail import PartitionEnd, TailChoice, TailPartition
@@ -342,6 +343,8 @@ class Drill:
         blockers: what would have stopped, or stopped, a failover.
         site: the site drill that it belongs to; None without one.
         objectives: those of the pipeline's file when it began; None without any.
+        hooks: the hooks of the pipeline's file, and those that ran and are not in it any more.
+        hooks_digest: digest of the hooks of the file that a person has agreed to; "" for none.
     """
 
     id: Text
@@ -372,6 +375,8 @@ class Drill:
     blockers: Annotated[tuple[Text, ...], FailFast()] = ()
     site: SiteMark | None = None
     objectives: Objectives | None = None
+    hooks: Annotated[tuple[HookRecord, ...], FailFast()] = ()
+    hooks_digest: Text = ""
 
     @property
     def is_over(self) -> bool:

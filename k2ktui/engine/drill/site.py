@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hooks import hook_step
 from k2ktui.engine.drill.model import (
     PHASES,
     Change,
@@ -268,21 +269,26 @@ def find_fence(site: SiteDrill, kind: ChangeKind) -> Change | None:
 
 
 def find_question(
-    kind: DrillKind, waiting: Mapping[str, DrillPhase], running: Mapping[str, DrillPhase | None]
-) -> DrillPhase | None:
-    """Return the phase that can be confirmed for all now; None if a member may still come to it.
+    kind: DrillKind, waiting: Mapping[str, str], running: Mapping[str, DrillPhase | None]
+) -> str | None:
+    """Return what can be confirmed for all now; None if a member may still come to it.
 
     Args:
         kind: kind of the drill.
-        waiting: the phases that members ask about, by drill.
+        waiting: the phases, and the hooks before or after one, that members ask about, by drill.
         running: the phases that the other ones run, which have not ended; None if unknown.
     """
     if not waiting:
         return None
-    place = {phase: number for number, phase in enumerate(PHASES[kind])}
-    first = min(waiting.values(), key=lambda phase: place.get(phase, 0))
-    for phase in running.values():
-        if phase is None or place.get(phase, 0) <= place.get(first, 0):
+    place: dict[str, int] = {}
+    for number, phase in enumerate(PHASES[kind]):
+        steps = (hook_step(phase, after=False), str(phase), hook_step(phase, after=True))
+        place |= {step: 3 * number + nth for nth, step in enumerate(steps)}
+    first = min(waiting.values(), key=lambda step: place.get(step, 0))
+    for running_phase in running.values():
+        # Where in its phase a member is, is not known: it may come to the hooks before it.
+        at = None if running_phase is None else place.get(str(running_phase), 0) - 1
+        if at is None or at <= place.get(first, 0):
             return None
     return first
 

@@ -186,10 +186,10 @@ class Stops(Yes):
         super().__init__(frozenset(refuses))
         self._mirror = mirror
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
-        if phase is DrillPhase.FENCE_REPLICATOR:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+        if step == DrillPhase.FENCE_REPLICATOR:
             self._mirror.stop()
-        return super().confirm(drill, phase, effect)
+        return super().confirm(drill, step, effect)
 
 
 def test_a_planned_switchover_waits_until_it_is_stopped(site: MirrorSite) -> None:

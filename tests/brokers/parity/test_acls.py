@@ -215,12 +215,12 @@ class Watches(Yes):
     target: Cluster | None = None
     seen: frozenset[Acl] = frozenset()
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Agree."""
-        if phase is DrillPhase.OPEN_TARGET:
+        if step == DrillPhase.OPEN_TARGET:
             assert self.target is not None
             self.seen = read_acls(self.target)
-        return super().confirm(drill, phase, effect)
+        return super().confirm(drill, step, effect)
 
 
 def test_a_fence_is_not_copied_and_applications_get_their_rights(
@@ -244,7 +244,7 @@ def test_a_fence_is_not_copied_and_applications_get_their_rights(
     assert not rights.may_write(source)
     assert any(is_fence(acl) for acl in read_acls(rights.source))
     assert operator.seen == {rights.read}
-    (question,) = [text for phase, text in operator.asked if phase is DrillPhase.OPEN_TARGET]
+    (question,) = [text for phase, text in operator.asked if phase == DrillPhase.OPEN_TARGET]
     assert "Creates 3 ACLs on the target" in question
     assert f"cluster {drill.source_cluster} asked for 4" in question
     assert f"ALLOW {USER} WRITE on TOPIC {pair.topics[0]}\n" in question

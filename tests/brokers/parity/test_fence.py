@@ -11,7 +11,7 @@ import pytest
 
 from k2ktui.drill.files import reverse_path
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE, Entity
-from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Drill, DrillStatus, Fence
 from k2ktui.kafka.admin.quotas import alter_client_quotas, producer_quotas
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
@@ -41,10 +41,10 @@ class Watches(Yes):
     target: Cluster = field(kw_only=True)
     seen: list[float] = field(default_factory=list)
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Agree, and note the rates."""
         self.seen += rates(self.target)
-        return super().confirm(drill, phase, effect)
+        return super().confirm(drill, step, effect)
 
 
 def rates(cluster: Cluster) -> list[float]:

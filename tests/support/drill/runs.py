@@ -43,8 +43,8 @@ MAY = Access(True)
 class Yes:
     """An operator who confirms everything, and remembers what was asked and shown."""
 
-    refuses: frozenset[DrillPhase] = frozenset()
-    asked: list[tuple[DrillPhase, str]] = field(default_factory=list)
+    refuses: frozenset[str] = frozenset()
+    asked: list[tuple[str, str]] = field(default_factory=list)
     shown: set[tuple[DrillPhase, str]] = field(default_factory=set)
     is_person: bool = False
     shown_lines: list[tuple[str, ...]] = field(default_factory=list)
@@ -53,10 +53,10 @@ class Yes:
         """Remember what each phase shows."""
         self.shown |= {(record.phase, record.live) for record in drill.phases}
 
-    def confirm(self, drill: Drill, phase: DrillPhase, effect: str) -> bool:
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
         """Agree, except to what is refused."""
-        self.asked.append((phase, effect))
-        return phase not in self.refuses
+        self.asked.append((step, effect))
+        return step not in self.refuses
 
     def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
         """Agree as a person, if it is one."""

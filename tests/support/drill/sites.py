@@ -31,16 +31,16 @@ class SiteYes:
     def confirm(self, site: SiteDrill | None, question: SiteQuestion) -> bool:
         """Agree, except to what is refused."""
         self.questions.append(question)
-        return question.kind not in self.refuses and question.phase not in self.refuses
+        return question.kind not in self.refuses and question.step not in self.refuses
 
     def asked(self, kind: SiteQuestionKind) -> list[SiteQuestion]:
         """Return the questions of a kind."""
         return [question for question in self.questions if question.kind is kind]
 
     @property
-    def phases(self) -> list[DrillPhase | None]:
+    def phases(self) -> list[str]:
         """The phases that were asked about, in order."""
-        return [question.phase for question in self.asked(SiteQuestionKind.PHASE)]
+        return [question.step for question in self.asked(SiteQuestionKind.PHASE)]
 
 
 @dataclass

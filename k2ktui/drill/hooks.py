@@ -1,0 +1,345 @@
+"""Hooks of a drill: commands of the pipeline's file, run before or after a phase, and undone.
+
+What is run is only in the file, which nobody but this user and root may write. The drill's record
+says what became of each hook: that it begins is written before it does. A hook whose process was
+killed may have run or not, so a person is asked; no hook is repeated without a confirmation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import time
+
+from k2ktui.drill.files import split_files
+from k2ktui.drill.hook_process import CommandEnd, inherited_environment, run_command
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.hook_steps import (
+    begin_hook,
+    find_hook,
+    hooks_of,
+    hooks_to_undo,
+    put_hook,
+    with_file_hooks,
+)
+from k2ktui.engine.drill.hooks import (
+    AFTER,
+    BEFORE,
+    Hook,
+    HookRecord,
+    HookStatus,
+    describe_hook,
+    digest_hooks,
+)
+from k2ktui.engine.drill.model import Drill, PhaseStatus
+from k2ktui.errors import K2kError, Refused
+from k2ktui.private_files import why_others_may_write
+from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.secret_values import hide_secrets
+from k2ktui.sync.moves.plans import whoami
+from k2ktui.text import counted, duration, safe_message, safe_text
+
+log = logging.getLogger(__name__)
+
+_STAYS = "The drill stays where it is."
+_PREFIX = "K2KTUI_DRILL_"
+_LONGEST_FACT = 4096
+_UNKNOWN = (
+    "The process that ran it has ended, so it is not known whether the {name} has ended: "
+    "{purpose}. It ran: {command}."
+)
+_REPEATS = "Hooks must be repeatable. To run it again, type the drill's id."
+
+
+def explain_unsafe_files(files: Sequence[str]) -> str:
+    """Return why hooks of these files are not run, "" if they may be.
+
+    Whoever may write such a file chooses what the operator runs.
+    """
+    if not files:
+        return "it is not known which file they are of"
+    for file in split_files(files):
+        reason = why_others_may_write(Path(file))
+        if reason:
+            return f"the pipeline file {safe_text(file)} is not safe: {reason}"
+    return ""
+
+
+def require_safe_files(hooks: Sequence[Hook], files: Sequence[str], unchanged: str) -> None:
+    """Refuse hooks of files that somebody else may write.
+
+    Raises:
+        Refused: with the file and the reason.
+    """
+    reason = explain_unsafe_files(files) if hooks else ""
+    if reason:
+        raise Refused(
+            f"the hooks of the drill are not run: {reason}",
+            unchanged=unchanged,
+            hint="Let the file and its folder belong to you or root, with mode 600 or 644 and 700 "
+            "or 755.",
+        )
+
+
+def list_hooks(session: Session) -> None:
+    """Record which hooks the file has, when a drill begins."""
+    hooks = session.config.drill.hook_list
+    if not hooks:
+        return
+    session.change_drill(lambda drill: with_file_hooks(drill, hooks))
+    rehearses = session.drill.kind is DrillKind.REHEARSE
+    runs = ", none of which a rehearsal runs" if rehearses else ""
+    session.write(f"{_count(hooks)}{runs}", phase="hooks")
+
+
+def _count(hooks: Sequence[Hook]) -> str:
+    digest = digest_hooks(hooks)
+    return f"{counted(len(hooks), 'hook')} of the file" + (f", sha256 {digest}" if digest else "")
+
+
+def take_hooks(session: Session) -> None:
+    """Take the hooks of this host's file; ask a person if they differ from those of the drill.
+
+    Raises:
+        Refused: the file is not safe, or no person has agreed.
+    """
+    drill, hooks = session.drill, session.config.drill.hook_list
+    if drill.kind is DrillKind.REHEARSE:
+        return
+    require_safe_files(hooks, session.files, _STAYS)
+    digest = digest_hooks(hooks)
+    if digest == drill.hooks_digest:
+        session.change_drill(lambda now: with_file_hooks(now, hooks))
+        return
+    lines = _list_differences(drill, hooks)
+    if not session.operator.agree(drill, lines):
+        raise Refused(
+            "\n".join(["a person must agree to the hooks of this file. " + lines[0], *lines[1:]]),
+            unchanged=_STAYS,
+            hint="Give the file with which the drill was begun, or repeat the command at a "
+            "terminal.",
+        )
+    session.change_drill(lambda now: with_file_hooks(now, hooks))
+    before = f"sha256 {drill.hooks_digest}" if drill.hooks_digest else "none"
+    session.write(f"{_count(hooks)}, agreed to; before: {before}", phase="hooks")
+
+
+def _list_differences(drill: Drill, hooks: Sequence[Hook]) -> list[str]:
+    """Return what a person has to see who agrees to other hooks; safe to print."""
+    known, digests = {record.digest for record in drill.hooks}, {hook.digest for hook in hooks}
+    lines = [
+        "The hooks of this host's file are not those that the drill was begun with, or that were "
+        "agreed to last. From now on, these count:"
+    ]
+    lines += [
+        f"  {'as before' if hook.digest in known else 'new'}: {describe_hook(hook)}"
+        for hook in hooks
+    ]
+    for record in drill.hooks:
+        if record.digest in digests:
+            continue
+        ran = "an abort will not undo it" if record.may_have_run else "it has not run"
+        shown = f"{record.name}, {record.purpose}: {record.command}"
+        lines.append(f"  not in this file: {safe_message(shown)}; {ran}")
+    return lines if len(lines) > 1 else [*lines, "  none"]
+
+
+# Run
+
+
+def run_hooks(session: Session, phase: DrillPhase, *, after: bool) -> PhaseResult | None:
+    """Run the hooks before or after a phase; return the result of one that holds the phase.
+
+    Raises:
+        Refused: a hook was not confirmed.
+    """
+    if session.drill.kind is DrillKind.REHEARSE:
+        return None
+    for hook in hooks_of(session.config.drill.hook_list, phase, after=after):
+        record = find_hook(session.drill, hook.digest)
+        if record is None or record.status is HookStatus.DONE:
+            continue
+        if session.drill.record(phase).status is not PhaseStatus.RUNNING:
+            session.begin(phase)
+        problem = _run_hook(session, hook, record)
+        if problem:
+            output = find_hook(session.drill, hook.digest)
+            last = output.output.splitlines()[-1:] if output is not None else []
+            return failed(problem, ": ".join([problem, *last]))
+    return None
+
+
+def _run_hook(session: Session, hook: Hook, record: HookRecord) -> str:
+    """Run a hook once it is confirmed; return why it holds its phase, "" if it does not."""
+    phase = hook.phase
+    if _is_done_already(session, record):
+        record = replace(
+            record,
+            status=HookStatus.DONE,
+            result=f"not run again: {safe_text(whoami())} says that its work is done",
+        )
+        _write(session, record, f"{record.name}: {record.result}")
+        return ""
+    if record.status is HookStatus.RUNNING:
+        if not session.agree(phase, [f"{describe_hook(hook)}", _REPEATS]):
+            raise session.not_confirmed(f"running the {record.name} again")
+    else:
+        before = f" It ran before: {record.result}." if record.result else ""
+        session.confirm(phase, f"The {describe_hook(hook)}{before}", step=hook.step)
+    record = begin_hook(session.drill, record, _now())
+    attempt = f"attempt {record.attempts}"
+    _write(session, record, f"about to run the {record.name}, {attempt}: {record.command}")
+    failpoint("drill-hook-begun")
+    end = _run(session, hook, record, hook.command, "run")
+    failpoint("drill-hook-ended")
+    done = end.code == 0
+    record = replace(
+        record,
+        status=HookStatus.DONE if done else HookStatus.FAILED,
+        ended_ms=_now(),
+        result=end.result,
+        output=end.output,
+    )
+    took = duration(end.seconds, tenths=True)
+    _write(session, record, f"{record.name}, {attempt}: {end.result}, after {took}")
+    return "" if done else f"{record.name} has failed: {end.result}"
+
+
+def _is_done_already(session: Session, record: HookRecord) -> bool:
+    """Ask a person whether a hook has done its work that failed, or whose end is not known."""
+    name, purpose, command = record.name, safe_message(record.purpose), safe_message(record.command)
+    if record.status is HookStatus.RUNNING:
+        first = _UNKNOWN.format(name=name, purpose=purpose, command=command)
+    elif record.status is HookStatus.FAILED:
+        first = f"The {name} has failed ({safe_message(record.result)}): {purpose}."
+    else:
+        return False
+    question = (
+        "Look whether its work is done. If it is, type the drill's id: it is then not run again. "
+        "If it is not, or you do not know, leave this: you are asked whether to run it again."
+    )
+    return session.agree(record.phase, [first, question])
+
+
+def _run(
+    session: Session, hook: Hook, record: HookRecord, command: Sequence[str], action: str
+) -> CommandEnd:
+    """Run a command of a hook, and show how long it runs; it is killed if the drill stops here."""
+    phase, undoes = hook.phase, action != "run"
+    name = f"abort of the {record.name}" if undoes else record.name
+
+    def tick(seconds: float) -> None:
+        if not undoes:  # an abort shows no phase
+            session.show(phase, f"{name}: {seconds:.0f} s of {hook.timeout_s:g} s")
+
+    directory = Path(split_files(session.files)[0]).absolute().parent
+    environment = hook_environment(session, hook, record.attempts, action)
+    log.info("drill %s: %s: about to run %s", session.drill.id, name, record.command)
+    try:
+        end = run_command(command, environment, directory, hook.timeout_s, tick, session.peers.idle)
+    except BaseException as error:
+        if not undoes:  # its end is known; whoever resumes the drill is asked
+            why = error.message if isinstance(error, K2kError) else type(error).__name__
+            killed = replace(
+                record, status=HookStatus.FAILED, ended_ms=_now(), result=f"killed: {why}"
+            )
+            session.change_drill(lambda drill: put_hook(drill, killed))
+        raise
+    log.info("drill %s: %s: %s", session.drill.id, name, end.result)
+    session.count_waiting(phase, end.seconds)
+    return end
+
+
+def hook_environment(session: Session, hook: Hook, attempt: int, action: str) -> dict[str, str]:
+    """Return the whole environment of a hook: a few variables of this process, and facts.
+
+    Args:
+        session: the drill.
+        hook: the hook.
+        attempt: its attempt, from 1.
+        action: ``run``, or ``abort`` for the command that undoes it.
+    """
+    drill, config = session.drill, session.config
+    facts: dict[str, object] = {
+        "ID": drill.id,
+        "KIND": drill.kind,
+        "PHASE": hook.phase,
+        "WHEN": AFTER if hook.after else BEFORE,
+        "ACTION": action,
+        "ATTEMPT": attempt,
+        "PIPELINE": config.name,
+        "SOURCE": config.source.bootstrap_servers,
+        "TARGET": config.target.bootstrap_servers,
+        "SOURCE_CLUSTER": drill.source_cluster,
+        "TARGET_CLUSTER": drill.target_cluster,
+    }
+    if drill.figures.rpo_records is not None:
+        facts["RPO_RECORDS"] = drill.figures.rpo_records
+    # Names are others' input, and a variable must not hold NUL.
+    shown = {
+        f"{_PREFIX}{name}": safe_text(hide_secrets(str(fact)), _LONGEST_FACT)
+        for name, fact in facts.items()
+    }
+    return inherited_environment() | shown
+
+
+def _write(session: Session, record: HookRecord, text: str) -> None:
+    session.change_drill(lambda drill: put_hook(drill, record))
+    session.write(text, phase=str(record.phase))
+
+
+def _now() -> int:
+    return int(time() * 1000)
+
+
+# Undo
+
+
+def take_hooks_to_undo(session: Session) -> None:
+    """Before an abort: as :func:`take_hooks`, if a hook may have run."""
+    if hooks_to_undo(session.drill):
+        take_hooks(session)
+
+
+def undo_hook(session: Session, record: HookRecord) -> list[str]:
+    """Run the abort command of a hook once it is confirmed; return what stays as it is.
+
+    It stays to be undone if its command fails, so that the abort can be repeated.
+
+    Raises:
+        Refused: it was not confirmed.
+    """
+    hooks = {hook.digest: hook for hook in session.config.drill.hook_list}
+    hook = hooks.get(record.digest)
+    if hook is None or not hook.abort:
+        why = "this host's file does not have it" if hook is None else "it has no abort command"
+        kept = replace(record, status=HookStatus.KEPT)
+        _write(session, kept, f"not undone: {record.name}: {why}")
+        return [f"{record.name}, {record.purpose}: undo by hand what it did, as {why}"]
+    undone = replace(record, status=HookStatus.UNDONE)
+    if record.status is HookStatus.UNDOING:
+        first = f"It is not known whether the abort of the {record.name} has ended."
+        if session.agree(record.phase, [first, "If its work is done, type the drill's id."]):
+            said = f"{safe_text(whoami())} says that its work is done"
+            _write(session, replace(undone, undo_result=said), f"undone: {record.name}: {said}")
+            return []
+        if not session.agree(record.phase, [describe_hook(hook), _REPEATS]):
+            raise session.not_confirmed(f"the abort of the {record.name}")
+    else:
+        ran = f" It ran: {record.result or 'its end is not known'}."
+        effect = f"Undoes the {describe_hook(hook)}{ran}"
+        session.confirm(record.phase, effect, step=record.step)
+    begun = replace(record, status=HookStatus.UNDOING, undo_result="", undo_output="")
+    _write(session, begun, f"about to undo the {record.name}: {record.abort}")
+    failpoint("drill-hook-undoing")
+    end = _run(session, hook, record, hook.abort, "abort")
+    failpoint("drill-hook-undone")
+    done = end.code == 0
+    # Failed: it is undone again when the abort is repeated.
+    after = undone if done else replace(record, status=HookStatus.FAILED)
+    after = replace(after, undo_result=end.result, undo_output=end.output)
+    _write(session, after, f"abort of the {record.name}: {end.result}")
+    return [] if done else [f"the abort of the {record.name} has failed: {end.result}"]

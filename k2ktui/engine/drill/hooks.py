@@ -1,0 +1,209 @@
+"""Hooks: commands of the pipeline's file that a drill runs before or after a phase; pure.
+
+A drill's record says which hooks there are, and what became of each, but never what is run: that is
+only in the file. A hook of the file is found in the record by its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from k2ktui.engine.bounded import Flag, Millis, Number, Text
+from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.secret_values import hide_secrets
+from k2ktui.text import safe_text
+
+BEFORE, AFTER = "before", "after"
+# The phases after which an abort is refused: what such a hook did is never undone.
+_AFTER_RETURN = (DrillPhase.WATCH_CLIENTS, DrillPhase.REVERSE, DrillPhase.REPORT)
+
+
+class HookStatus(StrEnum):
+    """Status of a hook; ``running`` and ``undoing``: it may have ended, only a person knows."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook as the pipeline's file has it.
+
+    Attributes:
+        phase: the phase that it belongs to.
+        after: whether it runs after the phase, or before.
+        purpose: what it is for, in one sentence.
+        command: program and arguments.
+        timeout_s: how long it may run, in seconds.
+        abort: program and arguments that undo it; empty if nothing does.
+    """
+
+    phase: DrillPhase
+    after: bool
+    purpose: str
+    command: tuple[str, ...]
+    timeout_s: float
+    abort: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> str:
+        """What is typed to confirm it, such as ``before-open-target``."""
+        return hook_step(self.phase, after=self.after)
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether an abort is still possible when it runs."""
+        return not (self.phase in _AFTER_RETURN or self._is_after_opening)
+
+    @property
+    def _is_after_opening(self) -> bool:
+        return self.phase is DrillPhase.OPEN_TARGET and self.after
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that the file says of it, as hex text."""
+        content = [
+            str(self.phase),
+            self.after,
+            self.purpose,
+            list(self.command),
+            self.timeout_s,
+            list(self.abort),
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class HookRecord:
+    """What a drill has recorded of a hook; all texts are only shown.
+
+    Attributes:
+        phase, after: its place.
+        purpose, command, abort: what the file says of it.
+        digest: that of the hook of the file.
+        status: its status.
+        attempts: how often its command was begun.
+        order: its place among the hooks that were begun, from 1.
+        changes: number of changes that the drill had recorded when it was begun last.
+        began_ms, ended_ms: of its last attempt, in epoch milliseconds.
+        result: how its last attempt ended.
+        output: the end of what its last attempt printed.
+        undo_result, undo_output: the same of the command that undoes it.
+    """
+
+    phase: DrillPhase
+    after: Flag
+    purpose: Text
+    command: Text
+    abort: Text
+    digest: Text
+    status: HookStatus = HookStatus.WAITING
+    attempts: Number = 0
+    order: Number = 0
+    changes: Number = 0
+    began_ms: Millis | None = None
+    ended_ms: Millis | None = None
+    result: Text = ""
+    output: Text = ""
+    undo_result: Text = ""
+    undo_output: Text = ""
+
+    @property
+    def step(self) -> str:
+        """What is typed to confirm it."""
+        return hook_step(self.phase, after=self.after)
+
+    @property
+    def name(self) -> str:
+        """The hook in a sentence, such as ``hook before open-target``."""
+        return f"hook {AFTER if self.after else BEFORE} {self.phase}"
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether its command was begun, and nothing has undone it."""
+        return self.attempts > 0 and self.status not in (HookStatus.UNDONE, HookStatus.KEPT)
+
+
+def hook_step(phase: DrillPhase, *, after: bool) -> str:
+    """Return what is typed to confirm the hooks before or after a phase."""
+    return f"{AFTER if after else BEFORE}-{phase}"
+
+
+def find_phase(step: str) -> DrillPhase | None:
+    """Return the phase of something to confirm: a phase, or the hooks before or after one."""
+    names = (step, step.removeprefix(f"{BEFORE}-"), step.removeprefix(f"{AFTER}-"))
+    return next((DrillPhase(name) for name in names if name in set(DrillPhase)), None)
+
+
+def show_command(command: Iterable[str]) -> str:
+    """Return a command as text that is safe to print, without secrets of the configuration."""
+    return safe_text(hide_secrets(shlex.join(command)))
+
+
+def describe_hook(hook: Hook) -> str:
+    """Return what a hook is for, what it runs, and what undoes it, in one line; safe to print."""
+    when = AFTER if hook.after else BEFORE
+    undo = f" An abort runs: {show_command(hook.abort)}." if hook.abort else ""
+    return (
+        f"hook {when} {hook.phase}, {safe_text(hide_secrets(hook.purpose))}. "
+        f"It runs: {show_command(hook.command)} (at most {hook.timeout_s:g} s).{undo}"
+    )
+
+
+def describe_record(record: HookRecord) -> str:
+    """Return what a drill has recorded of a hook, in one line."""
+    parts = (str(record.status), describe_results(record))
+    return f"{record.name}, {record.purpose}: {', '.join(filter(None, parts))}"
+
+
+def describe_results(record: HookRecord) -> str:
+    """Return how a hook and its abort ended last; "" for a hook that has not ended."""
+    undo = f"abort: {record.undo_result}" if record.undo_result else ""
+    return "; ".join(filter(None, (record.result, undo)))
+
+
+def describe_hook_undo(record: HookRecord) -> str:
+    """Return what an abort does about a hook that may have run, in one line."""
+    runs = f"runs {record.abort}" if record.abort else "runs nothing: undo it by hand"
+    return f"{record.name}, {record.purpose}: {runs}"
+
+
+def new_record(hook: Hook) -> HookRecord:
+    """Return the record of a hook that has not run."""
+    return HookRecord(
+        hook.phase,
+        hook.after,
+        safe_text(hide_secrets(hook.purpose)),
+        show_command(hook.command),
+        show_command(hook.abort),
+        hook.digest,
+    )
+
+
+def digest_hooks(hooks: Iterable[Hook]) -> str:
+    """Return the digest of all hooks of a file, in their order; "" without one."""
+    digests = [hook.digest for hook in hooks]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest() if digests else ""
+
+
+def hook_json(hook: Hook) -> dict[str, object]:
+    """Return a hook as the object of JSON outputs, without secrets of the configuration."""
+    return {
+        "phase": str(hook.phase),
+        "when": AFTER if hook.after else BEFORE,
+        "for": hide_secrets(hook.purpose),
+        "command": [hide_secrets(part) for part in hook.command],
+        "timeout_s": hook.timeout_s,
+        "abort": [hide_secrets(part) for part in hook.abort],
+        "sha256": hook.digest,
+    }
