@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from k2ktui.config.clusters import Section
 from k2ktui.config.problems import Path, Problem, format_path
@@ -49,7 +49,11 @@ def _command(value: Any) -> Any:
     return tuple(value)
 
 
-Phase = Annotated[DrillPhase | None, BeforeValidator(_phase)]
+Phase = Annotated[
+    DrillPhase | None,
+    BeforeValidator(_phase),
+    WithJsonSchema({"enum": [str(phase) for phase in HOOK_PHASES]}),
+]
 Argument = Annotated[Name, Field(max_length=_LONGEST)]
 Command = Annotated[
     tuple[Argument, ...],

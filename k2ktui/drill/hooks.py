@@ -304,6 +304,15 @@ def take_hooks_to_undo(session: Session) -> None:
         take_hooks(session)
 
 
+def list_kept_hooks(session: Session) -> list[str]:
+    """Return what an operator has to undo by hand, also what an earlier attempt has left."""
+    return [
+        f"{record.name}, {record.purpose}: undo by hand what it did, as no abort command could"
+        for record in session.drill.hooks
+        if record.status is HookStatus.KEPT
+    ]
+
+
 def undo_hook(session: Session, record: HookRecord) -> list[str]:
     """Run the abort command of a hook once it is confirmed; return what stays as it is.
 
@@ -318,7 +327,7 @@ def undo_hook(session: Session, record: HookRecord) -> list[str]:
         why = "this host's file does not have it" if hook is None else "it has no abort command"
         kept = replace(record, status=HookStatus.KEPT)
         _write(session, kept, f"not undone: {record.name}: {why}")
-        return [f"{record.name}, {record.purpose}: undo by hand what it did, as {why}"]
+        return []  # named when the abort ends
     undone = replace(record, status=HookStatus.UNDONE)
     if record.status is HookStatus.UNDOING:
         first = f"It is not known whether the abort of the {record.name} has ended."

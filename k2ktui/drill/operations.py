@@ -17,6 +17,7 @@ from typing import Any
 from k2ktui import __version__
 from k2ktui.drill.hooks import (
     list_hooks,
+    list_kept_hooks,
     require_safe_files,
     take_hooks,
     take_hooks_to_undo,
@@ -404,6 +405,7 @@ def abort_drill(
                 unchanged="The rest was restored.",
                 hint=f"Repeat it: {drill_command(session.drill, 'abort')}",
             )
+        problems += list_kept_hooks(session)
         if _was_stopped_by_hand(session):
             problems.append("MirrorMaker 2 was stopped by hand: start it again")
         if problems:

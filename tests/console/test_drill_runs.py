@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from k2ktui.console.drill_operator import Question, ScreenOperator, StoppedHere
 from k2ktui.console.screens.drill_phases import DrillRun, DrillScreen
 from k2ktui.drill import operations
 from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.hook_steps import begin_hook, put_hook, with_file_hooks
+from k2ktui.engine.drill.hooks import Hook, HookStatus, describe_hook
 from k2ktui.engine.drill.model import Drill, DrillStatus
 from k2ktui.engine.drill.steps import turn_into_disaster
 from tests.console.test_drill import watch
@@ -307,3 +310,60 @@ def test_only_the_first_answer_counts() -> None:
     assert not operator.confirm(APPLYING, DrillPhase.APPLY, "commit 6 offsets")
     assert not operator.confirm_take_over(APPLYING)
     assert [question.step for question in asked] == [DrillPhase.APPLY, ""]
+
+
+HOOK = Hook(DrillPhase.APPLY, False, "switch", ("/bin/switch", "west"), 60.0, ("/bin/switch",))
+
+
+def with_hook(drill: Drill, status: HookStatus, **changes: Any) -> Drill:
+    """Return a drill with a hook that has been begun once."""
+    drill = with_file_hooks(drill, [HOOK])
+    record = begin_hook(drill, drill.hooks[0], drill.started_ms)
+    return put_hook(drill, replace(record, status=status, **changes))
+
+
+def test_a_hook_is_confirmed_by_its_place_and_its_phase() -> None:
+    confirmed: list[bool] = []
+
+    def ask(operator: ScreenOperator) -> Drill:
+        confirmed.append(operator.confirm(APPLYING, HOOK.step, f"The {describe_hook(HOOK)}"))
+        return APPLYING
+
+    async def steps(console: ConsoleDriver) -> None:
+        await run(console, ask)
+        await console.sees(
+            "6 before-apply", "It runs: /bin/switch west", "type before-apply to confirm"
+        )
+        await console.type("apply")
+        await console.press("tab")
+        assert confirmed == []
+        await console.press(*["backspace"] * 5)
+        await console.type("before-apply")
+        await console.press("tab", "space")
+        await console.until(lambda: confirmed, "confirmed")
+
+    watch(steps, fencing())
+    assert confirmed == [True]
+
+
+def test_hooks_are_shown_with_their_results_and_undone_by_an_abort() -> None:
+    drill = with_hook(
+        replace(APPLYING, session=""),
+        HookStatus.FAILED,
+        result="exit code 3",
+        output="no such host\\x1b",
+    )
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("enter")
+        await console.until(lambda: isinstance(console.screen, DrillScreen), "opened")
+        await console.press("enter")
+        await console.sees(
+            "hook before apply, switch: failed, exit code 3",
+            "runs: /bin/switch west",
+            "| no such host",
+        )
+        await console.press("escape", "X")
+        await console.sees("- hook before apply, switch: runs /bin/switch", "drill abort")
+
+    watch(steps, drill)

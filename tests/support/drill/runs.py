@@ -119,6 +119,11 @@ class Pair:
         """The pipeline."""
         return PipelineFlow(load_checked((str(self.file),)).config)
 
+    @staticmethod
+    def flow_of(file: Path) -> PipelineFlow:
+        """Return the pipeline of another host's file."""
+        return PipelineFlow(load_checked((str(file),)).config)
+
     def start(
         self, kind: DrillKind, options: DrillOptions = QUICK, operator: Yes | None = None
     ) -> Drill:

@@ -103,6 +103,10 @@ OTHERS: dict[str, Any] = {
     "replication.transform.decode.value": {"json": {"schema": "id BIGINT, b STRING"}},
     "replication.transform.topics": "orders-1x.*",
     "replication.headers.topics": "orders-1x.*",
+    "drill.hooks.before": "drain",
+    "drill.hooks.after": "drain",
+    "drill.hooks.for": "other",
+    "drill.hooks.command": ["/other"],
 }
 
 
@@ -126,6 +130,9 @@ def _change(node: Any, path: list[str], change: Callable[[dict[str, Any], str], 
 def _prepare(path: str) -> dict[str, Any]:
     """Return full.yaml, so that the key has an effect and may have another value."""
     full: dict[str, Any] = yaml.safe_load(FULL)
+    if path in ("drill.hooks.before", "drill.hooks.after"):
+        place = path.rpartition(".")[2]  # a hook has one of them
+        full["drill"]["hooks"] = [hook for hook in full["drill"]["hooks"] if place in hook]
     if path in (
         "replication.headers.keep",
         "replication.headers.drop",
