@@ -13,7 +13,7 @@ from time import monotonic
 from k2ktui.errors import TimedOut
 from k2ktui.runtime.child_process import spawn
 from k2ktui.secret_values import hide_secrets
-from k2ktui.text import safe_text
+from k2ktui.text import duration, safe_text
 
 _POLL_S = 0.5
 # Of the output, as much is kept in memory, and as many characters in the drill's record.
@@ -42,7 +42,7 @@ class CommandEnd:
     def result(self) -> str:
         """How it ended, in a few words."""
         if self.code is None:
-            return f"killed with its process group after {self.seconds:.0f} s, its time limit"
+            return f"killed with its process group after {duration(self.seconds)}, its time limit"
         return f"exit code {self.code}"
 
 

@@ -233,7 +233,7 @@ def _run(
 
     def tick(seconds: float) -> None:
         if not undoes:  # an abort shows no phase
-            session.show(phase, f"{name}: {seconds:.0f} s of {hook.timeout_s:g} s")
+            session.show(phase, f"{name}: {duration(seconds)} of {hook.timeout_s:g} s")
 
     directory = Path(split_files(session.files)[0]).absolute().parent
     environment = hook_environment(session, hook, record.attempts, action)

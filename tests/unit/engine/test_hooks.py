@@ -170,6 +170,6 @@ def test_a_report_shows_hooks_and_no_markup_of_theirs() -> None:
     drill = with_file_hooks(new_drill(DrillKind.PLANNED), [one("| # x\x1b")])
     record = replace(drill.hooks[0], output="# no heading\n\x1b[31m", attempts=1)
     text = report_markdown(put_hook(drill, record))
-    assert "\n    # no heading\n" in text and "\x1b" not in text
+    assert "\n- # no heading\n" in text and "\x1b" not in text
     assert report_digest(put_hook(drill, record)) != report_digest(drill)
     assert new_record(one()).status is HookStatus.WAITING
