@@ -43,7 +43,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     require(may, "applying a plan")
     if not as_json:
         show_plan(plan)
-    if not plan.changes:
+    if not plan.applied:
         click.echo("Nothing to apply.", err=True)
         return 0
     if not files:
@@ -77,6 +77,8 @@ def show_connections(files: Sequence[str], config: PipelineConfig) -> None:
 def effect_text(plan: Plan, now: float) -> str:
     """Return what applying a plan does, as the end of a question; ``now`` is in epoch seconds."""
     text = f"commit {counted(len(plan.changes), 'offset')} on the target"
+    if kept := len(plan.applied) - len(plan.changes):
+        text += f" and leave {counted(kept, 'row')} as chosen"
     if plan.commits_at is None:
         return text
     age = duration(now - plan.commits_at)

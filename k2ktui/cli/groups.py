@@ -40,7 +40,7 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
 
     flow = load_flow(files)
     reading = read_beside(flow.config)
-    snapshot = take_snapshot(flow, for_plans=False)
+    snapshot = take_snapshot(flow, for_plans=False, with_choices=True)
     pair = reading()
     rows = make_group_rows(snapshot)
     if pair.moved:

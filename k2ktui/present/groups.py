@@ -200,6 +200,8 @@ def _bases(group: GroupSummary) -> Cell:
 
 
 def _divergence(row: GroupRow) -> Cell:
+    if row.chosen_by:
+        return Cell(f"chosen by {safe_text(row.chosen_by, 60)}", Tone.MUTED)
     value = row.divergence
     settled = row.finding is Finding.SETTLED
     tone = Tone.BAD if value and value > 0 and settled else Tone.WARN if value else Tone.MUTED

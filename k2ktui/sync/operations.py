@@ -396,6 +396,9 @@ def _positions(
     """Return what can be compared, and what cannot with the reason."""
     asked, unasked = [], []
     for row in rows:
+        if row.chosen_by:
+            unasked.append((row, row.reason))
+            continue
         offset = row.translated_offset if translated else row.target_offset
         if offset is None or row.source_offset is None or row.target_partition is None:
             missing = "has no translation" if translated else "has no committed offset there"

@@ -119,7 +119,7 @@ class SummaryRunner(BackgroundRunner):
             self.close()
             return
         if self._open is None:
-            reader = SnapshotReader(PipelineFlow(self._config), for_plans=False)
+            reader = SnapshotReader(PipelineFlow(self._config), for_plans=False, with_choices=True)
             self._open = reader, SummaryWriter(reader.store)
         reader, writer = self._open
         known = reader.store.read().summary

@@ -218,7 +218,11 @@ class MappingReader:
             from k2ktui.sync.moves.snapshot import SnapshotReader
 
             self._snapshots = SnapshotReader(
-                self._flow, self._clusters.source, self._clusters.target, for_plans=False
+                self._flow,
+                self._clusters.source,
+                self._clusters.target,
+                for_plans=False,
+                with_choices=True,
             )
         return self._snapshots
 

@@ -187,6 +187,9 @@ def effect_lines(plan: Plan) -> tuple[Line, ...]:
     changes, effect = plan.changes, summarize_plan(plan.changes)
     if not plan.rows:
         return ()
+    if not changes and plan.applied:
+        kept = counted(len(plan.applied), "row")
+        return ((Cell(f"Apply writes no offset, and remembers {kept} as chosen."),),)
     if not changes:
         return ((Cell("Nothing to apply: every row is kept or blocked; Enter says why."),),)
     what = ", ".join(f"{count:,} {action.word}" for action, count in effect.actions.items())

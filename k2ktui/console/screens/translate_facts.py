@@ -170,7 +170,7 @@ def written_sums(plan: Plan, counts: Mapping[str, int]) -> list[Sum]:
     left_out = of(WriteOutcome.MOVED, WriteOutcome.REFUSED, WriteOutcome.NOT_WRITTEN)
     changed, unknown = of(WriteOutcome.CHANGED), of(WriteOutcome.UNKNOWN)
     applied = counts.get(str(WriteOutcome.APPLIED), 0)
-    changes, left = len(plan.changes), len(plan.rows) - len(plan.changes)
+    changes, left = len(plan.applied), len(plan.rows) - len(plan.applied)
     return [
         Sum("Applied", of(WriteOutcome.APPLIED), applied / max(1, changes)),
         _problem("Unwritten", left_out, Severity.WARN),

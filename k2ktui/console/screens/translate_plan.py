@@ -330,7 +330,7 @@ class PlanScreen(OperationScreen):
     def _unappliable(self, plan: Plan) -> str:
         if self._begun:
             return "it was applied; n plans again"
-        if not plan.changes:
+        if not plan.applied:
             return "there is nothing to apply"
         if self._moved:
             return "something has moved since; n plans again"

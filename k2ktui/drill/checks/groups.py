@@ -164,7 +164,7 @@ def check_target_groups(context: CheckContext) -> CheckFinding:
 @check("D21", "commits on the target", {DrillPhase.PREFLIGHT: ALL, DrillPhase.APPLY: MOVES})
 def check_target_commits(context: CheckContext) -> CheckFinding:
     """Pass if no group's commit on the target is ahead of its translated offset."""
-    rows = context.rows()
+    rows = [row for row in context.rows() if row.finding is not Finding.CHOSEN]
     known = [row for row in rows if row.target_offset is not None]
     settled = [row for row in known if row.finding is not Finding.MOVING]
     ahead = [row for row in settled if (row.divergence or 0) > 0]
@@ -204,11 +204,14 @@ def check_next_records(context: CheckContext) -> CheckFinding:
     rows = context.rows()
     if not rows:
         return could_not_check("no group has committed an offset on a replicated topic")
+    decided = sum(row.finding is Finding.CHOSEN for row in rows)
+    rows = [row for row in rows if row.finding is not Finding.CHOSEN]
     rereads = sum(row.reread or 0 for row in rows)
     skips = sum(row.skipped or 0 for row in rows)
     unknown = sum(row.reread is None or row.skipped is None for row in rows)
     text = f"at most {rereads:,} read again and {skips:,} skipped in {counted(len(rows), 'offset')}"
     text += f", unknown for {unknown:,}" if unknown else ""
+    text += f"; {decided:,} chosen by operators" if decided else ""
     if context.down("source") is not None:
         text = f"{text}; next records not compared: {context.snapshot().source_down}"
         return fails(text, _EXPLAIN) if rereads or skips else could_not_check(text)

@@ -61,7 +61,7 @@ def make_plan(session: Session, snapshot: Snapshot | None = None) -> Plan:
     # The groups come back to commits from before they left; where they are now decides.
     back = session.drill.kind is DrillKind.FAILBACK
     rewind = Rewind.FOLLOW if back else Rewind.NEVER
-    options = plan_options(session.config, rewind=rewind, group=session.chosen)
+    options = plan_options(session.config, rewind=rewind, group=session.chosen, keeps_choices=True)
     patience_s = session.drill.options.wait_s  # a drill has time
     session.snapshot = snapshot or take_snapshot(session.flow, patience_s=patience_s)
     plan = session.plan = plan_snapshot(session.snapshot, options, session.files)
@@ -105,12 +105,22 @@ def _is_refused(row: PlanRow) -> bool:
 def refused_rows(plan: Plan) -> list[str]:
     """Return what a plan does not apply, with the reasons."""
     rows = [row for row in plan.rows if _is_refused(row) or row.proposed is None]
-    refused = [
+    return _name_rows(rows, "that are not applied")
+
+
+def chosen_rows(plan: Plan) -> list[str]:
+    """Return the rows that stay where an operator chose before the drill, and what was chosen."""
+    rows = [row for row in plan.rows if row.choice is not None and row.proposed is not None]
+    return _name_rows(rows, "that stay as operators chose")
+
+
+def _name_rows(rows: Sequence[PlanRow], which: str) -> list[str]:
+    named = [
         f"{safe_text(row.group)} {safe_text(row.topic)}-{row.partition}: {safe_message(row.reason)}"
         for row in rows[:_NAMED]
     ]
     more = len(rows) - _NAMED
-    return [*refused, *([f"and {more:,} more rows that are not applied"] if more > 0 else [])]
+    return [*named, *([f"and {more:,} more rows {which}"] if more > 0 else [])]
 
 
 def applied_offsets(plan: Plan) -> dict[tuple[str, str, int], int]:
@@ -153,7 +163,7 @@ def run_plan(session: Session) -> PhaseResult:
     refused = refused_rows(plan)
     groups = counted(len({row.group for row in plan.rows}), "group")
     text = f"{counted(len(plan.rows), 'row')} of {groups}: {_sum_effect(plan)}"
-    return PhaseResult(text, tuple(refused))
+    return PhaseResult(text, (*refused, *chosen_rows(plan)))
 
 
 def _keep_checkpoints(session: Session, auditor: GroupAuditor, snapshot: Snapshot) -> None:

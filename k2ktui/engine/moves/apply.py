@@ -72,6 +72,11 @@ class OffsetWrite:
         """Topic and partition."""
         return self.topic, self.partition
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether only a choice is remembered, or forgotten."""
+        return (self.before, self.before_metadata) == (self.after, self.after_metadata)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
@@ -90,6 +95,8 @@ def make_writes(
 ) -> list[OffsetWrite]:
     """Return the writes for the rows that change something, with the current commits.
 
+    A row that stays as chosen has a write that changes nothing, by which its choice is remembered.
+
     Args:
         rows: rows of a plan.
         target: current state of the groups.
@@ -98,20 +105,22 @@ def make_writes(
     """
     writes = []
     for row in rows:
-        if not row.changes:
+        if not (row.changes or row.stays_as_chosen):
             continue
         present = _committed(target.get(row.group, ABSENT), row.topic, row.partition)
+        version = _version(written.get(row.group), (row.topic, row.partition), present, prefix)
+        stays = present.offset if present else None, present.metadata if present else ""
+        after, metadata = (row.proposed, row.metadata) if row.changes else stays
         writes.append(
             OffsetWrite(
                 row.group,
                 row.topic,
                 row.partition,
-                present.offset if present else None,
-                present.metadata if present else "",
-                row.proposed,
-                row.metadata,
-                _version(written.get(row.group), (row.topic, row.partition), present, prefix),
-                row.version,
+                *stays,
+                after,
+                metadata,
+                version,
+                row.version if row.changes else version,
                 row.choice,
             )
         )
@@ -229,6 +238,8 @@ def check_written(
 def _judge_write(write: OffsetWrite, refused: str, view: GroupView | None) -> WriteResult:
     if refused:
         return WriteResult(write, WriteOutcome.REFUSED, refused)
+    if write.changes_nothing:
+        return WriteResult(write, WriteOutcome.APPLIED)
     unread = "the offset could not be read back" if view is None else view.unread(write.at)
     if view is None or unread:
         return WriteResult(write, WriteOutcome.UNKNOWN, unread)

@@ -133,7 +133,7 @@ def estimate_by_translation(rows: Iterable[GroupRow]) -> RereadEstimate:
     """
     total = NOTHING
     for row in rows:
-        if row.finding is Finding.MOVED:
+        if row.finding in (Finding.MOVED, Finding.CHOSEN):
             continue
         total += RereadEstimate(unknown=1) if row.reread is None else RereadEstimate(row.reread)
     return total

@@ -62,6 +62,11 @@ class Choice:
     at_ms: Millis
 
     @property
+    def text(self) -> str:
+        """The choice in words, for a reason."""
+        return f"chosen by {self.by}: {self.value}"
+
+    @property
     def leaves_out(self) -> bool:
         """Whether the committed offset stays as it is."""
         return self.value == LEAVE_OUT

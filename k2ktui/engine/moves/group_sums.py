@@ -59,6 +59,7 @@ class GroupSummary:
         moved: rows on the target, where a failover has moved the group; they are in no sum, and
             ``lag`` is that on the target.
         moved_unmapped: the ``moved`` rows without a mapping.
+        chosen: rows for which an operator has decided where the group continues.
     """
 
     group: str
@@ -83,6 +84,7 @@ class GroupSummary:
     checking_unmapped: int = 0
     moved: int = 0
     moved_unmapped: int = 0
+    chosen: int = 0
 
     @property
     def unmapped(self) -> int:
@@ -150,7 +152,8 @@ def _summary(
     settled = [row for row in rows if row.finding is Finding.SETTLED]
     checking = [row for row in rows if row.finding is Finding.CHECKING]
     moved = [row for row in rows if row.finding is Finding.MOVED]
-    left = [row for row in rows if row.finding is not Finding.MOVED]
+    on_source = [row for row in rows if row.finding is not Finding.MOVED]
+    left = [row for row in on_source if row.finding is not Finding.CHOSEN]
     return GroupSummary(
         group=name,
         source=_side(groups.source.get(name)),
@@ -160,7 +163,7 @@ def _summary(
         missing=sum(row.target_offset is None for row in rows),
         skips=sums.skips,
         rereads=sums.rereads,
-        lag=_sum(_lag(left, ends[0]), _lag_on_target(moved, ends[1])),
+        lag=_sum(_lag(on_source, ends[0]), _lag_on_target(moved, ends[1])),
         ours=estimate_by_translation(rows),
         theirs=None if audited is None else estimate_by_checkpoints(audited, len(rows)),
         unknown=sum(_unknown(row) for row in rows),
@@ -174,12 +177,13 @@ def _summary(
         checking_unmapped=sum(row.basis is Basis.UNMAPPED for row in checking),
         moved=len(moved),
         moved_unmapped=sum(row.basis is Basis.UNMAPPED for row in moved),
+        chosen=len(on_source) - len(left),
     )
 
 
 def _unknown(row: GroupRow) -> bool:
     """Whether the difference between the target's commit and the translation is unknown."""
-    if row.finding is Finding.MOVED:
+    if row.finding in (Finding.MOVED, Finding.CHOSEN):
         return False
     certain = row.basis is not Basis.UNMAPPED and row.basis is not Basis.BOUNDED
     return certain and row.target_offset is not None and row.divergence is None
@@ -255,6 +259,8 @@ def judge_group_row(row: GroupRow) -> SeverityLabel:
         return _CHECKING
     if row.finding is Finding.MOVED:
         return _MOVED
+    if row.finding is Finding.CHOSEN:
+        return _CHOSEN
     if row.basis is Basis.UNMAPPED:
         return SeverityLabel(Severity.BAD, "unmapped")
     if row.divergence is not None and row.divergence > 0:
@@ -294,6 +300,8 @@ def judge_group(group: GroupSummary) -> SeverityLabel:
         return SeverityLabel(Severity.WARN, "bounded")
     if group.checking:
         return _CHECKING
+    if group.chosen:
+        return _CHOSEN
     if group.missing:
         moved = "partly moved" if group.missing < group.partitions else "not moved"
         return SeverityLabel(Severity.INFO, moved)
@@ -311,5 +319,7 @@ _CHECKING = SeverityLabel(Severity.INFO, "checking")
 _MOVING = SeverityLabel(Severity.OK, "moving")
 # On the target, where a failover has moved it.
 _MOVED = SeverityLabel(Severity.OK, "moved")
+# An operator has decided where the group continues.
+_CHOSEN = SeverityLabel(Severity.INFO, "chosen")
 # A move does not bring back what the target's retention has deleted, or what was never copied.
 _DELETED = SeverityLabel(Severity.WARN, "deleted")

@@ -15,8 +15,9 @@ from k2ktui.engine.mapping.both_directions import translate_both_ways
 from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.replica import Lookup, Replica, TargetLog, TargetPartition
 from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.resume_effect import UNKNOWN, Standing, in_both, standing
-from k2ktui.engine.moves.written import WrittenCommits
+from k2ktui.engine.moves.written import WrittenCommits, choice_in_force
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, duration, moment, safe_text
 
@@ -149,12 +150,14 @@ class Finding(StrEnum):
     ``settled``: there is none, or readings some seconds apart agree on it. ``checking``: it was
     read once. ``moving``: the group is consuming, which explains the difference. ``moved``: the
     workload has failed over, and the group is on the target: there is nothing to compare.
+    ``chosen``: an operator has decided where the group continues.
     """
 
     SETTLED = "settled"
     CHECKING = "checking"
     MOVING = "moving"
     MOVED = "moved"
+    CHOSEN = "chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ class GroupRow:
         reread_now: upper bound of the records read again from the current target commit.
         skipped_now: upper bound of the records never read from the current target commit.
         finding: whether the difference is confirmed; set by callers that read more than once.
+        chosen_by: who chose where the group continues, ``user@host``; "" for nobody.
     """
 
     group: str
@@ -201,6 +205,7 @@ class GroupRow:
     reread_now: int | None = None
     skipped_now: int | None = None
     finding: Finding = Finding.SETTLED
+    chosen_by: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
@@ -228,7 +233,7 @@ def outcome(rows: Iterable[GroupRow]) -> Outcome:
     positions = {
         (row.group, row.target_topic, row.target_partition): row
         for row in rows
-        if row.finding is not Finding.MOVED
+        if row.finding not in (Finding.MOVED, Finding.CHOSEN)
     }.values()
     now = [row for row in positions if row.finding is Finding.SETTLED]
     moved = [row for row in positions if row.basis is not Basis.UNMAPPED]
@@ -365,6 +370,25 @@ def _standing(snapshot: Snapshot, group: TranslatedGroup, translation: Translati
     return standing_at(snapshot, group, translation, current.offset if current else None)
 
 
+def source_text(group: TranslatedGroup, translation: Translation) -> str:
+    """Return the source commits of a translation: ``topic-partition@offset``, joined by commas."""
+    offsets = group.source.offsets
+    return ",".join(f"{s}@{offsets[s.topic, s.partition].offset}" for s in translation.sources)
+
+
+def remembered_choice(
+    snapshot: Snapshot, group: TranslatedGroup, translation: Translation
+) -> Choice | None:
+    """Return what an operator chose for a row, if its source commits are as they were then."""
+    current = group.target_offset(translation.target)
+    return choice_in_force(
+        snapshot.written.get(group.group),
+        translation.target,
+        source_text(group, translation),
+        current.offset if current else None,
+    )
+
+
 def standing_at(
     snapshot: Snapshot, group: TranslatedGroup, translation: Translation, offset: int | None
 ) -> Standing:
@@ -387,7 +411,7 @@ def _rows_of(
     before = _standing(snapshot, group, translation)
     now = before if later is None else in_both(before, later)
     # Without a current reading of the source, a target that is ahead may just have moved since.
-    outdated = snapshot.source_down and now.divergence is not None and now.divergence > 0
+    outdated = bool(snapshot.source_down) and now.divergence is not None and now.divergence > 0
     reasons = [with_conflicting_pipelines(snapshot, translation)]
     if now.divergence != before.divergence:
         reasons.append("it was committed further on the source while both clusters were read")
@@ -407,6 +431,9 @@ def _rows_of(
             f"the target's log ends at {log.written}, before its committed offset there: "
             "auto.offset.reset decides where it continues"
         )
+    choice = remembered_choice(snapshot, group, translation)
+    if choice is not None:
+        reasons, now = [choice.text], replace(now, divergence=None)
     for source in translation.sources:
         yield GroupRow(
             group=group.group,
@@ -419,15 +446,22 @@ def _rows_of(
             target_partition=partition,
             target_offset=current.offset if current else None,
             translated_offset=translation.offset,
-            basis=translation.basis,
+            basis=translation.basis if choice is None else Basis.CHOSEN,
             reread=translation.reread,
             skipped=translation.skipped,
             divergence=now.divergence,
             reason="; ".join(filter(None, reasons)),
             reread_now=now.reread,
             skipped_now=now.skipped,
-            finding=Finding.MOVING if outdated else Finding.SETTLED,
+            finding=_finding(choice, is_outdated=outdated),
+            chosen_by=choice.by if choice is not None else "",
         )
+
+
+def _finding(choice: Choice | None, *, is_outdated: bool) -> Finding:
+    if choice is not None:
+        return Finding.CHOSEN
+    return Finding.MOVING if is_outdated else Finding.SETTLED
 
 
 def _unmapped_row(group: TranslatedGroup, source: SourcePartition) -> GroupRow:

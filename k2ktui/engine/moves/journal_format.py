@@ -237,7 +237,12 @@ def _version(version: MappingVersion | None) -> list[int] | None:
 
 
 def _written_body(written: WrittenCommits) -> dict[str, Any]:
+    choices = [
+        [*at, *_choice_body(choice)]
+        for at, choice in sorted(written.choices.items(), key=lambda item: item[0])
+    ]
     return {
+        **({"choices": choices} if choices else {}),
         "number": written.number,
         "rows": [
             [topic, partition, [_commit_body(commit) for commit in commits]]
@@ -467,6 +472,10 @@ def _written(key: WrittenKey, body: dict[str, Any]) -> WrittenCommits:
                 _written_commit(commit) for commit in rows(commits, most=_MOST_COMMITS)
             )
             for topic, partition, commits in rows(field(body, "rows"), 3)
+        },
+        choices={
+            (text(topic), integer(partition, high=LARGEST_INT)): _choice(choice)
+            for topic, partition, *choice in rows(body.get("choices", []), 6)
         },
     )
 

@@ -144,6 +144,11 @@ class PlanRow:
         """Whether applying the plan writes this row."""
         return self.action in _CHANGES
 
+    @property
+    def stays_as_chosen(self) -> bool:
+        """Whether applying the plan remembers the choice, and writes no offset."""
+        return self.choice is not None and self.action in (Action.KEEP, Action.LEAVE_OUT)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -185,6 +190,11 @@ class Plan:
     def changes(self) -> tuple[PlanRow, ...]:
         """The rows that applying the plan writes."""
         return tuple(row for row in self.rows if row.changes)
+
+    @property
+    def applied(self) -> tuple[PlanRow, ...]:
+        """The rows that applying the plan writes, or remembers as an operator chose them."""
+        return tuple(row for row in self.rows if row.changes or row.stays_as_chosen)
 
 
 def decide_action(

@@ -14,6 +14,8 @@ from k2ktui.engine.moves.groups import (
     GroupView,
     Snapshot,
     TranslatedGroup,
+    remembered_choice,
+    source_text,
     standing_at,
     translate_groups,
     with_conflicting_pipelines,
@@ -50,6 +52,8 @@ class PlanOptions:
         group: selects groups, all by default.
         topic: selects source topics, all by default.
         choices: what ``made_by`` chose for rows instead of the translated offset; no times.
+        keeps_choices: whether rows stay where operators chose earlier, until their source commits
+            move; otherwise they are planned again.
     """
 
     made_by: str
@@ -62,6 +66,7 @@ class PlanOptions:
     group: Callable[[str], bool] = lambda _: True
     topic: Callable[[str], bool] = lambda _: True
     choices: Mapping[RowKey, RowValue] = field(default_factory=dict)
+    keeps_choices: bool = False
 
 
 def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
@@ -158,9 +163,7 @@ def _row(
         group=group.group,
         topic=topic,
         partition=partition,
-        source=",".join(
-            f"{s}@{group.source.offsets[s.topic, s.partition].offset}" for s in translation.sources
-        ),
+        source=source_text(group, translation),
         state_source=group.source.state,
         state_target=_state(group.target),
         current=current.offset if current else None,
@@ -174,6 +177,11 @@ def _row(
         metadata=_metadata(group.source, translation, prefix),
     )
     value = options.choices.get(row.key)
+    earlier = remembered_choice(snapshot, group, translation)
+    if earlier is not None and value is None:
+        if options.keeps_choices:
+            return _stays(row, earlier, snapshot, group, translation)
+        row = replace(row, reason="; ".join(filter(None, (_before(earlier), row.reason))))
     if value is not None:
         row = _chosen(row, value, snapshot, group, translation, options.made_by)
     if row.action is Action.LEAVE_OUT:
@@ -218,6 +226,31 @@ def _check_choices(
             unchanged="No plan was made.",
             hint="A row is a group and a target partition: k2ktui plan -f FILE shows them.",
         )
+
+
+def _before(choice: Choice) -> str:
+    return f"until now {choice.text}"
+
+
+def _stays(
+    row: PlanRow,
+    choice: Choice,
+    snapshot: Snapshot,
+    group: TranslatedGroup,
+    translation: Translation,
+) -> PlanRow:
+    """Return a row that stays where an operator chose before."""
+    effect = standing_at(snapshot, group, translation, row.current)
+    return replace(
+        row,
+        proposed=row.current,
+        basis=Basis.CHOSEN,
+        reread=effect.reread,
+        skipped=effect.skipped,
+        action=Action.LEAVE_OUT if row.current is None else Action.KEEP,
+        reason=choice.text,
+        choice=choice,
+    )
 
 
 def _chosen(

@@ -11,7 +11,10 @@ commits that k2ktui writes are recorded on the state topic, in one record per co
   was suspended, may still carry them out.
 
 A commit that equals one of the record is ours: a newer mapping corrects it, an older one leaves it
-alone. Any other commit is the application's own. This module does not access Kafka.
+alone. Any other commit is the application's own.
+
+What an operator chose for a partition is in the record, too, from the announcement on: after a
+crash, the row is left alone rather than translated over. This module does not access Kafka.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.records.mapping_version import MappingVersion, split_guard
 
 Partition = tuple[str, int]
@@ -76,11 +80,13 @@ class WrittenCommits:
         number: one more than that of the record it is based on. Two records of one number were
             written at the same time: what is in either holds, and has the next number.
         commits: the commits of each target partition.
+        choices: what operators chose for target partitions instead of the translated offsets.
     """
 
     consumer_group: str
     number: int = 0
     commits: Mapping[Partition, tuple[WrittenCommit, ...]] = field(default_factory=dict)
+    choices: Mapping[Partition, Choice] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +94,15 @@ class Commit:
     """A commit that is to be written, or was: ``version`` is None if it deletes the offset, or
     puts back what an application had committed.
 
-    ``before`` and ``after`` are offset and metadata, None for no commit.
+    ``before`` and ``after`` are offset and metadata, None for no commit; if they are equal, nothing
+    is written. ``choice`` is what an operator chose; None ends an earlier choice.
     """
 
     at: Partition
     before: tuple[int, str] | None
     after: tuple[int, str] | None
     version: MappingVersion | None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +165,12 @@ def announce(
             entries that were read back and are no longer the current commit can go.
     """
     recorded = dict(known.commits) if known is not None else {}
+    choices = dict(known.choices) if known is not None else {}
     missing = False
     for commit in commits:
+        if commit.choice is not None and choices.get(commit.at) != commit.choice:
+            choices[commit.at] = commit.choice
+            missing = True
         of_partition = recorded.get(commit.at, ())
         new = _next(commit, writer, now_ms)
         if new is None or new in of_partition:
@@ -171,7 +183,7 @@ def announce(
             and (other.pending or not is_current or _equals(other, commit.before))
         ]
         recorded[commit.at] = (*kept, new)
-    return _record(known, group, recorded) if missing else None
+    return _record(known, group, recorded, choices) if missing else None
 
 
 def read_back(
@@ -201,6 +213,8 @@ def read_back(
     """
     before = dict(known.commits) if known is not None else {}
     recorded = dict(before)
+    results = list(results)
+    choices = _read_back_choices(known, results, looked)
     earlier = announced if announced is not None else known
     for commit, now, is_known in results:
         kept: list[WrittenCommit] = []
@@ -222,7 +236,29 @@ def read_back(
             kept.append(made)
         if kept:
             recorded[commit.at] = _newest(kept)
-    return _record(known, group, recorded) if recorded != before else None
+    is_same = recorded == before and choices == (known.choices if known is not None else {})
+    return None if is_same else _record(known, group, recorded, choices)
+
+
+def _read_back_choices(
+    known: WrittenCommits | None,
+    results: Iterable[tuple[Commit, tuple[int, str] | None, bool]],
+    looked: WrittenCommits | None,
+) -> dict[Partition, Choice]:
+    """Return the choices that hold after commits; arguments as for :func:`read_back`."""
+    choices = dict(known.choices) if known is not None else {}
+    for commit, now, is_known in results:
+        is_done = now == commit.after or commit.before == commit.after
+        if commit.choice is None and is_done:
+            choices.pop(commit.at, None)
+        if commit.choice is None or is_done or not is_known:
+            continue
+        # It was refused: what was chosen before holds.
+        if choices.get(commit.at) == commit.choice:
+            del choices[commit.at]
+        if looked is not None and commit.at in looked.choices:
+            choices.setdefault(commit.at, looked.choices[commit.at])
+    return choices
 
 
 def _newest(commits: Iterable[WrittenCommit]) -> tuple[WrittenCommit, ...]:
@@ -249,10 +285,12 @@ def merge(earlier: WrittenCommits, later: WrittenCommits) -> WrittenCommits:
         more = [commit for commit in commits if (equal or commit.pending) and commit not in known]
         if known or more:
             merged[at] = (*known, *more)
+    first, second = (earlier, later) if equal else (later, earlier)
+    choices = {**first.choices, **second.choices}
     # A record based on the earlier one alone must not replace both: it would drop a commit that a
     # late process has announced and is about to write.
-    number = earlier.number + (merged != earlier.commits)
-    return WrittenCommits(later.consumer_group, min(number, LARGEST_NUMBER), merged)
+    number = earlier.number + (merged != earlier.commits or choices != earlier.choices)
+    return WrittenCommits(later.consumer_group, min(number, LARGEST_NUMBER), merged, choices)
 
 
 def join(newest: WrittenCommits | None, mine: WrittenCommits) -> WrittenCommits | None:
@@ -269,16 +307,35 @@ def join(newest: WrittenCommits | None, mine: WrittenCommits) -> WrittenCommits 
         return None
     both = merge(newest, mine)
     more = any(set(commits) - set(mine.commits.get(at, ())) for at, commits in both.commits.items())
-    return _record(both, both.consumer_group, both.commits) if more else None
+    more = more or both.choices != mine.choices
+    return _record(both, both.consumer_group, both.commits, both.choices) if more else None
 
 
 def _record(
     known: WrittenCommits | None,
     group: str,
     commits: Mapping[Partition, tuple[WrittenCommit, ...]],
+    choices: Mapping[Partition, Choice],
 ) -> WrittenCommits:
     number = min(known.number + 1, LARGEST_NUMBER) if known is not None else 1
-    return WrittenCommits(group, number, commits)
+    return WrittenCommits(group, number, commits, choices)
+
+
+def choice_in_force(
+    written: WrittenCommits | None, at: Partition, source: str, current: int | None
+) -> Choice | None:
+    """Return what was chosen for a partition, if it still holds; None without a choice.
+
+    Args:
+        written: the record of the group.
+        at: target partition.
+        source: the source commits now; a choice ends when they move.
+        current: offset committed on the target now; a chosen offset that is gone holds no longer.
+    """
+    choice = written.choices.get(at) if written is not None else None
+    if choice is None or choice.source != source:
+        return None
+    return choice if choice.leaves_out or current is not None else None
 
 
 def _next(commit: Commit, writer: str, now_ms: int) -> WrittenCommit | None:

@@ -125,7 +125,7 @@ class SyncLoop:
             *unread_notes(snapshot.target, "target"),
         ]
         notes = [*snapshot.notes, *unread, *self._keep(snapshot)]
-        options = plan_options(self._config, rewind=self._rewind, own_only=True)
+        options = plan_options(self._config, rewind=self._rewind, own_only=True, keeps_choices=True)
         plan = make_pipeline_plan(snapshot, options, logged=self._refusals)
         translated = any(row.basis is not Basis.UNMAPPED for row in plan.rows)
         self.unmapped = "" if translated else self._snapshots.explain_none()
@@ -291,7 +291,7 @@ def _rereads(plan: Plan) -> dict[str, int]:
     """Return the maximum number of records each group reads again, in descending order."""
     by_group: Counter[str] = Counter()
     for row in plan.rows:
-        if row.action is not Action.BLOCKED and row.reread:
+        if row.choice is None and row.action is not Action.BLOCKED and row.reread:
             by_group[row.group] += row.reread
     return dict(by_group.most_common())
 

@@ -34,7 +34,7 @@ from k2ktui.engine.moves.apply import (
 )
 from k2ktui.engine.moves.groups import ABSENT, GroupView
 from k2ktui.engine.moves.journal import BEGUN, JournalHeader, JournalRow, JournalRows, new_id
-from k2ktui.engine.moves.plan import Plan
+from k2ktui.engine.moves.plan import Action, Plan
 from k2ktui.engine.moves.written import Commit, WrittenCommits, announce, read_back
 from k2ktui.errors import K2kError, PartlyApplied, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster
@@ -166,8 +166,10 @@ class Applier:
             PartlyApplied: the target stopped answering during the write.
         """
         self._check_plan(plan)
-        views, written = self.look(sorted({row.group for row in plan.changes}))
-        expected = {(r.group, r.topic, r.partition): r.current for r in plan.changes}
+        views, written = self.look(sorted({row.group for row in plan.applied}))
+        # A row that is left out stays whatever becomes of its group.
+        applied = [row for row in plan.applied if row.action is not Action.LEAVE_OUT]
+        expected = {row.key: row.current for row in applied}
         prefix = self._config.groups.offset_guard_prefix
         guarded = self._config.features.apply_mappings_guard
         moved = {
@@ -178,7 +180,7 @@ class Applier:
         if moved:
             _log_refused(f"plan {plan.id}", moved)
             raise _changed_error(moved, "Make a new plan with k2ktui plan.")
-        writes = make_writes(plan.changes, views, written, prefix)
+        writes = make_writes(plan.applied, views, written, prefix)
         return self._report_if_interrupted(writes, "apply", plan=plan.id)
 
     def _check_plan(self, plan: Plan) -> None:
@@ -216,9 +218,10 @@ class Applier:
                 f"journal entry {entry} changed nothing", unchanged="Nothing was changed."
             )
         views, _ = self.look(sorted({write.group for write in writes}))
+        changing = [write for write in writes if not write.changes_nothing]
         moved = {
-            **find_changed_metadata(writes, views, prefix),
-            **find_conflicts({_key(write): write.before for write in writes}, views),
+            **find_changed_metadata(changing, views, prefix),
+            **find_conflicts({_key(write): write.before for write in changing}, views),
         }
         if moved:
             _log_refused(f"undo of {entry}", moved)
@@ -446,6 +449,8 @@ def _send(target: TargetClusterReader, writes: Sequence[OffsetWrite]) -> dict[Of
     deletes: dict[str, list[tuple[str, int]]] = {}
     for write in writes:
         at = (write.topic, write.partition)
+        if write.changes_nothing:
+            continue
         if write.after is None:
             deletes.setdefault(write.group, []).append(at)
         else:
@@ -476,7 +481,8 @@ def _number(written: WrittenCommits | None) -> int:
 def _commit(write: OffsetWrite) -> Commit:
     before = None if write.before is None else (write.before, write.before_metadata)
     after = None if write.after is None else (write.after, write.after_metadata)
-    return Commit((write.topic, write.partition), before, after, write.after_version)
+    at = write.topic, write.partition
+    return Commit(at, before, after, write.after_version, write.choice)
 
 
 def _committed(view: GroupView, write: OffsetWrite) -> tuple[int, str] | None:

@@ -51,6 +51,7 @@ def plan_options(
     group: Callable[[str], bool] = lambda _: True,
     topic: Callable[[str], bool] = lambda _: True,
     choices: Mapping[RowKey, RowValue] = MappingProxyType({}),
+    keeps_choices: bool = False,
 ) -> PlanOptions:
     """Return the planning options of a pipeline; arguments as in ``PlanOptions``."""
     return PlanOptions(
@@ -64,6 +65,7 @@ def plan_options(
         group=group,
         topic=topic,
         choices=choices,
+        keeps_choices=keeps_choices,
     )
 
 

@@ -81,6 +81,7 @@ class SnapshotReader:
         source: its source cluster, if others use it, too; a new connection by default.
         target: the same for its target cluster.
         for_plans: whether plans are made of the snapshots, which takes what was written for groups.
+        with_choices: whether to read what operators chose for groups, without ``for_plans``.
         patience_s: as for OppositeMappings.
 
     Attributes:
@@ -96,10 +97,12 @@ class SnapshotReader:
         target: Cluster | None = None,
         *,
         for_plans: bool = True,
+        with_choices: bool = False,
         patience_s: float | None = None,
     ) -> None:
         config = flow.config
         self._for_plans = for_plans
+        self._reads_written = for_plans or with_choices
         self._config = config
         self._source = SourceClusterReader(config, source)
         self.target = TargetClusterReader(config, target)
@@ -151,7 +154,7 @@ class SnapshotReader:
             source = self._load_kept_commits(down)
         # Read right away: a later commit on the target, for records read since, would look ahead.
         target_groups = self.target.views(sorted(source.groups))
-        written, unread = self._read_written(target_groups)
+        written, unread = self._read_written(source.groups.keys() | target_groups.keys())
         later: Mapping[str, GroupView] = {}
         if not down:
             try:
@@ -213,24 +216,22 @@ class SnapshotReader:
 
     def _read_ahead(self) -> None:
         """Read the state topic beside the source, so that little of it is left to read later."""
-        if self._for_plans:
+        if self._reads_written:
             with suppress(K2kError):  # told later
                 self.store.read_written(())
 
-    def _read_written(
-        self, target_groups: Mapping[str, GroupView]
-    ) -> tuple[Mapping[str, WrittenCommits], str]:
+    def _read_written(self, groups: Collection[str]) -> tuple[Mapping[str, WrittenCommits], str]:
         """Return what was written for groups, and why it is unknown; "" if it is not.
 
-        Only that of groups with a commit on the target says anything; decoding takes time.
+        A group may have been left out that is not on the target yet.
         """
-        if not self._for_plans:
+        if not self._reads_written:
             return {}, ""
         try:
-            return self.store.read_written(
-                [name for name, view in target_groups.items() if view.offsets]
-            ), ""
+            return self.store.read_written(groups), ""
         except Refused as error:
+            if not self._for_plans:
+                return {}, f"{error.message}: what operators chose for groups is unknown"
             return {}, (
                 f"{error.message}: which commits on the target are k2ktui's is unknown, and all "
                 "count as the applications' own"
@@ -536,10 +537,13 @@ def take_snapshot(
     patience_s: float | None = None,
     *,
     for_plans: bool = True,
+    with_choices: bool = False,
     compare: Mapping[TargetPartition, int] = _NO_COMMITS,
 ) -> Snapshot:
     """Take one snapshot; arguments and errors as for ``SnapshotReader`` and its ``take``."""
-    snapshots = SnapshotReader(flow, patience_s=patience_s, for_plans=for_plans)
+    snapshots = SnapshotReader(
+        flow, patience_s=patience_s, for_plans=for_plans, with_choices=with_choices
+    )
     try:
         return snapshots.take(also, compare)
     finally:

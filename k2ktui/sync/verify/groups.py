@@ -333,7 +333,7 @@ def open_verification(
     Errors as for ``SnapshotReader.take``.
     """
     sides = source_cluster(flow.config), target_cluster(flow.config)
-    return snapshot or take_snapshot(flow, offsets, for_plans=False), *sides
+    return snapshot or take_snapshot(flow, offsets, for_plans=False, with_choices=True), *sides
 
 
 def pair_positions(snapshot: Snapshot, rows: Sequence[GroupPosition]) -> list[GroupPosition]:

@@ -14,6 +14,7 @@ from k2ktui.drill.checks.context import DrillFacts
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import client, eventually
+from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import (
     FAIL,
     PASS,
@@ -92,6 +93,27 @@ def test_d21_commits_on_the_target(drilled: Drilled) -> None:
     assert result.outcome is FAIL
     assert "1 ahead of the translation" in result.evidence
     assert result.evidence.endswith("4 now, 2 translated")
+
+
+def test_rows_that_an_operator_chose_are_decided(drilled: Drilled) -> None:
+    """D14, D21 and D22 would fail for what is unmapped, ahead, or skipped by choice."""
+    group = drilled.commit("a", 2, 2000)
+    for check_id in ("D14", "D22"):
+        assert drilled.check(check_id).outcome is not PASS
+    path = drilled.copied.directory / "chosen.json"
+    words = [f"{group} {drilled.topic}:0=latest", f"{group} {drilled.topic}:1=earliest"]
+    options = [part for word in words for part in ("--set", word)]
+    k2ktui("plan", "-f", drilled.copied.file, "-o", path, *options)
+    k2ktui("apply", path, "--yes")
+    result = drilled.check("D14")
+    assert result.outcome is PASS and result.evidence == "2 committed offsets: 2 chosen"
+    result = drilled.check("D21")
+    assert result.outcome is PASS and result.evidence.startswith("0 of 0 offsets")
+    assert "2 chosen by operators" in drilled.check("D22").evidence
+    # Their source commits move: they are as any other row again.
+    drilled.commit("a", 3, 3)
+    result = drilled.check("D21")
+    assert result.outcome is FAIL and "1 ahead of the translation" in result.evidence
 
 
 def test_d22_next_records(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:

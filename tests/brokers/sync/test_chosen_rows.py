@@ -136,3 +136,74 @@ def test_a_partition_that_cannot_be_translated_is_set(
     assert (rows[0]["action"], rows[0]["reread"], rows[0]["skipped"]) == ("create", None, None)
     k2ktui("apply", path, "--yes")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): PRIOR + COPIED}
+
+
+def sync_once(copied: Copied, *options: str) -> str:
+    return k2ktui("sync", "-f", copied.file, "--once", *options).stdout
+
+
+def rows_shown(copied: Copied) -> dict[int, dict[str, Any]]:
+    return {row["partition"]: row for row in k2ktui_json("groups", "-f", copied.file)["groups"]}
+
+
+def test_a_choice_holds_until_the_source_commit_moves(
+    copied: Copied, topic: str, group: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    """One row is set, one is left out: sync leaves both alone, and views say who chose."""
+    words = [f"{group} {topic}:0=earliest", f"{group} {topic}:1=leave-out"]
+    path, _ = rows_of(copied, *(part for word in words for part in ("--set", word)))
+    entry = k2ktui_json("apply", path, "--yes")["id"]
+    where = [(topic, 0), (topic, 1)]
+    for _ in range(2):
+        sync_once(copied, "--rewind", "follow")
+        assert committed(target, group, where) == {(topic, 0): 0, (topic, 1): None}
+    shown = rows_shown(copied)
+    assert {row["basis"] for row in shown.values()} == {"chosen"}
+    assert {row["divergence"] for row in shown.values()} == {None}
+    assert all("@" in row["chosen_by"] for row in shown.values())
+    assert shown[1]["reason"].endswith(": leave-out")
+    text = k2ktui("groups", "-f", copied.file).stdout
+    assert text.count(f"chosen by {shown[0]['chosen_by']}") >= 2
+    proof = k2ktui_json("verify", "-f", copied.file)
+    assert sum(proof["positions"].values()) == 0, "decided, not compared"
+    assert [row["why"] for row in proof["not_compared"]] == [shown[n]["reason"] for n in (0, 1)]
+    # A plan of an operator decides anew.
+    _, planned = rows_of(copied)
+    assert [planned[n]["proposed"] for n in (0, 1)] == [17, 27]
+    assert all(row["reason"].startswith("until now chosen by") for row in planned.values())
+
+    # The journal has both, and its first row is moved by the source only.
+    (part,) = k2ktui_json("journal", "-f", copied.file, entry)["groups"]
+    assert [row["choice"]["value"] for row in part["rows"]] == ["earliest", "leave-out"]
+    commit_offsets(source, group, {(topic, 0): 11, (topic, 1): 20}, "mine")
+    sync_once(copied)
+    assert committed(target, group, where) == {(topic, 0): 18, (topic, 1): None}
+    assert [row["basis"] for row in rows_shown(copied).values()] == ["exact", "chosen"]
+
+
+def test_an_undo_forgets_what_was_chosen(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    where = [(topic, 0), (topic, 1)]
+    words = [f"{group} {topic}:0=earliest", f"{group} {topic}:1=leave-out"]
+    path, _ = rows_of(copied, *(part for word in words for part in ("--set", word)))
+    entry = k2ktui_json("apply", path, "--yes")["id"]
+    assert k2ktui_json("undo", "-f", copied.file, entry, "--yes")["counts"] == {"applied": 2}
+    assert committed(target, group, where) == {(topic, 0): None, (topic, 1): None}
+    assert {row["basis"] for row in rows_shown(copied).values()} == {"exact"}
+    sync_once(copied)
+    assert committed(target, group, where) == {(topic, 0): 17, (topic, 1): 27}
+
+
+def test_a_plan_of_rows_left_out_only_is_applied_and_writes_nothing(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    commit_offsets(target, group, {(topic, 0): 9, (topic, 1): 9}, "app")
+    words = [f"{group} {topic}:{n}=leave-out" for n in (0, 1)]
+    path, _ = rows_of(copied, *(part for word in words for part in ("--set", word)))
+    assert k2ktui_json("apply", path, "--yes")["counts"] == {"applied": 2}
+    sync_once(copied)
+    assert committed(target, group, [(topic, 0), (topic, 1)]) == {(topic, 0): 9, (topic, 1): 9}
+    # Applied again it says the same; a plan without the choice ends it.
+    k2ktui("apply", rows_of(copied)[0], "--yes")
+    assert {row["basis"] for row in rows_shown(copied).values()} == {"exact"}

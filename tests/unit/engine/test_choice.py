@@ -11,11 +11,25 @@ from hypothesis import strategies as st
 
 from k2ktui.engine.mapping.replica import Replica, TargetLog
 from k2ktui.engine.mapping.translate import Basis
-from k2ktui.engine.moves.apply import WriteOutcome, WriteResult, make_writes, reverse_writes
+from k2ktui.engine.moves.agreement import Agreement
+from k2ktui.engine.moves.apply import (
+    WriteOutcome,
+    WriteResult,
+    check_written,
+    make_writes,
+    reverse_writes,
+)
 from k2ktui.engine.moves.choice import Choice, RowValue
-from k2ktui.engine.moves.groups import GroupView, Snapshot
-from k2ktui.engine.moves.plan import Action, PlanRow, UnusablePlan, dump_plan, load_plan
+from k2ktui.engine.moves.group_sums import (
+    GroupsOnBoth,
+    judge_group,
+    judge_group_row,
+    summarize_groups,
+)
+from k2ktui.engine.moves.groups import Finding, GroupView, Snapshot, make_group_rows, outcome
+from k2ktui.engine.moves.plan import Action, PlanRow, Rewind, UnusablePlan, dump_plan, load_plan
 from k2ktui.engine.moves.planning import make_plan
+from k2ktui.engine.moves.written import WrittenCommits
 from k2ktui.engine.records.state import Position
 from k2ktui.errors import ConfigError
 from k2ktui.sync.moves.choices import choice_text, parse_choices, parse_value
@@ -152,3 +166,73 @@ def test_times_are_utc_unless_they_say_otherwise() -> None:
     expected = RowValue(parse_value("2026-11-27").kind, "2026-11-27T10:00", 1795773600000)
     assert parse_value("2026-11-27T10:00") == expected
     assert parse_value("2026-11-27T11:00+01:00").number == expected.number
+
+
+def remembering(value: str, source: int, current: int | None) -> Snapshot:
+    """A snapshot in which a value was chosen while the source's commit was 40."""
+    choice = Choice("ann@bastion1", value, "s-0@40", 1_000_000)
+    target = {} if current is None else at(current)
+    return snapshot(source, target, written={"g": WrittenCommits("g", 1, {}, {T: choice})})
+
+
+@given(st.sampled_from(["earliest", "520", "leave-out"]), st.integers(0, 100), st.integers(0, 700))
+def test_sync_leaves_a_chosen_row_alone_until_its_source_commit_moves(
+    value: str, source: int, current: int
+) -> None:
+    made_of = remembering(value, source, current)
+    sync = replace(OPTIONS, keeps_choices=True, own_only=True, rewind=Rewind.FOLLOW)
+    (row,) = make_plan(made_of, sync).rows
+    (shown,) = make_group_rows(made_of)
+    if source == 40:
+        assert (row.changes, row.basis, row.proposed) == (False, Basis.CHOSEN, current)
+        assert row.reason == f"chosen by ann@bastion1: {value}"
+        assert (shown.basis, shown.finding, shown.divergence) == (
+            Basis.CHOSEN,
+            Finding.CHOSEN,
+            None,
+        )
+        assert (shown.chosen_by, shown.reason) == ("ann@bastion1", row.reason)
+    else:
+        assert row.basis is shown.basis is (Basis.EXACT if source < 100 else Basis.END)
+        assert (row.proposed, row.choice, shown.chosen_by) == (500 + source, None, "")
+
+
+def test_a_plan_of_an_operator_translates_again_and_says_what_was_chosen() -> None:
+    (row,) = make_plan(remembering("earliest", 40, 0), OPTIONS).rows
+    assert (row.proposed, row.action, row.choice) == (540, Action.ADVANCE, None)
+    assert row.reason == "until now chosen by ann@bastion1: earliest"
+
+
+def test_what_was_left_out_before_the_group_came_stays_left_out() -> None:
+    sync = replace(OPTIONS, keeps_choices=True)
+    (row,) = make_plan(remembering("leave-out", 40, None), sync).rows
+    assert (row.action, row.proposed) == (Action.LEAVE_OUT, None)
+    # A chosen offset that is gone, with its group, decides nothing any more.
+    (row,) = make_plan(remembering("earliest", 40, None), sync).rows
+    assert row.action is Action.CREATE
+
+
+def test_chosen_rows_are_no_finding_and_cost_nothing_of_a_move() -> None:
+    made_of = remembering("700", 40, 700)
+    rows = make_group_rows(made_of)
+    assert outcome(rows).skips == outcome(rows).moved_skips == outcome(rows).unknown == 0
+    both = GroupsOnBoth(made_of.source, made_of.target, rows)
+    (group,) = summarize_groups(both, {("s", 0): 100}, {})
+    assert (group.chosen, group.ahead, group.unknown, group.lag) == (1, 0, 0, 60)
+    assert judge_group(group).word == judge_group_row(rows[0]).word == "chosen"
+    assert Agreement().settle(rows, 0.0, 1.0) == rows
+
+
+def test_rows_that_stay_as_chosen_are_applied_without_a_commit() -> None:
+    for value, current in (("leave-out", 520), ("520", 520)):
+        made_of = snapshot(40, at(520, "app"))
+        plan = make_plan(made_of, replace(OPTIONS, choices={ROW: parse_value(value)}))
+        assert (plan.changes, plan.applied) == ((), plan.rows)
+        (write,) = make_writes(plan.applied, made_of.target, {}, "k2k_")
+        assert write.changes_nothing and write.choice is not None
+        assert (write.before, write.after, write.after_metadata) == (current, current, "app")
+        assert write.after_version is None, "the application's own stays its own"
+        (result,) = check_written([write], {}, {"g": GroupView("Stable", 1, at(999))})
+        assert result.result is WriteOutcome.APPLIED
+        (back,) = reverse_writes([result])
+        assert back.changes_nothing and back.choice is None

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.journal import WrittenKey
 from k2ktui.engine.moves.journal_format import (
     read_state_key,
@@ -30,6 +31,7 @@ from k2ktui.engine.moves.written import (
     WrittenCommit,
     WrittenCommits,
     announce,
+    choice_in_force,
     find_ours,
     join,
     merge,
@@ -366,3 +368,87 @@ def test_a_process_that_stops_after_any_step_leaves_what_is_needed(step: int) ->
     assert record is not None
     values = {(change.offset, change.metadata) for change in record.commits[AT]}
     assert values == ({(0, "run")} if step < 4 else {(2, "next")})
+
+
+CHOICE = Choice("ann@bastion1", "earliest", "s-0@40", NOW_MS)
+LEFT_OUT = replace(CHOICE, value="leave-out")
+
+
+def chosen(after: Value | None, before: Value | None, choice: Choice | None) -> Commit:
+    return replace(commit(after, before), choice=choice)
+
+
+def test_a_choice_is_recorded_before_its_commit_and_ended_by_the_next() -> None:
+    first = chosen((100, "a"), None, CHOICE)
+    known = announced(None, first)
+    assert known.choices == {AT: CHOICE}, "a crash right after it leaves the row alone"
+    known = seen(known, first, (100, "a"))
+    assert known.choices == {AT: CHOICE}
+    second = commit((120, "a"), (100, "a"))
+    known = announced(known, second)
+    assert known.choices == {AT: CHOICE}, "until the other commit is carried out"
+    assert seen(known, second, (120, "a")).choices == {}
+    assert seen(known, second, (100, "a")).choices == {AT: CHOICE}, "it was refused"
+
+
+def test_a_choice_that_was_refused_leaves_the_one_before() -> None:
+    looked = announced(None, chosen((100, "a"), None, CHOICE))
+    later = replace(CHOICE, value="latest")
+    refused = chosen((700, "a"), (100, "a"), later)
+    known = announced(looked, refused)
+    assert known.choices == {AT: later}
+    read = read_back(known, "g", [(refused, (100, "a"), True)], "w", NOW_MS, looked=looked)
+    assert read is not None and read.choices == {AT: CHOICE}
+    unclear = read_back(known, "g", [(refused, (100, "a"), False)], "w", NOW_MS, looked=looked)
+    assert unclear is None, "it may still be carried out"
+
+
+@pytest.mark.parametrize("there", [None, (7, "app")])
+def test_a_row_left_out_is_remembered_and_forgotten_without_a_commit(there: Value | None) -> None:
+    out = replace(commit(there, there), version=None, choice=LEFT_OUT)
+    known = announced(None, out)
+    assert (known.choices, known.commits) == ({AT: LEFT_OUT}, {})
+    assert read_back(known, "g", [(out, (9, "moved since"), True)], "w", NOW_MS) is None
+    back = replace(out, choice=None)
+    assert announce(known, "g", [back], "w", NOW_MS) is None
+    assert seen(known, back, there).choices == {}
+
+
+@pytest.mark.parametrize(
+    ("choice", "source", "current", "holds"),
+    [
+        (CHOICE, "s-0@40", 3, True),
+        (CHOICE, "s-0@41", 3, False),
+        (CHOICE, "s-0@40", None, False),
+        (LEFT_OUT, "s-0@40", None, True),
+        (LEFT_OUT, "s-0@39", None, False),
+    ],
+)
+def test_a_choice_holds_until_its_source_commit_moves(
+    choice: Choice, source: str, current: int | None, holds: bool
+) -> None:
+    written = WrittenCommits("g", 1, {}, {AT: choice})
+    assert choice_in_force(written, AT, source, current) == (choice if holds else None)
+    assert choice_in_force(None, AT, source, current) is None
+    assert choice_in_force(written, ("t", 1), source, current) is None
+
+
+def test_choices_of_two_records_written_at_once_both_hold() -> None:
+    other = replace(CHOICE, by="bob@bastion2")
+    one = WrittenCommits("g", 3, {}, {AT: CHOICE})
+    two = WrittenCommits("g", 3, {}, {("t", 1): other})
+    assert merge(one, two).choices == merge(two, one).choices == {AT: CHOICE, ("t", 1): other}
+    assert merge(one, two).number == 4
+    # One that is based on an older record ends no choice of a newer one.
+    assert merge(one, WrittenCommits("g", 2)).choices == {AT: CHOICE}
+    assert merge(one, WrittenCommits("g", 4)).choices == {}
+    joined = join(merge(one, two), one)
+    assert joined is not None and joined.choices == {AT: CHOICE, ("t", 1): other}
+
+
+def test_choices_are_kept_in_the_record() -> None:
+    record = replace(announced(None, chosen((100, "a"), None, CHOICE)), number=5)
+    value = state_value(record)
+    assert read_state_value(WrittenKey("g"), value) == record
+    assert b'"choices":[["t",0,"ann@bastion1","earliest","s-0@40",1795252312786]]' in value
+    assert b"choices" not in state_value(replace(record, choices={})), "as earlier releases wrote"
