@@ -26,8 +26,9 @@ from k2ktui.engine.moves.audit import AuditRow, estimate_by_checkpoints
 from k2ktui.engine.moves.groups import EMPTY_STATES, Snapshot, make_group_rows
 from k2ktui.engine.moves.journal import has_displaced
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.moves.planning import recorded_choice
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import ConnectionFailed
+from k2ktui.errors import ConnectionFailed, Refused
 from k2ktui.progress import ProgressTexts, listening
 from k2ktui.sync.cluster_readers import TargetClusterReader
 from k2ktui.sync.flow import GroupAuditor
@@ -108,10 +109,40 @@ def refused_rows(plan: Plan) -> list[str]:
     return _name_rows(rows, "that are not applied")
 
 
-def chosen_rows(plan: Plan) -> list[str]:
-    """Return the rows that stay where an operator chose before the drill, and what was chosen."""
-    rows = [row for row in plan.rows if row.choice is not None and row.proposed is not None]
-    return _name_rows(rows, "that stay as operators chose")
+def chosen_rows(session: Session, plan: Plan) -> list[str]:
+    """Return the rows for which an operator chose before the drill, and what becomes of them.
+
+    They stay where they were set; those of which the source commit has moved are translated.
+    """
+    if session.snapshot is None:
+        return []
+    snapshot = session.snapshot
+    rows = [row for row in plan.rows if recorded_choice(snapshot, row) is not None]
+    return _name_rows(rows, "for which operators chose")
+
+
+def _ask_for_choices(session: Session, plan: Plan) -> None:
+    """Require that a person agrees to what becomes of rows that operators chose before.
+
+    Raises:
+        Refused: nobody can be asked, or the operator wants to decide anew.
+    """
+    rows = chosen_rows(session, plan)
+    if not rows:
+        return
+    name = safe_text(session.drill.id)
+    title = (
+        "Operators chose where these groups continue. They stay there, and count as below; those "
+        "of which the source commit has moved since are translated:"
+    )
+    shown = [title, *(f"  {row}" for row in rows), f"  all rows: {_sum_effect(plan)}"]
+    if not session.operator.agree(session.drill, shown):
+        raise Refused(
+            "\n".join(["a person must decide about chosen rows. " + title, *shown[1:]]),
+            unchanged="No offset was committed; the drill stays where it is.",
+            hint="To translate them, or to set them anew, use k2ktui plan and k2ktui apply. Then "
+            f"repeat at a terminal: k2ktui drill resume {name} -f FILE.",
+        )
 
 
 def _name_rows(rows: Sequence[PlanRow], which: str) -> list[str]:
@@ -163,7 +194,7 @@ def run_plan(session: Session) -> PhaseResult:
     refused = refused_rows(plan)
     groups = counted(len({row.group for row in plan.rows}), "group")
     text = f"{counted(len(plan.rows), 'row')} of {groups}: {_sum_effect(plan)}"
-    return PhaseResult(text, (*refused, *chosen_rows(plan)))
+    return PhaseResult(text, (*refused, *chosen_rows(session, plan)))
 
 
 def _keep_checkpoints(session: Session, auditor: GroupAuditor, snapshot: Snapshot) -> None:
@@ -263,6 +294,7 @@ def run_apply(session: Session) -> PhaseResult:
         return failed("several pipelines map the same partitions", *refused)
     if not plan.rows:
         return failed("no group has an offset to apply", "Check groups.consumerGroups.")
+    _ask_for_choices(session, plan)
     change = find_change(session.drill, ChangeKind.OFFSETS)
     if not plan.changes and change is not None and change.status is ChangeStatus.INTENDED:
         session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then

@@ -178,10 +178,11 @@ def _row(
     )
     value = options.choices.get(row.key)
     earlier = remembered_choice(snapshot, group, translation)
-    if earlier is not None and value is None:
-        if options.keeps_choices:
-            return _stays(row, earlier, snapshot, group, translation)
-        row = replace(row, reason="; ".join(filter(None, (_before(earlier), row.reason))))
+    if earlier is not None and value is None and options.keeps_choices:
+        return _stays(row, earlier, snapshot, group, translation)
+    if value is None and (recorded := recorded_choice(snapshot, row)) is not None:
+        before = _before(recorded, is_over=earlier is None)
+        row = replace(row, reason="; ".join(filter(None, (before, row.reason))))
     if value is not None:
         row = _chosen(row, value, snapshot, group, translation, options.made_by)
     if row.action is Action.LEAVE_OUT:
@@ -228,8 +229,16 @@ def _check_choices(
         )
 
 
-def _before(choice: Choice) -> str:
-    return f"until now {choice.text}"
+def recorded_choice(snapshot: Snapshot, row: PlanRow) -> Choice | None:
+    """Return what an operator chose for a row before, whether or not it still holds."""
+    written = snapshot.written.get(row.group)
+    return None if written is None else written.choices.get((row.topic, row.partition))
+
+
+def _before(choice: Choice, *, is_over: bool) -> str:
+    return (
+        f"{choice.text}, before its source commit moved" if is_over else f"until now {choice.text}"
+    )
 
 
 def _stays(

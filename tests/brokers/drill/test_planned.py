@@ -36,6 +36,7 @@ from k2ktui.sync.drill.guard import read_named_fence, refuse_fenced
 from tests.support.clusters.kafka import Out, admin, eventually, open_transaction, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, remove_quotas
+from tests.support.oracle.group_offsets import commit_offsets
 
 
 @pytest.fixture
@@ -326,3 +327,32 @@ def guarded(config: PipelineConfig) -> Ownership:
         1,
         guard=lambda named: refuse_fenced(config, cluster, named),
     )
+
+
+@pytest.mark.slow
+def test_rows_that_operators_chose_are_asked_about(pair: Pair, target: KafkaNode) -> None:
+    """One holds, the source commit of the other has moved: nobody is asked in advance."""
+    group, (first, second) = pair.groups[0], pair.topics[:2]
+    path = pair.file.parent / "chosen.json"
+    words = [f"{group} {first}:0=earliest", f"{group} {second}:0=leave-out"]
+    options = [part for word in words for part in ("--set", word)]
+    k2ktui("plan", "-f", pair.file, "--group", group, "-o", path, *options)
+    k2ktui("apply", path, "--yes")
+    commit_offsets(pair.source, group, {(second, 0): 5})
+
+    with pytest.raises(Refused, match="a person must decide about chosen rows") as refused:
+        pair.start(DrillKind.PLANNED, operator=Yes())
+    assert f"{group} {first}-0: chosen by" in refused.value.message
+    assert "leave-out, before its source commit moved" in refused.value.message
+    before = pair.target_offsets(group)
+    assert (before[first, 0], before[second, 0]) == (0, None)
+
+    operator = Yes(is_person=True)
+    (drill,) = pair.drills()
+    drill = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator)
+    assert drill.status is DrillStatus.DONE, drill
+    (lines,) = operator.shown_lines
+    assert "read again" in lines[-1]
+    offsets = pair.target_offsets(group)
+    expected = pair.expected_offsets(0) | {(first, 0): 0, (second, 0): 5 + pair.copied.prior}
+    assert offsets == expected
