@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from k2ktui.cli import groups_reset
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_flow
+from k2ktui.cli.terminal.options import json_option, load_flow, optional_file_option
 from k2ktui.cli.terminal.pair_line import print_pair, read_beside
 from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.engine.drill.pair_state import PairState
@@ -31,11 +32,28 @@ from k2ktui.present.groups import outcome_text, row_columns
 from k2ktui.text import safe_text
 
 
-@click.command(help="Show consumer groups on both clusters with translated offsets and divergence.")
-@file_option
+@click.group(
+    invoke_without_command=True,
+    help="Show consumer groups on both clusters with translated offsets and divergence.",
+)
+@optional_file_option
 @json_option
-def command(files: tuple[str, ...], as_json: bool) -> None:
-    """Read both clusters once and print."""
+@click.pass_context
+def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+    """Read both clusters once and print, if no subcommand is given."""
+    name = context.invoked_subcommand
+    if name is not None and (files or as_json):
+        raise click.UsageError(f"options of {name} go after it: k2ktui groups {name} -f FILE")
+    if name is None and not files:
+        raise click.UsageError("Missing option '-f' / '--file'.")
+    if name is None:
+        _show(files, as_json=as_json)
+
+
+command.add_command(groups_reset.command)
+
+
+def _show(files: tuple[str, ...], *, as_json: bool) -> None:
     from k2ktui.sync.moves.snapshot import take_snapshot
 
     flow = load_flow(files)

@@ -149,10 +149,9 @@ def write_plan(path: Path, plan: Plan) -> None:
 
 def show_plan(plan: Plan) -> None:
     """Print a plan, uncertain rows first, with a summary and remarks."""
-    title = (
-        f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}, "
-        f"of the commits of cluster {safe_text(plan.source_cluster) or 'unknown'}"
-    )
+    title = f"Plan {plan.id} for {safe_text(plan.pipeline)}, made {moment(plan.created_at)}"
+    if not plan.rows or any(row.source for row in plan.rows):
+        title += f", of the commits of cluster {safe_text(plan.source_cluster) or 'unknown'}"
     print_table(title, COLUMNS, uncertain_first(plan.rows), most=MOST)
     click.echo(summarize_plan(plan.rows).text())
     print_notes(plan_remarks(plan))

@@ -92,7 +92,8 @@ class PlanRow:
         group: consumer group.
         topic: target topic.
         partition: target partition.
-        source: origin of the translation: ``topic-partition@offset``, several joined by commas.
+        source: origin of the translation: ``topic-partition@offset``, several joined by commas;
+            "" for a group that exists on the target only.
         state_source: group state on the source; empty if unknown.
         state_target: group state on the target; empty if the group does not exist there.
         current: committed offset on the target now, None if there is none.
@@ -133,7 +134,7 @@ class PlanRow:
     def sources(self) -> tuple[tuple[SourcePartition, int], ...]:
         """The source partitions of the translation, each with its committed offset."""
         partitions = []
-        for part in self.source.split(","):
+        for part in filter(None, self.source.split(",")):
             name, _, offset = part.rpartition("@")
             topic, _, partition = name.rpartition("-")
             partitions.append((SourcePartition(topic, int(partition)), int(offset)))
@@ -399,7 +400,8 @@ def _plan(value: dict[str, Any]) -> Plan:
     logs = [dict(zip(names, log, strict=True)) for log in rows(field(value, "logs"), len(names))]
     plan = read_as(_PLAN, {**value, "logs": logs})
     for row in plan.rows:
-        _check_sources(row.source)
+        if row.source or row.choice is None:
+            _check_sources(row.source)
         if row.changes and row.proposed is None:
             raise MalformedRecord("a row that changes an offset to none")
         if (row.choice is None) is (row.basis is Basis.CHOSEN):

@@ -1,0 +1,132 @@
+"""Reset the offsets of a group that exists on the target only, or copy those of another group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from k2ktui.config.inputs import absolute_files
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.mapping.replica import TargetPartition
+from k2ktui.engine.moves.choice import RowValue, ValueKind
+from k2ktui.engine.moves.groups import ABSENT, GroupView
+from k2ktui.engine.moves.plan import Plan
+from k2ktui.engine.moves.reset import Reset, TargetState, plan_reset
+from k2ktui.errors import ConfigError, ConnectionFailed, Refused, TimedOut
+from k2ktui.sync.cluster_readers import ConsumerGroupReader, TargetClusterReader
+from k2ktui.sync.moves.choices import look_up_times
+from k2ktui.sync.moves.plan_files import digest_files
+from k2ktui.sync.moves.plans import whoami
+from k2ktui.text import safe_text
+
+_UNCHANGED = "Nothing was changed."
+_VALID_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRequest:
+    """What an operator asks for.
+
+    Attributes:
+        group: the consumer group to write.
+        value: what all its partitions are set to; None to copy.
+        copy_from: the group whose offsets are copied; "" to set a value.
+        topic: selects target topics.
+    """
+
+    group: str
+    value: RowValue | None
+    copy_from: str
+    topic: Callable[[str], bool]
+
+
+def plan_group_reset(
+    config: PipelineConfig, request: ResetRequest, files: Sequence[str]
+) -> tuple[Plan, list[str]]:
+    """Plan what is asked for, without changing anything; return the plan and notes.
+
+    Raises:
+        Refused: the group has committed offsets on the source.
+        ConfigError: a group or a partition does not exist, or a value leads to no offset.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    notes = _refuse_on_source(config, request.group)
+    with closing(TargetClusterReader(config)) as target:
+        names = {request.group, request.copy_from} - {""}
+        taken_at = time.time()
+        views = target.views(sorted(names))
+        reset = _reset(request, views)
+        reset = replace(reset, values=_look_up(reset, config))
+        ids = target.topic_ids({topic for topic, _ in reset.values})
+        state = TargetState(
+            config.name,
+            target.cluster.cluster_id(),
+            taken_at,
+            views.get(request.group, ABSENT),
+            target.logs([at for at in reset.values if at[0] in ids]),
+            ids,
+        )
+    paths = absolute_files(files)
+    plan = plan_reset(reset, state, whoami(), _VALID_S)
+    return replace(plan, files=paths, files_digest=digest_files(paths) if paths else ""), notes
+
+
+def _look_up(reset: Reset, config: PipelineConfig) -> dict[TargetPartition, RowValue]:
+    choices = {(reset.group, *at): value for at, value in reset.values.items()}
+    resolved = look_up_times(choices, config)
+    return {(topic, partition): value for (_, topic, partition), value in resolved.items()}
+
+
+def _refuse_on_source(config: PipelineConfig, group: str) -> list[str]:
+    """Refuse a group of the source: there, the mapping says what it has read."""
+    with closing(ConsumerGroupReader(config, "source")) as reader:
+        try:
+            view = reader.views([group]).get(group, ABSENT)
+        except (ConnectionFailed, TimedOut) as error:
+            return [f"{error.message}: whether the source has this group is not known"]
+    topics = {topic for topic, _ in view.offsets if config.topics.matches(topic)}
+    if topics:
+        raise Refused(
+            f"group {safe_text(group)} has committed offsets on the source",
+            unchanged=_UNCHANGED,
+            hint="Set its rows with k2ktui plan --set, which counts from the mapping what it "
+            "re-reads and skips.",
+        )
+    return []
+
+
+def _reset(request: ResetRequest, views: dict[str, GroupView]) -> Reset:
+    origin = request.copy_from or request.group
+    view = views.get(origin, ABSENT)
+    if view.error:
+        raise Refused(
+            f"group {safe_text(origin)} on the target: {view.error}", unchanged=_UNCHANGED
+        )
+    chosen = {
+        at: commit
+        for at, commit in view.offsets.items()
+        if commit.offset >= 0 and request.topic(at[0])
+    }
+    if not chosen:
+        raise ConfigError(
+            f"group {safe_text(origin)} has no committed offset on the target on these topics",
+            unchanged=_UNCHANGED,
+            hint=_hint(views.keys()),
+        )
+    if request.value is not None:
+        why = f"set to {request.value.text}"
+        return Reset(request.group, dict.fromkeys(chosen, request.value), why, {})
+    values = {
+        at: RowValue(ValueKind.OFFSET, f"{commit.offset} of {origin}", commit.offset)
+        for at, commit in chosen.items()
+    }
+    metadata = {at: commit.metadata for at, commit in chosen.items()}
+    return Reset(request.group, values, f"copied from {origin}", metadata)
+
+
+def _hint(names: Collection[str]) -> str:
+    if names:
+        return "Copy the offsets of another group to it: --copy-from GROUP."
+    return "Compare its name with those of kafka-consumer-groups --list on the target."
