@@ -16,14 +16,15 @@ from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import acts_now
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
-from k2ktui.console.screens.drill_facts import phase_lines, rpo_text, scale_text
+from k2ktui.console.screens.drill_facts import phase_lines, rpo_text, scale_text, trend_lines
 from k2ktui.console.screens.drill_phases import DrillScreen
 from k2ktui.console.visuals.panel import Tile, is_wide, side_width
 from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of, wrap_lines
+from k2ktui.console.widgets.styled_text import glyphs_of, plain, wrap_lines
+from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.progress import describe_state, elapsed_ms, list_phases
 from k2ktui.drill.report import report_json, summarize
@@ -40,6 +41,8 @@ from k2ktui.text import counted, duration, safe_text
 from k2ktui.watch.model import PartName, View
 
 _BAR = 8
+# Lines of each chart of the trend: beside the table, and in its dialog.
+_TREND, _HIGH_TREND = 4, 6
 
 
 def _took(drill: Drill) -> str:
@@ -59,13 +62,15 @@ class DrillsScreen(DrillBaseScreen):
 
         Drills are kept on the target, so every host shows the same ones. N starts a drill, after
         you have typed the pipeline's name. Enter opens the drill under the cursor. The bar is
-        how long it took, on a scale of powers of ten.
+        how long it took, on a scale of powers of ten. t shows the trend: RPO and RTO of the last
+        rehearsals as columns, the objectives of the file as lines.
 
         e exports the reports of the listed drills as JSON, and the list as CSV.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("N", "start_drill", "New drill", id="drill.start"),
         Binding("c", "checks", "Checks", id="drill.checks"),
+        Binding("t", "trend", "Trend", id="drill.trend", show=False),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"start_drill"})
     DETAILS = (DrillScreen,)
@@ -226,7 +231,22 @@ class DrillsScreen(DrillBaseScreen):
         ]
         lines += [line for text in more for line in wrap_lines(text, width, Tone.MUTED)]
         begun = f"begun {formatting.moment(drill.started_ms / 1000)} by {drill.started_by}"
-        return [*lines, *wrap_lines(begun, width, Tone.MUTED)]
+        lines += wrap_lines(begun, width, Tone.MUTED)
+        trend = [] if view is None else self._trend(view, width, _TREND)
+        return [*lines, *([(), *trend] if trend else [])]
+
+    def _trend(self, view: View, width: int, height: int) -> list[Line]:
+        return trend_lines(view.rehearsals, view.objectives, (width, height), glyphs_of(self))
+
+    def action_trend(self) -> None:
+        """Show the trend of RPO and RTO over the rehearsals, whatever the terminal's size."""
+        view = self.console.view
+        lines = (
+            [] if view is None else self._trend(view, min(72, self.size.width - 12), _HIGH_TREND)
+        )
+        texts = ["\n".join(plain(line) for line in lines)]
+        none = "A trend needs two rehearsals. N starts one; it touches no application."
+        self.app.push_screen(TextDialog("Trend of the rehearsals", texts if lines else [none]))
 
     def document(self) -> str | None:
         """Return the reports of the listed drills."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from k2ktui.console.visuals.columns import columns
 from k2ktui.console.visuals.shapes import bar
 from k2ktui.console.visuals.timeline import Phase, timeline
 from k2ktui.console.widgets.styled_text import fit
@@ -16,6 +17,8 @@ from k2ktui.drill.progress import PhaseRow, elapsed_ms, rto_ms, stopped_for
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind
 from k2ktui.engine.drill.hook_steps import steps_back
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus, find_last_rehearsal
+from k2ktui.engine.drill.objectives import Objectives
+from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.drill.steps import can_go_back
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
@@ -130,6 +133,52 @@ def phase_lines(
             )
         )
     return lines
+
+
+def trend_lines(
+    rehearsals: Sequence[Rehearsal], objectives: Objectives, size: Room, glyphs: Glyphs
+) -> list[Line]:
+    """Return RPO and RTO of the rehearsals as columns; nothing for fewer than two.
+
+    The RPO is in records, or the age of the oldest if only that has an objective.
+
+    Args:
+        rehearsals: the oldest first.
+        objectives: drawn as lines.
+        size: cells, and lines of each of both charts.
+        glyphs: the character set.
+    """
+    if len(rehearsals) < 2:
+        return []
+    by_age = objectives.rpo_s is not None and objectives.rpo_records is None
+    rpo = [_rpo_of(rehearsal, by_age=by_age) for rehearsal in rehearsals]
+    rto = [rehearsal.rto_ms / 1000 for rehearsal in rehearsals]
+
+    def seconds(value: float) -> str:
+        return duration(value, tenths=value < 10)
+
+    def records(value: float) -> str:
+        return f"{round(value):,}"
+
+    charts = (
+        ("RPO, age of the oldest record", rpo, objectives.rpo_s, seconds)
+        if by_age
+        else ("RPO, records", rpo, objectives.rpo_records, records),
+        ("RTO of the tool", rto, objectives.rto_s, seconds),
+    )
+    lines: list[Line] = []
+    for title, values, goal, text in charts:
+        heading = f"{title}: {counted(len(rehearsals), 'rehearsal')}"
+        limit = f", at most {text(goal)}" if goal is not None else ""
+        lines += [(Cell(f"{heading}{limit}", Tone.MUTED),)]
+        lines += [*columns(values, goal, size, glyphs, text), ()]
+    return lines[:-1]
+
+
+def _rpo_of(rehearsal: Rehearsal, *, by_age: bool) -> float | None:
+    if not by_age:
+        return rehearsal.rpo_records
+    return None if rehearsal.rpo_ms is None else rehearsal.rpo_ms / 1000
 
 
 def rehearsal_before(drill: Drill, drills: Iterable[Drill]) -> Drill | None:
