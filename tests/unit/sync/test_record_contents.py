@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from k2ktui.log.record import KafkaRecord
@@ -46,6 +46,7 @@ def test_json_keeps_its_tokens(value: object, indent: int | None) -> None:
     encoded = json.dumps(value, indent=indent).encode()  # ASCII, so that nothing is escaped
     shown = show_content(encoded, ContentFormat.JSON)
     assert shown.format is ContentFormat.JSON
+    assume(not shown.is_cut)
     assert json.loads(shown.text) == value and "\n" not in shown.text
 
 
