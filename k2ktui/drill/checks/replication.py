@@ -10,6 +10,7 @@ from k2ktui.drill.checks.preflight import join_preflight
 from k2ktui.drill.checks.registration import ALL, MOVES, SWITCHOVERS, WITH_SOURCE, check
 from k2ktui.engine.drill.checks import CheckFinding, DrillPhase, could_not_check, fails, passes
 from k2ktui.engine.moves.groups import Snapshot
+from k2ktui.engine.records.hold import NO_HOLDS
 from k2ktui.engine.status import PartitionState, PartitionStatus
 from k2ktui.kafka.admin.topics import abort_command
 from k2ktui.kafka.clients import TopicDescription
@@ -60,6 +61,30 @@ def check_lag(context: CheckContext) -> CheckFinding:
             "lag.",
         )
     return could_not_check(figures + missing) if unknown else passes(figures)
+
+
+@check(
+    "D49",
+    "held topics",
+    {DrillPhase.PREFLIGHT: ALL, DrillPhase.LAG: SWITCHOVERS},
+    blocks=SWITCHOVERS,
+)
+def check_held(context: CheckContext) -> CheckFinding:
+    """Pass if no topic or partition of the pipeline is held.
+
+    A switchover would wait for held partitions in ``drain`` for ever.
+    """
+    holds = NO_HOLDS if context.flow.is_mirror else context.state().holds
+    if not holds:
+        return passes("nothing is held")
+    held = [row for row in _statuses(context) if holds.of(row.topic, row.partition)]
+    behind = sum(row.lag_records or 0 for row in held)
+    shown = [f"{hold.key.name} {hold.describe()}" for hold in holds.all]
+    return fails(
+        f"{counted(len(shown), 'hold')}, {counted(behind, 'record')} not copied: "
+        f"{first_names(shown)}",
+        "Release them: k2ktui release -f FILE TOPIC[:PARTITION]….",
+    )
 
 
 @check("D07", "heartbeat", {DrillPhase.PREFLIGHT: WITH_SOURCE}, blocks=SWITCHOVERS)

@@ -1,4 +1,4 @@
-"""D06 to D13 on real clusters, each with what makes it fail."""
+"""D06 to D13, and D49, on real clusters, each with what makes it fail."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.moves.journal import RunnerState
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, eventually, open_transaction, produce
+from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import FAIL, PASS, QUICK, UNKNOWN, Drilled
 from tests.support.pipelines.copied import delete_topic
 from tests.support.records.kinds import delete_before
@@ -38,6 +39,22 @@ def test_d06_lag(drilled: Drilled) -> None:
     assert result.outcome is FAIL
     assert "2 of 2 partitions behind; worst lag 1,001 records" in result.evidence
     assert f"{drilled.topic}-0" in result.evidence and "k2ktui watch" in result.hint
+
+
+def test_d49_held_topics(drilled: Drilled) -> None:
+    result = drilled.check("D49")
+    assert (result.outcome, result.evidence) == (PASS, "nothing is held")
+
+    file = drilled.copied.file
+    k2ktui("hold", "-f", file, f"{drilled.topic}:1", "--why", "a migration", "--yes")
+    drilled.write(3)
+    result = drilled.check("D49")
+    assert result.outcome is FAIL and "k2ktui release" in result.hint
+    assert result.evidence.startswith(f"1 hold, 3 records not copied: {drilled.topic}:1 held by ")
+    assert "(a migration)" in result.evidence
+
+    k2ktui("release", "-f", file, drilled.topic, "--yes")
+    assert drilled.check("D49").outcome is PASS
 
 
 def test_d07_heartbeat(drilled: Drilled) -> None:
