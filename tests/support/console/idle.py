@@ -46,13 +46,16 @@ def idle_by_its_event_loop(app: App[Any]) -> Iterator[None]:
 async def settled(app: App[Any]) -> None:
     """Return once no message waits, no timer of the screen ends soon, and everything is drawn.
 
-    Threads, and timers of the console itself, are not waited for.
+    A console that has ended draws nothing more, and may have left off within a batch. Threads, and
+    timers of the console itself, are not waited for.
     """
     loop: Any = asyncio.get_running_loop()
     until, latest = time.thread_time() + _LONGEST_S, time.monotonic() + _LONGEST_WAIT_S
     quiet = 0
     while quiet < _QUIET_TURNS and time.thread_time() < until and time.monotonic() < latest:
         await asyncio.sleep(0)
+        if app._exit and not app.is_running:
+            return
         if loop._ready:
             quiet = 0
         elif app._resize_event is not None or app._batch_count:
