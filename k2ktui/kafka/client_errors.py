@@ -19,8 +19,11 @@ OFFSET_RESET = -140
 NO_LEADER_KNOWN = -156
 _ALL_DOWN, _TLS, LOGIN = -187, -181, -169
 UNREACHABLE = frozenset({-195, -193, _ALL_DOWN, _TLS, LOGIN})  # transport, resolve, …
-# What comes of a cluster that does not answer: no connection is ready, or no response in time.
-SILENT = frozenset({LOCAL_TIMED_OUT, -195, _ALL_DOWN})
+# No response in time, or from a broker that the library has dropped, as it does with all brokers
+# when a fenced one answers that there are none. That says nothing of what was asked for.
+NO_RESPONSE = frozenset({LOCAL_TIMED_OUT, -137, -197})
+# What comes of a cluster that does not answer: no connection is ready, or no response.
+SILENT = NO_RESPONSE | {-195, _ALL_DOWN}
 NOT_AUTHORIZED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -32,6 +32,7 @@ from k2ktui.kafka.client_errors import (
     LOCAL_TIMED_OUT,
     LOGIN,
     NO_LEADER_KNOWN,
+    NO_RESPONSE,
     NOT_AUTHORIZED,
     SILENT,
     UNREACHABLE,
@@ -191,7 +192,7 @@ class Cluster:
         if code in NOT_AUTHORIZED:
             hint = "Grant the principal what it needs (k2ktui check lists it)."
             return ClusterRefused(text, hint=hint)
-        if code not in UNREACHABLE | {LOCAL_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}:
+        if code not in UNREACHABLE | NO_RESPONSE | {KafkaError.REQUEST_TIMED_OUT}:
             return K2kError(text)
         if keeps_out(error.args[0]):
             self._errors(error.args[0])
@@ -200,7 +201,7 @@ class Cluster:
         self._admin.replace()
         last = self._errors.last()
         if code in SILENT and is_silence(last):
-            return self._explain_silence(text, certain=code != LOCAL_TIMED_OUT)
+            return self._explain_silence(text, certain=code not in NO_RESPONSE)
         text += f" ({clean_message(last)})" if last else ""
         if code in UNREACHABLE:
             where = f"bootstrap.servers and security.protocol of {self.label}.kafka"
@@ -331,7 +332,7 @@ class Cluster:
             try:
                 descriptions[name] = read_description(self.wait(future))
             except KafkaException as error:
-                if error.args[0].code() in UNREACHABLE | {LOCAL_TIMED_OUT}:
+                if error.args[0].code() in UNREACHABLE | NO_RESPONSE:
                     raise self._translate("describing topics", error) from error
                 descriptions[name] = error.args[0]
         return descriptions
@@ -413,7 +414,7 @@ class Cluster:
                     offsets[at] = offset
             except KafkaException as error:
                 code = error.args[0].code()
-                if code in UNREACHABLE | {LOCAL_TIMED_OUT}:
+                if code in UNREACHABLE | NO_RESPONSE:
                     raise self._translate("listing offsets", error) from error
                 if code in LEADER_MOVED or code == NO_LEADER_KNOWN:
                     moving.add(at)

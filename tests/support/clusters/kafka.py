@@ -105,7 +105,18 @@ def create_topic(
         placed = [list(replica) for replica in replicas]
         topic = NewTopic(name, partitions, replica_assignment=placed, config=dict(config or {}))
     with_admin = admin(node)
-    with_admin.create_topics([topic])[name].result(TIMEOUT)
+
+    def created() -> bool:
+        try:
+            with_admin.create_topics([topic])[name].result(TIMEOUT)
+        except KafkaException as error:
+            # A machine that stood still for three seconds has fenced its brokers.
+            if "currently fenced" not in str(error):
+                raise
+            return False
+        return True
+
+    eventually(created, f"topic {name} is created")
     await_leaders(node, name, partitions)
     return name
 
