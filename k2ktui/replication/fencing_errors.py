@@ -10,7 +10,7 @@ from k2ktui.errors import ClusterRefused, K2kError, Refused, TimedOut
 from k2ktui.kafka.admin.transaction_state import TransactionState, describe_partitions
 from k2ktui.kafka.wire.cluster import CoordinatorError
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, INCURABLE, REFUSALS, TOO_LARGE, Code
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 TIMEOUT, MOST_TIMEOUT = "transaction.timeout.ms", "transaction.max.timeout.ms"
 
@@ -122,6 +122,22 @@ def never_fenced(pipeline: str, slot: int | None) -> TimedOut:
         f"slot {slot} of pipeline {pipeline} could not be fenced: other runs take it each time",
         unchanged="No position was changed.",
         hint="Start it again; if it happens again, stop the other runs of the pipeline first.",
+    )
+
+
+def unreadable_moves(topic: str, records: int) -> UnreadableRecords:
+    """Return the error of a run that cannot read which topics drills have moved.
+
+    Args:
+        topic: the commit topic.
+        records: how many of its records cannot be read.
+    """
+    return UnreadableRecords(
+        f"{counted(records, 'record')} of moved topics in {safe_text(topic)} cannot be read: a "
+        "topic whose clients were moved to the target could be copied again",
+        unchanged="Nothing was copied.",
+        hint="Use the release that wrote them; k2ktui drill list -f FILE shows which drills have "
+        "moved topics.",
     )
 
 

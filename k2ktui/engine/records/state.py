@@ -8,6 +8,8 @@ in ``docs/internals/record-formats.md``; ``v`` is its version.
   of the latest run of a slot that runs share.
 - *Producer* (commit topic, compacted): a producer id that it writes with; see
   ``producer_registration``.
+- *Moved topic* (commit topic, compacted): a source topic that a drill has moved; see
+  ``moved_topic``.
 - *Mapping* (mapping topic): where consecutive records of one source partition landed.
 """
 
@@ -20,6 +22,12 @@ from typing import Any
 
 from k2ktui.engine.deleted_logs import DELETED, DeletedLog, parse_deleted_log
 from k2ktui.engine.pickled import pickled_by_fields
+from k2ktui.engine.records.moved_topic import (
+    MOVED,
+    MovedTopic,
+    ReleasedTopic,
+    parse_moved_topic,
+)
 from k2ktui.engine.records.producer_registration import (
     PRODUCER,
     ProducerRegistration,
@@ -341,7 +349,7 @@ def _covers(value: object) -> Covers:
     return Covers(first, end, part, parts)
 
 
-CommitValue = Position | Run | ProducerRegistration | DeletedLog
+CommitValue = Position | Run | ProducerRegistration | DeletedLog | MovedTopic | ReleasedTopic
 """What a record of the commit topic says."""
 
 
@@ -359,8 +367,9 @@ def read_commit_record(
     Returns:
         ``(group, source partition, position)`` for a position, ``(group, None, run)`` for a run,
         ``(group, None, registration)`` for a producer id, ``(group, None, log)`` for a deleted
-        source log; the last element is None for a tombstone, a value that was not decoded, and a
-        record of the assignment topic (it may be the same).
+        source log, ``(group, None, moved topic)`` for one that a drill has moved, and ``(group,
+        None, released topic)`` for its tombstone; the last element is None for another tombstone, a
+        value that was not decoded, and a record of the assignment topic (it may be the same).
 
     Raises:
         MalformedRecord: the record is not k2ktui's, or of a newer version.
@@ -371,14 +380,19 @@ def read_commit_record(
         return group, None, None
     producer, shared_slot = head.get(PRODUCER), head.get(SLOT_RUN)
     is_run = head.get("run") is True or shared_slot is not None
-    is_deleted = head.get("kind") == DELETED
-    is_position = producer is None and not is_run and not is_deleted
+    is_deleted, is_moved = head.get("kind") == DELETED, head.get("kind") == MOVED
+    is_position = producer is None and not (is_run or is_deleted or is_moved)
     source = _source(head) if is_position else None
-    if value is None or only not in (None, group):
+    moved = text(field(head, "topic")) if is_moved else None
+    if only not in (None, group):
         return group, source, None
+    if value is None:
+        return group, source, None if moved is None else ReleasedTopic(moved)
     body = parse_object(value, "the value")
     if is_run:
         return group, None, parse_run(body, shared_slot)
+    if moved is not None:
+        return group, None, parse_moved_topic(moved, body)
     _check_version(body)
     if producer is not None:
         return group, None, parse_registration(producer, body)

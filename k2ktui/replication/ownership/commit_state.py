@@ -10,6 +10,13 @@ from types import MappingProxyType
 from zlib import crc32
 
 from k2ktui.engine.deleted_logs import DeletedLog
+from k2ktui.engine.records.moved_topic import (
+    NO_MOVED_TOPICS,
+    MovedTopic,
+    MovedTopics,
+    ReleasedTopic,
+    is_moved_key,
+)
 from k2ktui.engine.records.producer_registration import ProducerRegistration
 from k2ktui.engine.records.run_record import may_be_run
 from k2ktui.engine.records.state import (
@@ -83,7 +90,9 @@ class CommitState:
 
     ``malformed`` counts the records that could not be decoded, ``damaged`` the keys of this
     pipeline whose newest record is one of them. ``registrations`` are by producer id. ``deleted``
-    are the source logs that were deleted before all of their records were copied.
+    are the source logs that were deleted before all of their records were copied. ``moved`` are the
+    topics that no run copies, ``unreadable_moves`` counts the records of others that cannot be
+    decoded: while there is one, it is not known what may be copied.
     """
 
     run: Run
@@ -92,6 +101,8 @@ class CommitState:
     damaged: int = 0
     registrations: Mapping[int, ProducerRegistration] = field(default_factory=dict)
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
+    moved: MovedTopics = NO_MOVED_TOPICS
+    unreadable_moves: int = 0
 
 
 class CommitStateFold:
@@ -111,6 +122,8 @@ class CommitStateFold:
         self._positions: dict[tuple[SourcePartition, int], Position] = {}
         self._producers: dict[int, ProducerRegistration] = {}
         self._deleted: dict[SourcePartition, DeletedLog] = {}
+        # As for positions, a tombstone applies only to its own commit partition.
+        self._moved: dict[tuple[str, int], MovedTopic] = {}
 
     def take(self, entry: ControlRecord) -> None:
         """Apply a record; records of one commit partition must arrive in order."""
@@ -137,6 +150,10 @@ class CommitStateFold:
         elif isinstance(value, DeletedLog):
             at = SourcePartition(value.topic, value.partition)
             self._deleted[at] = value.follow(self._deleted.get(at))
+        elif isinstance(value, MovedTopic):
+            self._moved[value.topic, entry.partition] = value
+        elif isinstance(value, ReleasedTopic):
+            self._moved.pop((value.topic, entry.partition), None)
         elif source is not None and value is None:
             self._positions.pop((source, entry.partition), None)
         elif source is not None and isinstance(value, Position):
@@ -161,6 +178,8 @@ class CommitStateFold:
             len(self._damaged),
             dict(self._producers),
             dict(self._deleted),
+            MovedTopics(sorted(self._moved.values(), key=lambda moved: moved.at_ms)),
+            sum(is_moved_key(key) for key, _ in self._damaged),
         )
 
     def _is_own(self, key: bytes | None) -> bool:

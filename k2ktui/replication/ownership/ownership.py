@@ -38,6 +38,7 @@ from k2ktui.replication.fencing_errors import (
     clusters_changed,
     layout_changed,
     never_fenced,
+    unreadable_moves,
 )
 from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, find_newest
 from k2ktui.replication.ownership.epochs import STATE
@@ -187,6 +188,7 @@ class Ownership:
             Superseded: another driver has started in the meantime.
             LayoutChanged: the slot is of a layout that is no longer the pipeline's.
             Refused: the positions belong to other clusters, by the run record.
+            UnreadableRecords: it is not known which topics a drill has moved.
             TransactionUnfinished: a task of an earlier driver may still write.
             ConnectionFailed, TimedOut, Refused: taking over failed; no position was changed.
             Exception: what the guard raises.
@@ -209,8 +211,11 @@ class Ownership:
         self._fence.open()
         try:
             self._fence.take(partial(self._count_slots, slots, division))
+            # The moved topics with the positions, after the bumps: see docs/internals/ownership.md.
             state = self._store.read()
             self.run = state.run
+            if state.unreadable_moves:
+                raise unreadable_moves(self.topic.name, state.unreadable_moves)
             failpoint("fenced")
             self._require_layout()
             # Again, although the preflight has: a run in between may have recorded other ids.

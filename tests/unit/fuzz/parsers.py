@@ -50,6 +50,7 @@ from k2ktui.engine.ownership.slot_owners import SlotOwners, rebalance
 from k2ktui.engine.records.editions import Edition, Editions
 from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.mapping_version import MappingVersion
+from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
 from k2ktui.engine.records.producer_registration import (
     ProducerRegistration,
     read_registration,
@@ -217,6 +218,7 @@ HISTORY = (
     b'{"syncs":[[1,2,3]],"cuts":[[4,5,6]],"v":1}',
 )
 DELETED_LOG = DeletedLog("orders", 3, 120, 140, "9f21", 1795252312786, "ops@bastion")
+MOVED_TOPIC = MovedTopic("orders", "dc1.orders", "20260101-000000-ab", 1795252312786, "ops@h")
 OFFSETS = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"0":120,"1":7}}\n'
 PAYLOAD = (
     b'{"offsets": [{"partition": {"cluster": "a", "partition": 0, "topic": "t"}, '
@@ -240,6 +242,10 @@ def _commit(key: bytes | None, value: bytes | None) -> None:
         assert source is None and record.lost > 0
         again = deleted_log_key(group, record), deleted_log_value(record)
         assert read_commit_record(*again) == (group, None, record)
+    elif isinstance(record, MovedTopic):
+        again = moved_topic_key(group, record.topic), moved_topic_value(record)
+        assert read_commit_record(*again) == (group, None, record)
+        record.describe().encode()
     elif isinstance(record, Run):
         assert 0 <= record.slots <= LARGEST_SLOTS and record.term <= LARGEST_TERM
         assert record.most_shared <= LARGEST_SHARED_SLOTS
@@ -360,6 +366,8 @@ def parsers(directory: Path) -> dict[str, Parser]:
         (run_key("g"), None),
         (registration_key("g", 4711), registration_value(REGISTRATION)),
         (deleted_log_key("g", DELETED_LOG), deleted_log_value(DELETED_LOG)),
+        (moved_topic_key("g", "orders"), moved_topic_value(MOVED_TOPIC)),
+        (moved_topic_key("g", "orders"), None),
     ]
     mappings = [(mapping_key(mapping), mapping_value(mapping)) for mapping in (RANGES, RUNS)]
     changes = {
