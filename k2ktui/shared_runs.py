@@ -216,7 +216,8 @@ class SharedRun:
         def find_deleted_now(topics: Collection[str]) -> Collection[str]:
             return find_deleted(config.topics, self._parts.source.describe(sorted(topics)))
 
-        snapshot = self._make_discovery().discover(read().positions)
+        before = read()
+        snapshot = self._make_discovery().discover(before.positions, moved=before.moved)
         continues = config.on_source_data_loss == "continue"
         recreated = snapshot.recreated if continues else {}
         ends = SharedEnds(

@@ -105,6 +105,14 @@ class MovedTopics:
 NO_MOVED_TOPICS = MovedTopics()
 
 
+@dataclass(frozen=True, slots=True)
+class TopicMoves:
+    """What one takeover changes: topics that are moved now, and topics that are released."""
+
+    moved: tuple[MovedTopic, ...] = ()
+    released: tuple[str, ...] = ()
+
+
 def moved_topic_key(group: str, topic: str) -> bytes:
     """Compaction key of a record; ``group`` is ``coordination.commit.group``."""
     return dump_object({"group": group, "kind": MOVED, "topic": topic})

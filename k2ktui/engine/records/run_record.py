@@ -33,6 +33,10 @@ _VERSION = 1
 # Of the runs of a pipeline that is shared, and of its slots: a release that does not know shared
 # slots cannot fence them, and must not take the pipeline over.
 _SHARED_VERSION = 2
+# Of the runs of a pipeline with moved topics: a release that does not know them would copy these,
+# and must not take the pipeline over.
+_MOVED_VERSION = 3
+_VERSIONS = (_VERSION, _SHARED_VERSION, _MOVED_VERSION)
 _LARGEST_BYTES = 1 << 20
 # Kinds of records of the assignment topic, which may be the commit topic.
 ASSIGNMENT_KINDS = ("owners", "member")
@@ -69,6 +73,17 @@ class SharedLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class Interruption:
+    """A takeover that only records moved topics: the run that it fences goes on when it is over.
+
+    ``term`` is that of the run record before it; the run that has written it takes over again.
+    """
+
+    term: int
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One run of the driver: its term, its number of slots, what it copies.
 
@@ -79,7 +94,8 @@ class Run:
     target, "" if it copies everything. ``fenced_by`` is the id of the drill that keeps the pipeline
     from starting, unless that drill's record says otherwise; "" if none does. ``digest`` is that of
     the run's file, ``editions`` are those of all runs so far; both are empty in records of earlier
-    releases, whose files are unknown.
+    releases, whose files are unknown. ``has_moved`` says whether there may be moved topics;
+    ``interrupts`` is set in the record of a takeover that records them, and copies nothing.
     """
 
     term: int
@@ -96,6 +112,8 @@ class Run:
     fenced_by: str = ""
     digest: str = ""
     editions: Editions = NO_EDITIONS
+    has_moved: bool = False
+    interrupts: Interruption | None = None
 
 
 def run_key(group: str, shared_slot: int | None = None) -> bytes:
@@ -108,7 +126,7 @@ def run_key(group: str, shared_slot: int | None = None) -> bytes:
 def run_value(run: Run) -> bytes:
     """Value of the run record."""
     value: dict[str, Any] = {
-        "v": _VERSION if run.layout is None and run.shared_slot is None else _SHARED_VERSION,
+        "v": _version(run),
         "term": run.term,
         "slots": run.slots,
         "name": run.name,
@@ -129,15 +147,25 @@ def run_value(run: Run) -> bytes:
         value["digest"] = run.digest
     if run.editions.known:
         value["editions"] = editions_value(run.editions)
+    if run.has_moved:
+        value["moved"] = True
+    if run.interrupts is not None:
+        value["interrupts"] = {"term": run.interrupts.term, "over": run.interrupts.is_over}
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
+
+
+def _version(run: Run) -> int:
+    if run.has_moved:
+        return _MOVED_VERSION
+    return _VERSION if run.layout is None and run.shared_slot is None else _SHARED_VERSION
 
 
 def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
     """Return the run in a decoded value; raises MalformedRecord."""
     version = integer(field(value, "v"))
-    if version not in (_VERSION, _SHARED_VERSION):
+    if version not in _VERSIONS:
         raise MalformedRecord(
-            f"a run of version {version}, this release reads up to {_SHARED_VERSION}"
+            f"a run of version {version}, this release reads up to {max(_VERSIONS)}"
         )
     slot = None if shared_slot is None else integer(shared_slot, high=LARGEST_SHARED_SLOTS - 1)
     return Run(
@@ -155,7 +183,16 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         fenced_by=text(value.get("fencedBy", "")),
         digest=read_digest(value["digest"]) if "digest" in value else "",
         editions=read_editions(value.get("editions", {})),
+        has_moved=flag(value.get("moved", False)),
+        interrupts=_parse_interruption(value.get("interrupts")),
     )
+
+
+def _parse_interruption(value: object) -> Interruption | None:
+    if value is None:
+        return None
+    body = mapping(value)
+    return Interruption(integer(field(body, "term"), high=LARGEST_TERM), flag(field(body, "over")))
 
 
 def _parse_layout(value: object) -> SharedLayout | None:
@@ -191,6 +228,6 @@ def read_run(key: bytes | None, value: bytes | None) -> tuple[str, Run] | None:
         return None
     group = text(field(head, "group"))
     body = parse_object(value, "the value", largest=_LARGEST_BYTES)
-    if integer(field(body, "v")) not in (_VERSION, _SHARED_VERSION):
+    if integer(field(body, "v")) not in _VERSIONS:
         raise UnknownVersion("a run", group)
     return group, parse_run(body)

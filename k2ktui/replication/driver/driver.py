@@ -16,6 +16,7 @@ from time import monotonic, time
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import REFUSALS, ClusterRefused, ConnectionFailed, K2kError, TimedOut
 from k2ktui.kafka.control.reader import ReadInterrupted
@@ -38,7 +39,13 @@ from k2ktui.replication.ownership.commit_state import CommitState, adopt_positio
 from k2ktui.replication.ownership.epochs import Contested
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import describe_malformed
-from k2ktui.replication.reports.events import Event, Finished, Note, Started
+from k2ktui.replication.reports.events import (
+    Event,
+    Finished,
+    Note,
+    PartitionsReleased,
+    Started,
+)
 from k2ktui.replication.reports.progress import ProgressReporter, SkippedReporter, ThrottledNotifier
 from k2ktui.replication.reports.stopped import StoppedPartitions
 from k2ktui.replication.reports.waiting import WaitingRecords
@@ -48,7 +55,7 @@ from k2ktui.replication.topics.deleted_topics import DeletedTopics
 from k2ktui.replication.topics.discovery import TopicDiscovery, TopicSnapshot
 from k2ktui.replication.topics.held_back import HeldBackWatch
 from k2ktui.runtime.stop_flag import StopFlag
-from k2ktui.text import counted, duration
+from k2ktui.text import counted, duration, safe_text
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +112,7 @@ class Driver:
         self._positions: dict[SourcePartition, Position] = {}
         self._stopped = StoppedPartitions(report)
         self._held = HeldPartitions(holds, report)
+        self._moved = NO_MOVED_TOPICS  # as of the last takeover: a later one fences this driver
         self._limits = LearnedLimits()
         self._refused: dict[SourcePartition, Fault] = {}
         self._until: dict[SourcePartition, int] = {}
@@ -147,7 +155,8 @@ class Driver:
             self._report(Note(describe_malformed(self._config, state)))
         self._slots = make_slots(slots, self._ownership.topic.shared_slot or 0)
         self._unfinished.begin(self._slots)
-        first = self._discovery.discover(self._positions)
+        self._leave_out(state.moved)
+        first = self._discovery.discover(self._positions, moved=self._moved)
         # Where no run was there when a topic was deleted, only its position says where it ended.
         ends = {at: end for at in first.deleted if (end := self._positions[at].end)}
         self._deleted.look(first.deleted, first.routes.keys(), ends)
@@ -187,6 +196,7 @@ class Driver:
         while not self._stopping.is_set():
             if self._ownership.must_take_over:
                 self._take_over_again()
+                pending, next_discovery = None, monotonic()  # topics may have been moved meanwhile
             self._loss.record(len(self._slots), self._positions)
             self._forget(self._deleted.settle(self._slots, self._positions))
             self._unfinished.resume(self._positions)
@@ -210,7 +220,7 @@ class Driver:
             if pending is None and monotonic() >= next_discovery:
                 known = dict(self._positions)
                 is_well = not (self._stopped or self._until or self._deleted.pending)
-                pending = pool.submit(self._discovery.discover, known, is_well)
+                pending = pool.submit(self._discovery.discover, known, is_well, self._moved)
             if pending is not None and pending.done():
                 next_discovery = monotonic() + self._finish_discovery(pending)
                 pending = None
@@ -333,7 +343,7 @@ class Driver:
         position, route = self._positions.get(source), self._topics.routes.get(source)
         if position is None or route is None or source in self._loss or source in self._deleted:
             return None
-        if source in self._held:
+        if source in self._held or source.topic in self._moved:
             return None
         # What is before a record that is too large is copied, although its partition has stopped.
         refused = self._refused.get(source) if self._refused else None
@@ -408,6 +418,32 @@ class Driver:
         self._unfinished.begin(self._slots)
         for slot in self._slots:
             slot.broken = False
+        self._leave_out(state.moved)
+
+    def _leave_out(self, moved: MovedTopics) -> None:
+        """Copy no longer what is moved now, and again what was released."""
+        before, self._moved = self._moved, moved
+        if moved == before:
+            return
+        own = {at.topic for at in self._positions if self._discovery.is_wanted(at)}
+        for one in moved.all:
+            if one.topic in own and one != before.get(one.topic):
+                what = safe_text(one.describe())
+                self._report(Note(f"{safe_text(one.topic)}: {what}; not copied until its release"))
+        for one in before.all:
+            if one.topic in own and one.topic not in moved:
+                self._report(Note(f"{safe_text(one.topic)}: released, and copied again"))
+        left_out = [at for at in moved.of(self._positions) if at.topic not in before]
+        self._loss.forget(moved)
+        self._deleted.forget(moved)
+        for source in left_out:
+            self._stopped.clear(source)
+            self._refused.pop(source, None)
+            self._until.pop(source, None)
+        for slot in self._slots:
+            if moved.of(slot.sources):
+                self._waiting.lap_failed(slot.number)  # records that are not copied do not wait
+        self._report(PartitionsReleased(sorted(left_out)))
 
     def give_up_laps(self) -> None:
         """Cancel the laps that run, and no others of the Spark session."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from time import monotonic
 
 from k2ktui.engine.records.gaps import gaps_before
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.replication.copying.slot_task import Fault
@@ -55,6 +56,10 @@ class LossRecorder:
     def add(self, fault: Fault) -> None:
         """Add a loss, which ``record`` will write."""
         self._faults[fault.source] = fault
+
+    def forget(self, moved: MovedTopics) -> None:
+        """Drop the losses of topics that are copied no longer: their positions are final."""
+        self._faults = {at: fault for at, fault in self._faults.items() if at.topic not in moved}
 
     def record(self, slots: int, positions: dict[SourcePartition, Position]) -> None:
         """Write pending losses in a new term and update ``positions``.

@@ -62,8 +62,9 @@ class Fence:
         timeout_ms: transaction timeout in milliseconds; without exactly-once, delivery timeout.
         sync_timeout: seconds to wait for an answer, and for an open transaction.
         limit: entered while epochs are bumped; bounds how many locks are taken at the same time.
-        has_successor: whether another driver has begun a term since this one did; asked when the
-            lock has another epoch, possibly from a bump of this driver without a response.
+        has_successor: whether this driver has to end for another one; asked when the lock has
+            another epoch. Its argument says whether that is certainly from another driver: it may
+            be from a bump of this driver without a response.
 
     Attributes:
         loop, wire: the connection, over which the owner's records are written, too.
@@ -84,7 +85,7 @@ class Fence:
         timeout_ms: int,
         sync_timeout: float,
         limit: AbstractContextManager[object],
-        has_successor: Callable[[], bool],
+        has_successor: Callable[[bool], bool],
     ) -> None:
         self._pipeline, self._group, self._ids = pipeline, topic.group, topic.ids
         self._transactional, self._timeout_ms = transactional, timeout_ms
@@ -238,7 +239,7 @@ class Fence:
         try:
             result: _T = self.loop.run(request)
         except NotOwner as error:
-            if error.is_certain or self._has_successor():
+            if self._has_successor(error.is_certain):
                 raise superseded(self._pipeline) from error
             self.is_owned = False
             log.warning("ownership of %s unknown, taking over again", self._pipeline)

@@ -7,6 +7,9 @@ taking over is fencing, reading, and beginning a new term. They differ in what p
   layout has had is fenced as well. A run that takes a slot over later finds that layout.
 - A shared slot: once it is fenced, it is given up unless the newest run record of the pipeline has
   its layout (docs/internals/ownership.md#one-layout).
+
+A takeover of the whole pipeline can also only record moved topics: the run that it fences goes on
+afterwards (docs/internals/ownership.md#moved-topics).
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from typing import Any
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
-from k2ktui.engine.records.run_record import Run, SharedLayout
+from k2ktui.engine.records.moved_topic import TopicMoves
+from k2ktui.engine.records.run_record import Interruption, Run, SharedLayout
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.admin.transaction_state import TransactionState
 from k2ktui.kafka.clients import Cluster
@@ -49,6 +53,10 @@ from k2ktui.text import counted
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.2
+_NO_MOVES = TopicMoves()
+# How long a fenced run waits for the run record of the one that has fenced it. One that only
+# records moved topics writes it within milliseconds, and may be killed after that.
+_SUCCESSOR_S, _INTERRUPTED_S = 10.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +215,74 @@ class Ownership:
         """
         return self._take_over(0, _Division(slots, edition, puts_first))
 
-    def _take_over(self, slots: int, division: _Division | None) -> CommitState:
+    def move(self, moves: TopicMoves) -> CommitState:
+        """Record moved topics and releases, and return the state after that.
+
+        No run copies a moved topic any more when this returns. The runs that are fenced meanwhile
+        go on by themselves, and read what is moved when they take over.
+
+        Raises:
+            Superseded, TransactionUnfinished, ConnectionFailed, TimedOut, Refused: as
+                ``take_over``; the moves may have been recorded, and doing it again is safe.
+        """
         self._fence.open()
         try:
-            self._fence.take(partial(self._count_slots, slots, division))
-            # The moved topics with the positions, after the bumps: see docs/internals/ownership.md.
-            state = self._store.read()
-            self.run = state.run
-            if state.unreadable_moves:
-                raise unreadable_moves(self.topic.name, state.unreadable_moves)
+            self._fence.take(partial(self._count_slots, 0, lambda runs: self._record(runs, moves)))
+            failpoint("moves fenced")
+            state = self._read()
+            interrupted = self.run.interrupts
+            assert interrupted is not None
+            term = max(self.run.term, state.run.term) + 1
+            self._write_run(term, self.run.slots, interrupts=replace(interrupted, is_over=True))
+        finally:
+            self._fence.is_owned = False
+        return state
+
+    def _record(self, runs: Sequence[Run], moves: TopicMoves) -> int:
+        """Write moves and releases; return how many shared slots any layout has had.
+
+        A run that takes a slot over later finds them; one that did earlier is fenced after this.
+        The layout stays as it is, so that each slot is copied again as soon as it has been fenced,
+        unless an attempt to change it may have been interrupted.
+        """
+        newest, committed = find_newest(runs), self._store.read_committed()
+        before = newest.interrupts or Interruption(newest.term)
+        self._layout = newest.layout
+        if newest.layout is not None and newest.layout != committed.run.layout:
+            self._layout = replace(newest.layout, ready=False)
+        self._recall(runs)
+        has_moved = newest.has_moved or bool(moves.moved or committed.moved)
+        self.run = replace(self.run, has_moved=has_moved)
+        self._write_run(
+            self.run.term + 1,
+            self.run.slots,
+            committed.run.pair,
+            interrupts=Interruption(before.term),
+            moved=moves,
+        )
+        failpoint("moves recorded")
+        return self.run.most_shared
+
+    def _read(self) -> CommitState:
+        """Wait until what was written before the bumps is decided, then read the state.
+
+        Moved topics are read with the positions: docs/internals/ownership.md says why.
+
+        Raises:
+            UnreadableRecords: it is not known which topics are moved.
+        """
+        state = self._store.read()
+        if state.unreadable_moves:
+            raise unreadable_moves(self.topic.name, state.unreadable_moves)
+        return state
+
+    def _take_over(self, slots: int, division: _Division | None) -> CommitState:
+        self._fence.open()
+        divide = partial(self._prepare_layout, division)
+        try:
+            self._fence.take(partial(self._count_slots, slots, divide))
+            state = self._read()
+            self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
             failpoint("fenced")
             self._require_layout()
             # Again, although the preflight has: a run in between may have recorded other ids.
@@ -233,38 +300,53 @@ class Ownership:
                 self._write_run(self.run.term, self.run.slots)
         return state
 
-    def _count_slots(self, slots: int, division: _Division | None) -> int:
+    def _count_slots(self, slots: int, announce: Callable[[Sequence[Run]], int]) -> int:
         """Return how many slots any driver may have used; first fence all shared slots.
 
         Uncommitted run records count, too: fencing too many slots is harmless, but a slot's open
         transaction hides all later records until the slot is fenced.
+
+        Args:
+            slots: number of slots of this driver.
+            announce: writes what a run that takes a shared slot over later has to find, before any
+                of these is fenced; returns how many shared slots any layout has had.
         """
         runs = self._store.read_written_runs()
         if self._claim.topic.shared_slot is None:
-            self._fence_shared(runs, division)
+            self._fence_shared(announce(runs))
         return max([slots, *(run.slots for run in runs)])
 
-    def _fence_shared(self, runs: Sequence[Run], division: _Division | None) -> None:
-        """Write the new layout, then fence every shared slot that any layout has had.
-
-        A run that takes a slot over later finds the layout; one that did earlier is fenced here.
-        """
+    def _prepare_layout(self, division: _Division | None, runs: Sequence[Run]) -> int:
+        """Write the new layout; return how many shared slots any layout has had."""
         most = max((run.most_shared for run in runs), default=0)
         self._layout = None
         if division is None and not most:
-            return
-        # Also of records that were never committed: no number may be used for two files.
-        editions = merge_editions(run.editions for run in runs)
+            return 0
+        self._recall(runs)
         if division is not None:
-            self._layout = division.make_layout(editions, self._claim.digest)
-            most = max(most, division.slots)
-        slots = max((run.slots for run in runs), default=0)
-        self.run = replace(find_newest(runs), slots=slots, most_shared=most, editions=editions)
+            self._layout = division.make_layout(self.run.editions, self._claim.digest)
+            self.run = replace(self.run, most_shared=max(most, division.slots))
         # The pair must be a committed one. What was accepted or started in a transaction that was
         # aborted does not count, and what this run copies between is compared only later.
         committed = self._store.read_committed()
         self._follow(committed)
-        self.begin_term(slots, committed.run.pair)
+        self.begin_term(self.run.slots, committed.run.pair)
+        return self.run.most_shared
+
+    def _recall(self, runs: Sequence[Run]) -> None:
+        """Take over what the run records say of all earlier runs, also those never committed."""
+        self.run = replace(
+            find_newest(runs),
+            slots=max((run.slots for run in runs), default=0),
+            most_shared=max((run.most_shared for run in runs), default=0),
+            # Of all records: no number may be used for two files.
+            editions=merge_editions(run.editions for run in runs),
+        )
+
+    def _fence_shared(self, most: int) -> None:
+        """Fence every shared slot that any layout has had, as a run does that takes it over."""
+        if not most:
+            return
         with ThreadPoolExecutor(self._claim.parallelism, thread_name_prefix="fencing") as pool:
             fencing = []
             for slot in range(most):
@@ -297,7 +379,7 @@ class Ownership:
         until = monotonic() + self._claim.sync_timeout
         while True:
             try:
-                self._fence.take(partial(self._count_slots, 1, None))
+                self._fence.take(partial(self._count_slots, 1, lambda runs: 0))
                 return self._fence.read_states() if reads else {}
             except Superseded as error:
                 if monotonic() > until:
@@ -354,9 +436,39 @@ class Ownership:
         claim = replace(claim, topic=topic, layout=layout, digest="")
         return Ownership(self._target, self._options, claim, self._slot_limit)
 
-    def _has_successor(self) -> bool:
-        """Return whether another driver has begun a term since this one did."""
-        return self._began and self._store.has_later_run(self.run.term)
+    def _has_successor(self, is_certain: bool) -> bool:
+        """Return whether this driver has to end because another one has taken over.
+
+        A takeover that only records moved topics ends no run: this one waits until it is over.
+
+        Args:
+            is_certain: another driver has bumped the lock, and may not have written its run record.
+        """
+        if self._claim.topic.shared_slot is not None:
+            return is_certain or (self._began and bool(self._store.read_later_runs(self.run.term)))
+        if not self._began:
+            return is_certain and not self._is_interrupted()
+        began = monotonic()
+        while True:
+            later = self._store.read_later_runs(self.run.term)
+            waited_s = monotonic() - began
+            if later:
+                interrupted = find_newest(later).interrupts
+                # Of earlier ones, compaction keeps none.
+                if interrupted is None or any(run.interrupts is None for run in later):
+                    return True
+                if not self._store.has_written(interrupted.term):
+                    return True
+                if interrupted.is_over or waited_s > _INTERRUPTED_S:
+                    return False
+            elif not is_certain or waited_s > _SUCCESSOR_S:
+                return is_certain
+            sleep(_AGAIN_S)
+
+    def _is_interrupted(self) -> bool:
+        """Return whether a driver that only records moved topics is at work, or was killed."""
+        newest = find_newest(self._store.read_written_runs())
+        return newest.interrupts is not None and not newest.interrupts.is_over
 
     def read_states(self) -> dict[str, tuple[int, int]]:
         """Return producer id and epoch of each transactional id, as this driver has left them.
@@ -447,7 +559,14 @@ class Ownership:
         self._write_run(self.run.term, added + 1)
         return added
 
-    def _write_run(self, term: int, slots: int, recorded: ClusterPair = UNKNOWN_PAIR) -> None:
+    def _write_run(
+        self,
+        term: int,
+        slots: int,
+        recorded: ClusterPair = UNKNOWN_PAIR,
+        interrupts: Interruption | None = None,
+        moved: TopicMoves = _NO_MOVES,
+    ) -> None:
         before, slot = self.run, self._claim.topic.shared_slot
         way = (before.registers, before.bidirectional)
         if self._pair:
@@ -464,11 +583,15 @@ class Ownership:
             before.most_shared,
             slot,
             before.fenced_by if self._fenced_by is None else self._fenced_by,
+            has_moved=before.has_moved,
+            interrupts=interrupts,
         )
         if slot is None:  # the run record of a slot is of the layout in that of the pipeline
             digest = self._claim.digest or before.digest
             run = replace(run, digest=digest, editions=self._editions())
-        self._store.write_run(run)
+        self._store.write_run(run, moved=moved.moved)
+        if moved.released:
+            self._store.remove_moved(moved.released)
         self.run = run
         log.info("term %d of %s begun with %s", term, self.topic.ids, counted(slots, "slot"))
 

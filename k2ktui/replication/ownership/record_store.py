@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
 from k2ktui.engine.records.producer_registration import (
     ProducerRegistration,
     registration_key,
@@ -128,17 +129,25 @@ class RecordStore:
         runs = commit_state.read_written_runs(self._target, topic, self._sync_timeout)
         return commit_state.find_newest(runs)
 
-    def has_later_run(self, term: int) -> bool:
-        """Return whether another driver has begun this term, or a later one."""
+    def read_later_runs(self, term: int) -> list[Run]:
+        """Return the run records of other drivers of this term or a later one."""
         others = (run for run in self.read_written_runs() if run not in self._own_runs)
-        return any(run.term >= term for run in others)
+        return [run for run in others if run.term >= term]
+
+    def has_written(self, term: int) -> bool:
+        """Return whether a run record of this term is this driver's, committed or not."""
+        return any(run.term == term for run in self._own_runs)
 
     def write_run(
-        self, run: Run, changed: Mapping[SourcePartition, Position] | None = None
+        self,
+        run: Run,
+        changed: Mapping[SourcePartition, Position] | None = None,
+        moved: Iterable[MovedTopic] = (),
     ) -> None:
         """Write a run record, with the registrations that are missing; raises as ``write``.
 
-        Positions that are given are written in the same transaction, without registrations.
+        Positions that are given are written in the same transaction, without registrations; so are
+        moved topics.
 
         Raises:
             Refused: no run could read the record, as its term or its slots are too many.
@@ -150,6 +159,7 @@ class RecordStore:
             (run_key(group, run.shared_slot), run_value(run))
         ]
         entries += self.position_entries(changed or {})
+        entries += [(moved_topic_key(group, one.topic), moved_topic_value(one)) for one in moved]
         self.write(entries, register=changed is None)
 
     def position_entries(
@@ -161,7 +171,14 @@ class RecordStore:
 
     def remove_positions(self, sources: Iterable[SourcePartition]) -> None:
         """Delete positions from all partitions of the commit topic; raises as ``write``."""
-        keys = [position_key(self.topic.group, source) for source in sources]
+        self._remove(position_key(self.topic.group, source) for source in sources)
+
+    def remove_moved(self, topics: Iterable[str]) -> None:
+        """Delete the records of moved topics from all partitions; raises as ``write``."""
+        self._remove(moved_topic_key(self.topic.group, topic) for topic in topics)
+
+    def _remove(self, keys: Iterable[bytes]) -> None:
+        """Write tombstones to all partitions: the records are in whatever the topic had then."""
         self.write([(key, None) for key in keys], range(self.topic.partitions))
 
     def write(

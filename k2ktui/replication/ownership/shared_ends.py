@@ -37,7 +37,7 @@ class SharedEnds:
     never waits for a slot whose owner has stopped at its own, earlier end.
 
     Partitions at fault are not waited for, nor are those that operators hold, or whose topic was
-    deleted since. In this run's own slots, its drivers stop them.
+    moved or deleted since. In this run's own slots, its drivers stop them.
 
     Args:
         offsets: end offset of each partition that can be copied.
@@ -115,6 +115,8 @@ class SharedEnds:
             return None
         positions = committed.positions
         behind = [s for s in sources if not self._is_at(s, positions.get(s))]
+        # Nobody copies topics that a drill has moved since.
+        behind = [source for source in behind if source.topic not in committed.moved]
         holds = self._holds()
         held = {s: hold for s in behind if (hold := holds.of(s.topic, s.partition)) is not None}
         behind = [source for source in behind if source not in held]

@@ -12,6 +12,7 @@ from time import monotonic
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.replication.copying.partition_faults import deleted_fault
@@ -122,6 +123,11 @@ class DeletedTopics:
                 continue
             self._learn_end(source, ends.get(source, -1))
             self._unsettled.add(source)
+
+    def forget(self, moved: MovedTopics) -> None:
+        """Decide nothing about topics that are moved: what they lack was written after the move."""
+        for sources in (self._suspected, self._unsettled, self._settled):
+            sources.difference_update(moved.of(sources))
 
     def settle(
         self, slots: Sequence[SlotState], positions: Mapping[SourcePartition, Position]

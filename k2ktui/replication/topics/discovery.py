@@ -14,6 +14,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack, count_lag
 from k2ktui.errors import K2kError, TimedOut
@@ -192,20 +193,27 @@ class TopicDiscovery:
         self._last: tuple[TopicSnapshot, Mapping[str, int]] | None = None
         self._next_full = self._next_full_unwell = self._next_offsets = 0.0
         self._logged = TopicSnapshot()
+        self._moved = NO_MOVED_TOPICS
         self._settled = -1  # number of positions when the last snapshot was found to be settled
 
     def discover(
-        self, positions: Mapping[SourcePartition, Position], is_well: bool = True
+        self,
+        positions: Mapping[SourcePartition, Position],
+        is_well: bool = True,
+        moved: MovedTopics = NO_MOVED_TOPICS,
     ) -> TopicSnapshot:
         """Take one snapshot, or return the last one if no topic has appeared, grown or gone.
 
         Args:
             positions: known positions; partitions without one get a start position.
             is_well: no partition is stopped, and the run does not end when it has caught up.
+            moved: source topics that a drill has moved; the snapshot is without them.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
+        if moved != self._moved:
+            self._moved, self._last = moved, None
         last, now, began = self._last, monotonic(), thread_time()
         counts = self._topics.counts(self._since(_SHARED_S if last else _SHARED_MANY_S))
         has_changed = last is None or last[1] != counts.by_topic
@@ -226,12 +234,12 @@ class TopicDiscovery:
             # What has changed is in every reading that began after that of the numbers.
             since = max(since, counts.began)
         replicated = {source.topic for source in positions}
-        pair = self._topics.read(replicated, since)
+        pair = self._topics.read(replicated, since).without(moved)
         snapshot = self._snapshot(pair, positions)
         if snapshot.has_changed_ids and pair.began < now:
             # Positions of a later topic than the one that was read then: read again.
             log.debug("topics were created again while they were read, reading them again")
-            pair = self._topics.read(replicated, now)
+            pair = self._topics.read(replicated, now).without(moved)
             snapshot = self._snapshot(pair, positions)
         self._require_clusters()
         _log_changes(self._logged, snapshot)
@@ -242,6 +250,10 @@ class TopicDiscovery:
         self._next_full_unwell = pair.began + min(pause_s, _LONGEST_UNWELL_S)
         self._next_offsets = monotonic() + _LONGEST_OFFSETS_S
         return snapshot
+
+    def is_wanted(self, source: SourcePartition) -> bool:
+        """Return whether it looks at a partition, if its topic is selected."""
+        return self._is_wanted(source)
 
     def start_positions(
         self, positions: Mapping[SourcePartition, Position]

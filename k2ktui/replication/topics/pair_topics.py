@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic, thread_time
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.known_settings import KnownSettings
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -38,6 +39,19 @@ class PairTopics:
     began: float
     cpu_s: float
     deleted: frozenset[str] = frozenset()
+
+    def without(self, moved: MovedTopics) -> PairTopics:
+        """Return what remains when some source topics are left out."""
+        if not moved:
+            return self
+        return replace(
+            self,
+            topics=[topic for topic in self.topics if topic.name not in moved],
+            faults=[fault for fault in self.faults if fault.source.topic not in moved],
+            refused={name: error for name, error in self.refused.items() if name not in moved},
+            targets={name: topics for name, topics in self.targets.items() if name not in moved},
+            deleted=frozenset(name for name in self.deleted if name not in moved),
+        )
 
 
 @dataclass(frozen=True, slots=True)

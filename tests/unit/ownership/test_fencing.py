@@ -115,7 +115,7 @@ def make_fence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DirectWire
             timeout_ms=60_000,
             sync_timeout=_S,
             limit=nullcontext(),
-            has_successor=lambda: False,
+            has_successor=lambda is_certain: is_certain,
         )
 
     yield make
