@@ -8,6 +8,7 @@
 | ``token`` | driver | a slot's epoch is bumped, its lap is not yet submitted |
 | ``recovering`` | driver | a failed slot's epoch is bumped, its positions are not yet read |
 | ``recorded`` | driver | the driver's own records are acknowledged but not committed |
+| ``moved`` | mover | moved topics are committed, no lock or id of a slot is bumped yet |
 | ``reassigning`` | driver | the owners of shared slots are about to be written |
 | ``reassigned`` | driver | they are acknowledged |
 | ``joined`` | worker | target partitions are in the transaction, nothing is sent to them yet |

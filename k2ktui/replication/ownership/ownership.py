@@ -228,7 +228,6 @@ class Ownership:
         self._fence.open()
         try:
             self._fence.take(partial(self._count_slots, 0, lambda runs: self._record(runs, moves)))
-            failpoint("moves fenced")
             state = self._read()
             interrupted = self.run.interrupts
             assert interrupted is not None
@@ -260,7 +259,7 @@ class Ownership:
             interrupts=Interruption(before.term),
             moved=moves,
         )
-        failpoint("moves recorded")
+        failpoint("moved")
         return self.run.most_shared
 
     def _read(self) -> CommitState:

@@ -65,6 +65,8 @@ class Transaction:
     state: State = State.EMPTY
     committing: bool = False
     changes: list[Any] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)  # where the changes are in the log
+    first: int | None = None  # where the log holds something that has no marker yet
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,14 @@ class Copied:
     value: int
 
 
+@dataclass(frozen=True)
+class Moved:
+    """A record that says whether the topic of a source partition is moved."""
+
+    partition: int
+    is_moved: bool
+
+
 class Coordinator:
     """The coordinator, and the target's committed state.
 
@@ -106,6 +116,7 @@ class Coordinator:
         self.first_epoch = first_epoch
         self.ids: dict[str, Transaction] = {}
         self.committed: list[Any] = []
+        self._committed_at: list[int] = []
         self.written: list[Any] = []
         self.blocked: set[str] = set()
         self._next_id = 0
@@ -157,6 +168,13 @@ class Coordinator:
             or (transaction.state is State.PREPARED and name not in self.blocked)
         }
 
+    def visible(self) -> list[Any]:
+        """Return what a read_committed reader sees before the last stable offset."""
+        firsts = (self.ids[name].first for name in self.open())
+        stable = min((first for first in firsts if first is not None), default=len(self.written))
+        at = zip(self.committed, self._committed_at, strict=True)
+        return [entry for entry, offset in at if offset < stable]
+
     def complete(self) -> None:
         """Write the markers of what is prepared."""
         for name in self.ids:
@@ -165,7 +183,7 @@ class Coordinator:
     def _complete(self, name: str) -> None:
         transaction = self.ids[name]
         if transaction.state is State.PREPARED and name not in self.blocked:
-            transaction.state = State.COMPLETE
+            transaction.state, transaction.first = State.COMPLETE, None
 
     def _describe(self, request: Any) -> Any:
         (name,) = request.transactional_ids
@@ -245,6 +263,7 @@ class Coordinator:
             transaction.last_epoch, transaction.epoch = transaction.epoch, transaction.epoch + 1
         transaction.state, transaction.committing = State.PREPARED, False
         transaction.changes.clear()
+        transaction.offsets.clear()
 
     def _not_current(self, name: str, producer_id: int, epoch: int) -> int:
         transaction = self.ids.get(name)
@@ -277,7 +296,9 @@ class Coordinator:
             return Code.INVALID_TXN_STATE
         if request.committed:
             self.committed += transaction.changes
+            self._committed_at += transaction.offsets
         transaction.changes.clear()
+        transaction.offsets.clear()
         transaction.state, transaction.committing = State.PREPARED, request.committed
         return Code.NONE
 
@@ -287,7 +308,11 @@ class Coordinator:
         code = self._not_current(name, producer.producer_id, producer.epoch)
         if code or self.ids[name].state is not State.ONGOING:
             return Code.INVALID_PRODUCER_EPOCH  # the leader has the abort's marker
-        self.ids[name].changes.append(request.change)
+        transaction, offset = self.ids[name], len(self.written)
+        transaction.changes.append(request.change)
+        transaction.offsets.append(offset)
+        if transaction.first is None:
+            transaction.first = offset
         self.written.append(request.change)
         return Code.NONE
 

@@ -24,6 +24,7 @@ from tests.support.model.coordinator import (
     Copied,
     Fault,
     ModelWire,
+    Moved,
     Pause,
     Produce,
     Run,
@@ -32,6 +33,9 @@ from tests.support.model.coordinator import (
 from tests.support.model.model_laps import Failed, Lap, Lost
 
 PARTITIONS = 2
+# When a takeover reads what is moved: with the positions, or, as planted faults, before its bumps,
+# or after them but while an open transaction hides what was committed.
+WITH_POSITIONS, BEFORE_BUMPS, UNSTABLE = "with the positions", "before the bumps", "unstable"
 _S = 60.0
 _SETTLING_STEPS = 400
 
@@ -55,6 +59,8 @@ class ModelDriver:
         self._epochs = ProducerEpochs(self._wire, self.group, 60_000, patience=0.0)
         self._term = 0
         self._positions = dict.fromkeys(range(PARTITIONS), 0)
+        self._moved: set[int] = set()
+        self._reads_moves = cluster.reads_moves
         self._ids: list[int] = []
         self._free: list[int] = []
         self._covered = 0
@@ -104,6 +110,9 @@ class ModelDriver:
     async def _take_over(self) -> None:
         self._term = 0
         epochs = self._epochs
+        if self._reads_moves == BEFORE_BUMPS:
+            self._moved = moved_partitions(self._target.committed)
+            await Pause()
         await epochs.take_ownership(_S)
         await epochs.fence(STATE, _S)
         await self._announce()
@@ -113,7 +122,11 @@ class ModelDriver:
         for identity in range(max([self._slots, *ever])):
             await self._fence(identity)
         await epochs.confirm_ownership(_S)
+        if self._reads_moves == UNSTABLE:
+            self._moved = moved_partitions(self._target.visible())
         await self._read()
+        if self._reads_moves == WITH_POSITIONS:
+            self._moved = moved_partitions(self._target.committed)
         await self._check()
         self._covered = max([self._slots + len(self._unfinished), *ever])
         await self._begin_term()
@@ -160,10 +173,10 @@ class ModelDriver:
     async def _write_run(self, term: int) -> None:
         await self._write(Run(self.number, term, self._covered, self.group))
 
-    async def _write(self, record: Any) -> None:
+    async def _write(self, *records: Any) -> None:
         token = await self._recover(STATE)
         try:
-            await self._transaction(token, [record])
+            await self._transaction(token, [*records])
         except Failed:
             await self._epochs.confirm_ownership(_S)
             raise
@@ -238,7 +251,8 @@ class ModelDriver:
         return partition % self._slots == slot
 
     async def _lap(self, slot: int, token: Producer) -> None:
-        mine = {p: self._positions[p] for p in range(PARTITIONS) if self._is_in(p, slot)}
+        own = [p for p in range(PARTITIONS) if self._is_in(p, slot) and p not in self._moved]
+        mine = {p: self._positions[p] for p in own}
         if not mine:
             await Pause()
             return
@@ -272,8 +286,16 @@ class ModelDriver:
                     raise
 
 
+def moved_partitions(entries: list[Any]) -> set[int]:
+    """Return the source partitions whose topic is moved, by the last record of each."""
+    last = {entry.partition: entry.is_moved for entry in entries if isinstance(entry, Moved)}
+    return {partition for partition, is_moved in last.items() if is_moved}
+
+
 class Cluster:
     """The model of everything, and what may happen to it."""
+
+    reads_moves = WITH_POSITIONS
 
     def __init__(self, version: Version, first_epoch: int) -> None:
         self.target = Coordinator(version, first_epoch)

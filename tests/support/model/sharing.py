@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -16,8 +16,14 @@ from k2ktui.engine.records.editions import (
 from k2ktui.engine.records.run_record import SharedLayout
 from k2ktui.kafka.wire.cluster import CoordinatorError
 from k2ktui.replication.ownership.epochs import STATE, NotOwner, ProducerEpochs
-from tests.support.model.coordinator import Fault, Pause, Run, Version
-from tests.support.model.drivers import PARTITIONS, Cluster, ModelDriver
+from tests.support.model.coordinator import Fault, Moved, Pause, Run, Version
+from tests.support.model.drivers import (
+    PARTITIONS,
+    WITH_POSITIONS,
+    Cluster,
+    ModelDriver,
+    moved_partitions,
+)
 
 _S = 60.0
 _LAYOUT_STEPS = 400
@@ -65,6 +71,10 @@ class WholeDriver(ModelDriver):
             self._edition = known.edition_of(self._edition.digest, self._edition.number)
         if self._announces:
             await self._write(self._layout(ready=False))
+        await self._fence_slots()
+
+    async def _fence_slots(self) -> None:
+        """Fence every shared slot that any layout has had."""
         await Pause()
         layouts = [layout for layout in self._target.written if isinstance(layout, Layout)]
         for slot in range(max([self._shared, *(layout.slots for layout in layouts)])):
@@ -100,6 +110,41 @@ class WholeDriver(ModelDriver):
         return Layout(self._shared, self.number, self._attempt, ready, self._edition)
 
 
+class Mover(WholeDriver):
+    """Takes the whole pipeline over to move the topic of a source partition, or to release it.
+
+    ``announces`` is the rule under test: the move is committed before any lock is bumped.
+    """
+
+    def __init__(
+        self, number: int, cluster: SharedCluster, partition: int, announces: bool, *, moves: bool
+    ) -> None:
+        self.partition, self.moves, self._cluster = partition, moves, cluster
+        super().__init__(number, 1, cluster, 0, announces)
+
+    async def _announce(self) -> None:
+        if self._announces:
+            await self._record()
+        await self._fence_slots()
+
+    async def _record(self) -> None:
+        """Write the move, and keep the layout if no other driver may be about to change it."""
+        moved = Moved(self.partition, self.moves)
+        layout = newest_layout(self._target.written)
+        if layout is None:
+            return await self._write(moved)
+        if layout != newest_layout(self._target.committed):
+            layout = replace(layout, ready=False)
+        await self._write(layout, moved)
+        return None
+
+    async def _check(self) -> None:
+        if not self._announces:
+            await self._record()
+        self._cluster.has_moved(self)
+        raise NotOwner(is_certain=True)  # this driver's work is done; runs take over by themselves
+
+
 class SlotRunner(ModelDriver):
     """Copies one slot of a shared pipeline, as a driver copies a pipeline."""
 
@@ -122,12 +167,30 @@ def newest_layout(entries: list[Any]) -> Layout | None:
 
 
 class SharedCluster(Cluster):
-    """A pipeline whose drivers are of both kinds."""
+    """A pipeline whose drivers are of both kinds.
 
-    def __init__(self, version: Version, first_epoch: int, *, announces: bool = True) -> None:
+    Args:
+        version, first_epoch: of the coordinator.
+        announces: layouts are written before the locks of slots are bumped.
+        announces_moves: so are moves.
+        reads_moves: when a takeover reads what is moved.
+    """
+
+    def __init__(
+        self,
+        version: Version,
+        first_epoch: int,
+        *,
+        announces: bool = True,
+        announces_moves: bool = True,
+        reads_moves: str = WITH_POSITIONS,
+    ) -> None:
         super().__init__(version, first_epoch)
-        self.announces = announces
+        self.announces, self.announces_moves = announces, announces_moves
+        self.reads_moves = reads_moves
         self.all_may_end = True
+        # How many records of a moved partition there are, of which no more may follow.
+        self.final: dict[int, int] = {}
 
     def act(self, action: tuple[str, int, int, Fault]) -> None:
         kind, one, other, _ = action
@@ -135,6 +198,8 @@ class SharedCluster(Cluster):
             self.start_whole(1 + one % 2, shared=other % 3)
         elif kind == "slot" and self._has_room:
             self.start_slot(one)
+        elif kind == "topic" and self._has_room:
+            self.start_mover(one % 2, moves=other % 3 > 0)
         else:
             super().act(action)
 
@@ -148,6 +213,27 @@ class SharedCluster(Cluster):
         driver = WholeDriver(len(self.drivers), slots, self, shared, self.announces, edition)
         self.drivers.append(driver)
         return driver
+
+    def start_mover(self, partition: int, *, moves: bool) -> Mover:
+        """Let a driver move the topic of a partition, or release it."""
+        if not moves:
+            self.final.pop(partition, None)
+        mover = Mover(len(self.drivers), self, partition, self.announces_moves, moves=moves)
+        self.drivers.append(mover)
+        return mover
+
+    def has_moved(self, mover: Mover) -> None:
+        """A move is complete: no record of the partition may follow, until it is released."""
+        releasing = (d for d in self.drivers if isinstance(d, Mover) and d.running and not d.moves)
+        if mover.moves and mover.partition not in {other.partition for other in releasing}:
+            self.final[mover.partition] = len(self.copied(mover.partition))
+
+    def check(self) -> None:
+        """Raise if a record is committed twice, not in order, or after its topic was moved."""
+        super().check()
+        for partition, final in self.final.items():
+            copied = len(self.copied(partition))
+            assert copied == final, f"partition {partition}: {copied - final} copied once moved"
 
     def start_slot(self, slot: int) -> SlotRunner | None:
         """Let a run take a slot over if there is a layout; it may be of a while ago."""
@@ -186,7 +272,9 @@ class SharedCluster(Cluster):
             self.target.complete()
             if not last.running:  # another one took over meanwhile
                 last = self.start_whole(1, shared=0)
-            if all(now > was + 5 for now, was in zip(self.counts(), before, strict=True)):
+            moved = moved_partitions(self.target.committed)
+            grown = [now > was + 5 for now, was in zip(self.counts(), before, strict=True)]
+            if all(grew or at in moved for at, grew in enumerate(grown)):
                 return
         raise AssertionError("nothing is copied any more")
 

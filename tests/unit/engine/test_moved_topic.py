@@ -112,3 +112,11 @@ def test_a_move_that_cannot_be_read_is_known_until_it_is_replaced(
     source = SourcePartition("orders", 0)
     position = position_key("g", source), position_value(Position(5, 0, -1, "", 1, 0, "t", 0))
     assert fold((0, position[0], b"x"), (0, *ENTRY)).unreadable_moves == 0
+
+
+def test_a_release_without_moves_finds_malformed_records_of_the_pipeline() -> None:
+    """It takes the key of a kind that it does not know for that of a position, which has more."""
+    unknown = ENTRY[0].replace(b'"kind":"moved"', b'"kind":"other"')
+    for value in (ENTRY[1], None):
+        state = fold((0, unknown, value))
+        assert (state.damaged, state.malformed) == (1, 1)

@@ -17,7 +17,7 @@ from k2ktui.engine.records.producer_registration import (
     registration_key,
     registration_value,
 )
-from k2ktui.engine.records.run_record import SharedLayout, read_run
+from k2ktui.engine.records.run_record import Interruption, SharedLayout, read_run
 from k2ktui.engine.records.state import (
     Covers,
     Gap,
@@ -109,17 +109,21 @@ SHARED = SharedLayout("l", 4)
         (Run(3, 2, most_shared=4), 1),
         (Run(3, 2, layout=SHARED), 2),
         (Run(3, 1, shared_slot=0), 2),
+        (Run(3, 2, has_moved=True), 3),
+        (Run(3, 2, layout=SHARED, has_moved=True), 3),
+        (Run(3, 1, shared_slot=0, has_moved=True), 3),
+        (Run(3, 2, interrupts=Interruption(2)), 1),
     ],
 )
-def test_releases_that_do_not_know_shared_slots_cannot_read_their_runs(
+def test_releases_that_do_not_know_shared_slots_or_moved_topics_cannot_read_their_runs(
     run: Run, version: int
 ) -> None:
     """They would not fence the slots; such a release does not copy if it cannot read a run."""
     key, value = run_key("g", run.shared_slot), run_value(run)
     assert json.loads(value)["v"] == version
     assert read_commit_record(key, value) == ("g", None, run)
-    later = json.dumps({**json.loads(value), "v": 3}).encode()
-    with pytest.raises(MalformedRecord, match="version 3, this release reads up to 2"):
+    later = json.dumps({**json.loads(value), "v": 4}).encode()
+    with pytest.raises(MalformedRecord, match="version 4, this release reads up to 3"):
         read_commit_record(key, later)
     if run.shared_slot is None:
         assert read_run(key, value) == ("g", run)
@@ -161,6 +165,9 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
     editions = Editions((Edition(7, "b" * 16), Edition(2, "a" * 16)))
     filed = replace(registering, digest="a" * 16, editions=editions)
     assert read_commit_record(run_key("g"), run_value(filed)) == ("g", None, filed)
+    for interrupts in (Interruption(6), Interruption(6, is_over=True)):
+        moving = replace(registering, has_moved=True, interrupts=interrupts)
+        assert read_commit_record(run_key("g"), run_value(moving)) == ("g", None, moving)
     of_slot = replace(registering, shared_slot=3)
     assert read_commit_record(run_key("g", 3), run_value(of_slot)) == ("g", None, of_slot)
     assert read_commit_record(run_key("g", 3), None) == ("g", None, None)
@@ -198,6 +205,12 @@ def test_runs_survive_and_tombstones_are_distinguished() -> None:
         (
             b'{"group":"g","run":true}',
             b'{"v":1,"term":1,"slots":1,"layout":{"id":"l","slots":0,"ready":true}}',
+        ),
+        (b'{"group":"g","run":true}', b'{"v":3,"term":1,"slots":1,"moved":1}'),
+        (b'{"group":"g","run":true}', b'{"v":1,"term":1,"slots":1,"interrupts":{"term":1}}'),
+        (
+            b'{"group":"g","run":true}',
+            b'{"v":1,"term":1,"slots":1,"interrupts":{"term":-1,"over":true}}',
         ),
         (b'{"group":"g","producer":7}', b'{"v":2,"sourceCluster":"a","targetCluster":"b"}'),
     ],

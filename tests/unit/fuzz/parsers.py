@@ -61,6 +61,7 @@ from k2ktui.engine.records.run_record import (
     LARGEST_SHARED_SLOTS,
     LARGEST_SLOTS,
     LARGEST_TERM,
+    Interruption,
     SharedLayout,
     read_run,
 )
@@ -157,6 +158,7 @@ DIVIDED = replace(
     digest=EDITION.digest,
     editions=Editions((EDITION, Edition(1, "f" * 16))),
 )
+MOVING = replace(DIVIDED, has_moved=True, interrupts=Interruption(4, is_over=True))
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
 )
@@ -362,6 +364,7 @@ def parsers(directory: Path) -> dict[str, Parser]:
         (position_key("g", AT), position_value(POSITION)),
         (run_key("g"), run_value(RUN)),
         (run_key("g"), run_value(DIVIDED)),
+        (run_key("g"), run_value(MOVING)),
         (run_key("g", 3), run_value(RUN)),
         (run_key("g"), None),
         (registration_key("g", 4711), registration_value(REGISTRATION)),

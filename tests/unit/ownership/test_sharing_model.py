@@ -1,7 +1,8 @@
 """How runs share slots (docs/internals/ownership.md), against a model of the coordinator.
 
-Runs take slots over from each other, and drivers change the layout or take the whole pipeline
-over, in any order of steps with any losses: every record is committed once and in order.
+Runs take slots over from each other, and drivers change the layout, move topics or take the whole
+pipeline over, in any order of steps with any losses: every record is committed once and in order,
+and none of a topic that was moved, until it is released.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.model.coordinator import Version
-from tests.support.model.drivers import actions, steps
+from tests.support.model.drivers import BEFORE_BUMPS, UNSTABLE, actions, steps
 from tests.support.model.sharing import SharedCluster
 from tests.support.schedule.examples import examples
 
@@ -22,6 +23,12 @@ ANY = actions(
     + ["slot"] * 4
     + ["whole", "time out", "time out", "expire", "move", "arrive", "kill", "complete"]
     + ["lose", "lost", "lost"]
+)
+WITH_MOVES = actions(
+    ["step"] * 16
+    + ["topic"] * 4
+    + ["slot"] * 3
+    + ["whole", "whole", "time out", "move", "arrive", "kill", "complete", "lose", "lost", "lost"]
 )
 
 
@@ -39,6 +46,29 @@ def test_any_order_of_steps(
     cluster.share(slots)
     for slot in range(slots):
         cluster.start_slot(slot)
+    for action in happening:
+        cluster.act(action)
+        cluster.check()
+    cluster.settle()
+    cluster.check()
+
+
+@settings(max_examples=examples(300))
+@given(
+    version=st.sampled_from(Version),
+    slots=st.integers(0, 2),
+    happening=st.lists(WITH_MOVES, max_size=80),
+)
+def test_topics_are_moved_and_released_in_any_order_of_steps(
+    version: Version, slots: int, happening: list[Any]
+) -> None:
+    cluster = SharedCluster(version, -1)
+    if slots:
+        cluster.share(slots)
+        for slot in range(slots):
+            cluster.start_slot(slot)
+    else:
+        cluster.start_whole(1, shared=0)
     for action in happening:
         cluster.act(action)
         cluster.check()
@@ -120,3 +150,56 @@ def test_the_layout_must_be_written_before_the_locks_are_bumped() -> None:
             except AssertionError as error:
                 doubled += "partition 1" in str(error)
     assert doubled
+
+
+def move_meanwhile(cluster: SharedCluster, until: int, after: int) -> None:
+    """A run takes slot 0 of 2 over while its topic is moved; one of slot 1 was killed in a lap."""
+    cluster.share(2)
+    killed = cluster.start_slot(1)
+    assert killed is not None
+    while not cluster.copied(1) or cluster.target.ids["g.1.0"].first is None:
+        steps(killed, 1)
+        cluster.target.complete()
+    killed.killed = True
+    late = cluster.start_slot(0)
+    assert late is not None
+    mover = cluster.start_mover(0, moves=True)
+    for number in range(200):
+        if number == until:
+            steps(late, after)
+        steps(mover, 1)
+        if number > 100:  # its open transaction holds the mover's reading back
+            steps(late, 1)
+        if number % 7 == 0:
+            cluster.target.complete()
+        cluster.check()
+    assert not mover.running and 0 in cluster.final
+    for slot in range(2):
+        cluster.start_slot(slot)
+    cluster.run_slots(80)
+    cluster.check()
+
+
+INTERLEAVED = [(until, after) for until in range(0, 60, 3) for after in range(0, 40, 4)]
+
+
+@pytest.mark.parametrize("version", Version)
+def test_nothing_of_a_moved_topic_is_copied_by_a_run_that_takes_over_meanwhile(
+    version: Version,
+) -> None:
+    for until, after in INTERLEAVED:
+        cluster = SharedCluster(version, -1)
+        move_meanwhile(cluster, until, after)
+        assert cluster.counts()[1] > 2, "the other topic is copied"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"announces_moves": False}, {"reads_moves": BEFORE_BUMPS}, {"reads_moves": UNSTABLE}],
+    ids=["recorded after the bumps", "read before the bumps", "read without waiting"],
+)
+def test_without_either_rule_a_moved_topic_is_copied(fault: dict[str, Any]) -> None:
+    """A move is committed before locks are bumped, and read with the positions after the bumps."""
+    with pytest.raises(AssertionError, match="copied once moved"):
+        for until, after in INTERLEAVED:
+            move_meanwhile(SharedCluster(Version.TV2, -1, **fault), until, after)
