@@ -146,7 +146,8 @@ class Fence:
         for slot in range(count_slots()):
             failpoint("fencing")
             self._fence_slot(slot)
-        self.confirm(seconds)
+        # Not confirmed here: the run record is written before any token of a slot is used, and
+        # writing it confirms that no other driver has taken over.
 
     def _fence_slot(self, slot: int) -> None:
         """Bump a slot's epoch, unless the coordinator has done it and waits for markers."""

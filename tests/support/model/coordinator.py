@@ -109,10 +109,14 @@ class Coordinator:
     Args:
         version: how it treats a transaction that it aborts.
         first_epoch: epoch of ids that are new.
+        remembers: an unconditional bump keeps the last epoch, too. Kafka's coordinator forgets it;
+            another one of the protocol may not.
     """
 
-    def __init__(self, version: Version, first_epoch: int = _NONE) -> None:
-        self.version = version
+    def __init__(
+        self, version: Version, first_epoch: int = _NONE, *, remembers: bool = False
+    ) -> None:
+        self.version, self.remembers = version, remembers
         self.first_epoch = first_epoch
         self.ids: dict[str, Transaction] = {}
         self.committed: list[Any] = []
@@ -241,7 +245,8 @@ class Coordinator:
         elif transaction.epoch >= _LAST_EPOCH:
             return Code.UNKNOWN_SERVER_ERROR  # an IllegalStateException
         elif not conditional:
-            transaction.epoch, transaction.last_epoch = transaction.epoch + 1, _NONE
+            last = transaction.epoch if self.remembers else _NONE
+            transaction.epoch, transaction.last_epoch = transaction.epoch + 1, last
         elif transaction.epoch in (_NONE, expected):
             transaction.epoch, transaction.last_epoch = transaction.epoch + 1, transaction.epoch
         elif expected != transaction.last_epoch:

@@ -121,7 +121,6 @@ class ModelDriver:
         self._unfinished = set()
         for identity in range(max([self._slots, *ever])):
             await self._fence(identity)
-        await epochs.confirm_ownership(_S)
         if self._reads_moves == UNSTABLE:
             self._moved = moved_partitions(self._target.visible())
         await self._read()

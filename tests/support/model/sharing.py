@@ -93,7 +93,6 @@ class WholeDriver(ModelDriver):
                 ever = [run.slots for run in runs if run.group == f"g.{slot}"]
                 for identity in range(max([1, *ever])):
                     await epochs.fence(identity, _S)
-                await epochs.confirm_ownership(_S)
                 return
             except (NotOwner, CoordinatorError):
                 await Pause()  # a run is taking it over; it finds the layout

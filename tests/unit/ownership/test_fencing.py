@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from k2ktui.kafka.admin.transaction_state import TransactionState
 from k2ktui.kafka.producer_id import Producer
 from k2ktui.kafka.wire.cluster import CoordinatorError
-from k2ktui.kafka.wire.transactions import add_partitions, end_transaction
+from k2ktui.kafka.wire.transactions import add_partitions, end_transaction, init_producer
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded
 from k2ktui.replication.ownership import fence as fence_module
 from k2ktui.replication.ownership.commit_state import CommitTopic
@@ -141,6 +141,25 @@ def test_a_takeover_fences_every_id_of_the_driver_before(
         assert can_write(target, fence.recover(slot)), "the new one writes"
     with pytest.raises(NotOwner):
         run(before.epochs.confirm_ownership(_S))
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_driver_is_fenced_where_its_bump_would_count_as_a_repeat(
+    version: Version, is_open: bool, make_fence: Callable[[DirectWire], Fence]
+) -> None:
+    """Bumped once only, its lock and ids have the epoch before the current one, and come back."""
+    target = Coordinator(version, remembers=True)
+    before = Owner(target)
+    if is_open:
+        before.begin()
+    make_fence(DirectWire(target)).take(lambda: _SLOTS)
+    with pytest.raises(NotOwner):
+        run(before.epochs.confirm_ownership(_S))
+    for slot, token in before.tokens.items():
+        with pytest.raises(CoordinatorError):
+            run(init_producer(before.wire, token, 60_000, _S))
+        assert not can_write(target, token), slot
 
 
 @pytest.mark.parametrize("version", Version)
