@@ -173,9 +173,13 @@ def outcome_unknown(topic: str, reason: str) -> TimedOut:
 
 
 def ownership_lost() -> OwnershipLost:
-    """Return the error of a driver that got no response to the bump of its own epoch."""
+    """Return the error of a driver whose epoch was raised without a run that takes its place.
+
+    It got no response to a bump of its own, or topics of its pipeline were moved.
+    """
     return OwnershipLost(
-        "the transaction coordinator's response about the driver's epoch was lost",
+        "the driver's epoch was raised: a response of the transaction coordinator was lost, or "
+        "topics were moved",
         unchanged="No records are written until the run has taken over the pipeline again.",
         hint="Start the pipeline again unless it is running: then it takes over by itself.",
     )

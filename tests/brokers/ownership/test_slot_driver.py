@@ -91,7 +91,7 @@ class Discovery:
     def __init__(self, ownership: Owned, is_wanted: Any) -> None:
         self._ownership, self._is_wanted = ownership, is_wanted
 
-    def discover(self, positions: Any) -> TopicSnapshot:
+    def discover(self, positions: Any, moved: Any = None) -> TopicSnapshot:
         if self._ownership.error is not None:
             raise self._ownership.error
         wanted = [partition for partition in PARTITIONS if self._is_wanted(partition)]

@@ -53,7 +53,9 @@ class Discovery:
         self.sizes = {"gone": (1_000, "gzip")}
         self.discovered = 0
 
-    def discover(self, positions: object, is_well: bool = True) -> TopicSnapshot:
+    def discover(
+        self, positions: object, is_well: bool = True, moved: object = None
+    ) -> TopicSnapshot:
         self.discovered += 1
         return TopicSnapshot(
             {source: Route(CopyPath.VERBATIM, source.topic, 0, 1) for source in self.sources},

@@ -35,7 +35,9 @@ class Whole(Owned):
 class Discovery:
     """Finds two topics, one of which lags by 7 and one by 2."""
 
-    def discover(self, positions: object, is_well: bool = True) -> TopicSnapshot:
+    def discover(
+        self, positions: object, is_well: bool = True, moved: object = None
+    ) -> TopicSnapshot:
         return TopicSnapshot(
             {source: Route(CopyPath.VERBATIM, source.topic, 0, 1) for source in POSITIONS},
             ends={HELD: 12, OTHER: 7},

@@ -389,7 +389,9 @@ class TakenOver(Exception):
 class NoDiscovery:
     """Discovers nothing; says which positions the driver has."""
 
-    def discover(self, positions: Mapping[SourcePartition, Position]) -> TopicSnapshot:
+    def discover(
+        self, positions: Mapping[SourcePartition, Position], moved: object = None
+    ) -> TopicSnapshot:
         raise TakenOver(dict(positions))
 
 

@@ -1,0 +1,132 @@
+"""A driver copies no topic that its takeover found to be moved, and goes on once it is released."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
+from k2ktui.engine.records.state import Position, SourcePartition
+from k2ktui.replication.copying.slot_task import CopyPath, LapOutcome, Route, SlotResult
+from k2ktui.replication.driver.driver import Driver
+from k2ktui.replication.ownership.commit_state import CommitState
+from k2ktui.replication.reports.events import Event, Note, PartitionsReleased, TopicsDiscovered
+from k2ktui.replication.topics.discovery import TopicSnapshot
+from tests.brokers.ownership.test_slot_driver import Laps, Owned
+from tests.support.clusters.kafka import eventually
+from tests.unit.replication.test_client_settings import pipeline
+
+MOVES, OTHER = SourcePartition("moves", 0), SourcePartition("other", 0)
+POSITIONS = {source: Position(5, 0, -1, "", 3, 0, source.topic, 0) for source in (MOVES, OTHER)}
+MOVED = MovedTopics([MovedTopic("moves", "moves", "d-1", 0, "ann@bastion")])
+ELSEWHERE = MovedTopics([*MOVED.all, MovedTopic("elsewhere", "x", "d-1", 0, "ann@bastion")])
+
+
+class Interrupted(Owned):
+    """Takes over; ``interrupt`` is another process that moves topics meanwhile."""
+
+    must_take_over = False
+
+    def __init__(self, moved: MovedTopics = NO_MOVED_TOPICS) -> None:
+        super().__init__()
+        self.moved = moved
+
+    def take_over(self, slots: int) -> CommitState:
+        self.must_take_over = False
+        return CommitState(self.run, POSITIONS, moved=self.moved)
+
+    def interrupt(self, moved: MovedTopics) -> None:
+        self.moved, self.must_take_over = moved, True
+
+
+class Discovery:
+    """Finds two topics, without those that are moved."""
+
+    def discover(
+        self,
+        positions: object,
+        is_well: bool = True,
+        moved: MovedTopics = NO_MOVED_TOPICS,
+    ) -> TopicSnapshot:
+        found = [source for source in POSITIONS if source.topic not in moved]
+        return TopicSnapshot(
+            {source: Route(CopyPath.VERBATIM, source.topic, 0, 1) for source in found},
+            ends=dict.fromkeys(found, 7),
+            lags=dict.fromkeys(found, 2),
+        )
+
+    def is_wanted(self, source: SourcePartition) -> bool:
+        return source.topic in ("moves", "other")
+
+
+def test_a_driver_that_is_interrupted_goes_on_with_the_others() -> None:
+    ownership: Any = Interrupted()
+    spark: Any = Laps()
+    discovery: Any = Discovery()
+    events: list[Event] = []
+    driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
+
+    def next_lap(number: int) -> list[SourcePartition]:
+        eventually(lambda: len(spark.tasks) > number or ended.done(), f"lap {number}", 10)
+        assert not ended.done(), ended.exception()
+        return [assignment.source for assignment in spark.tasks[number].assignments]
+
+    def lag() -> int | None:
+        return [event for event in events if isinstance(event, TopicsDiscovered)][-1].lag_records
+
+    def end_lap() -> bool:
+        """Let the lap that runs end; return whether it copied the topic."""
+        copied = MOVES in next_lap(len(spark.tasks) - 1)
+        if not copied and spark.running and not spark.running[-1].done():
+            spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, {})])
+        return copied
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(driver.run, 1)
+        try:
+            assert next_lap(0) == [MOVES, OTHER] and lag() == 4
+            ownership.interrupt(ELSEWHERE)
+            assert next_lap(1) == [OTHER], "the lap before was given up"
+            eventually(lambda: lag() == 2, "its lag does not count", 10)
+            spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, {})])
+            assert next_lap(2) == [OTHER]
+            ownership.interrupt(NO_MOVED_TOPICS)
+            eventually(lambda: lag() == 4, "it is found again", 10)
+            eventually(end_lap, "copied", 10)
+        finally:
+            driver.stop()
+        assert ended.result(10).faults == ()
+    assert [event.text for event in events if isinstance(event, Note)] == [
+        "moves: moved by drill d-1 (ann@bastion) at 1970-01-01 00:00:00 UTC; not copied until its "
+        "release",
+        "moves: released, and copied again",
+    ]
+    released = [event.partitions for event in events if isinstance(event, PartitionsReleased)]
+    assert released[0] == [MOVES]
+
+
+def test_a_run_that_ends_when_caught_up_waits_for_no_moved_topic() -> None:
+    for before, during in ((MOVED, None), (NO_MOVED_TOPICS, MOVED)):
+        ownership: Any = Interrupted(before)
+        spark: Any = Laps()
+        discovery: Any = Discovery()
+        driver = Driver(
+            pipeline(),
+            ownership,
+            spark,
+            discovery,
+            lambda event: None,
+            mapping_partitions=0,
+            until_caught_up=True,
+        )
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(driver.run, 1)
+            eventually(lambda: spark.tasks, "a lap", 10)  # noqa: B023
+            if during is not None:
+                ownership.interrupt(during)
+                eventually(lambda: len(spark.tasks) > 1, "another lap", 10)  # noqa: B023
+            assert [a.source for a in spark.tasks[-1].assignments] == [OTHER]
+            reached = {OTHER: Position(7, 0, -1, "", 3, 0, "other", 0)}
+            spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, reached)])
+            finished = ended.result(10)
+        assert finished.caught_up and finished.faults == ()
