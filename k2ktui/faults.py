@@ -11,10 +11,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from k2ktui import __version__, diagnostics
+from k2ktui import diagnostics
 from k2ktui.errors import InternalError
 from k2ktui.private_files import private_directory, user_path, write_private
 from k2ktui.secret_values import redact
+from k2ktui.version import __version__
 
 log = logging.getLogger(__name__)
 

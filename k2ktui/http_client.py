@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpcore2
 
-from k2ktui import __version__
+from k2ktui.version import __version__
 
 _ERRORS = (
     httpcore2.NetworkError,

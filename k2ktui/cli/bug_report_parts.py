@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from k2ktui import __version__, diagnostics, faults
+from k2ktui import diagnostics, faults
 from k2ktui.errors import ConfigError, K2kError
 from k2ktui.private_files import write_private
 from k2ktui.secret_values import redact
 from k2ktui.text import safe_text
+from k2ktui.version import __version__
 
 log = logging.getLogger(__name__)
 

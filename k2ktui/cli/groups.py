@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from typing import Any
 
 import click
 
@@ -13,18 +11,8 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import json_option, load_flow, optional_file_option
 from k2ktui.cli.terminal.pair_line import print_pair, read_beside
 from k2ktui.cli.terminal.tables import MOST, print_table
-from k2ktui.engine.drill.pair_state import PairState
-from k2ktui.engine.moves.failover import GroupEstimate, count_gone, count_waiting
-from k2ktui.engine.moves.group_sums import GroupsOnBoth, estimate_moves, summarize_groups
-from k2ktui.engine.moves.groups import (
-    GroupRow,
-    Snapshot,
-    after_failover,
-    make_group_rows,
-    outcome,
-    reading_notes,
-    snapshot_notes,
-)
+from k2ktui.engine.moves.group_positions import make_group_positions
+from k2ktui.engine.moves.groups import outcome, snapshot_notes
 from k2ktui.present.columns import pick
 from k2ktui.present.failover import group_lines
 from k2ktui.present.formatting import WORDS, moment
@@ -59,44 +47,17 @@ def _show(files: tuple[str, ...], *, as_json: bool) -> None:
     flow = load_flow(files)
     reading = read_beside(flow.config)
     snapshot = take_snapshot(flow, for_plans=False, with_choices=True)
-    pair = reading()
-    rows = make_group_rows(snapshot)
-    if pair.moved:
-        rows = after_failover(rows)
+    groups = make_group_positions(snapshot, reading())
     if as_json:
-        click.echo(json.dumps(as_object(snapshot, rows, pair)))
+        click.echo(json.dumps(groups.as_json()))
         return
-    print_pair(flow.config, pair)
+    print_pair(flow.config, groups.pair_state)
     print_notes(snapshot_notes(snapshot))
-    title = f"{safe_text(snapshot.pipeline)} at {moment(snapshot.taken_at)}"
-    print_table(title, COLUMNS, rows, most=MOST)
-    click.echo(outcome_text(outcome(rows)))
-    for line in group_lines(_estimate(snapshot, rows), failed_over=pair.moved):
+    title = f"{safe_text(groups.pipeline)} at {moment(groups.taken_at)}"
+    print_table(title, COLUMNS, groups.rows, most=MOST)
+    click.echo(outcome_text(outcome(groups.rows)))
+    for line in group_lines(groups.estimate, failed_over=groups.pair_state.moved):
         click.echo(line)
-
-
-def _estimate(snapshot: Snapshot, rows: list[GroupRow]) -> GroupEstimate:
-    """Count and name the groups of a snapshot by what a move now would do to them."""
-    both = GroupsOnBoth(snapshot.source, snapshot.target, rows)
-    copies = {(at.topic, at.partition): replica for at, replica in snapshot.replicas.items()}
-    new = {at for at, replica in copies.items() if replica.position is None}
-    gone = count_gone(rows, {at: replica.source_start for at, replica in copies.items()})
-    return estimate_moves(summarize_groups(both, {}, {}), count_waiting(rows, new), gone)
-
-
-def as_object(snapshot: Snapshot, rows: list[GroupRow], pair: PairState) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
-    return {
-        "pipeline": snapshot.pipeline,
-        "taken_at": snapshot.taken_at,
-        "commits_at": snapshot.commits_at,
-        "pair_state": pair.as_json(),
-        "source_down": snapshot.source_down,
-        # The source is in a field of its own.
-        "notes": reading_notes(replace(snapshot, source_down="")),
-        "groups": [row.as_json() for row in rows],
-        "failover": {"groups": asdict(_estimate(snapshot, rows))},
-    }
 
 
 COLUMNS = pick(

@@ -16,13 +16,13 @@ from k2ktui.cli.terminal.options import (
     file_option,
     json_option,
     load_flow,
-    matcher,
     unlock_option,
 )
 from k2ktui.cli.terminal.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
 from k2ktui.engine.moves.choice import RowValue
 from k2ktui.engine.moves.plan import dump_plan
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_message, safe_text
 
@@ -80,7 +80,7 @@ def command(
     may = access_to(flow.config, unlock=unlock)
     if not dry_run:
         require(may, "resetting a group")
-    request = ResetRequest(group, value, copy_from, matcher("--topic", topic))
+    request = ResetRequest(group, value, copy_from, pattern_of("--topic", topic))
     plan, notes = plan_group_reset(flow.config, request, files)
     print_notes(notes)
     if dry_run and as_json:

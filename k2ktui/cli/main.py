@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from k2ktui import __version__, diagnostics
+from k2ktui import diagnostics
 from k2ktui.cli import console
 from k2ktui.cli.console import OPTIONS
 from k2ktui.cli.terminal.ending import leave
@@ -29,6 +29,7 @@ from k2ktui.cli.terminal.streams import ReaderGone, open_streams, reader_is_ther
 from k2ktui.errors import ExitCode, K2kError, fix_text
 from k2ktui.faults import command_line, fault
 from k2ktui.text import safe_message
+from k2ktui.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from k2ktui.cli.terminal.options import (
     file_option,
     json_option,
     load_pipeline,
-    matcher,
     unlock_option,
 )
 from k2ktui.cli.terminal.pair_line import note_pair
@@ -34,6 +33,7 @@ from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.access import require
 from k2ktui.engine.drill.pair_state import PairState, find_pair_state
 from k2ktui.engine.moves.journal import RunKind
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.formatting import moment
@@ -140,7 +140,7 @@ def set_(
     if positions and topic is not None:
         raise ConfigError("--topic needs --to and cannot be combined with single positions")
     wanted = parse_positions(positions)
-    matches = matcher("--topic", topic)
+    matches = pattern_of("--topic", topic)
     kind, at_ms = _place(to or "latest")
     return _run(
         files,
@@ -239,7 +239,7 @@ def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[Source
             hint="Give one; --topic '.*' selects all partitions.",
         )
     chosen = parse_partitions(partitions)
-    matches = matcher("--topic", topic) if topic is not None else lambda _: False
+    matches = pattern_of("--topic", topic) if topic is not None else lambda _: False
 
     def is_chosen(source: SourcePartition) -> bool:
         named = (source.topic, None) in chosen or (source.topic, source.partition) in chosen

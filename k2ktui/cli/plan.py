@@ -9,7 +9,7 @@ import click
 
 from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow
 from k2ktui.cli.terminal.pair_line import note_pair, read_beside
 from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.engine.moves.plan import (
@@ -21,6 +21,7 @@ from k2ktui.engine.moves.plan import (
     to_csv,
     uncertain_first,
 )
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.formatting import WORDS, moment
 from k2ktui.present.plans import plan_columns, summarize_plan
@@ -93,14 +94,14 @@ def command(
         flow.config,
         rewind=Rewind(rewind),
         valid_s=valid_s,
-        group=matcher("--group", group),
-        topic=matcher("--topic", topic),
+        group=pattern_of("--group", group),
+        topic=pattern_of("--topic", topic),
         choices=choices,
     )
     pair = read_beside(flow.config)
-    plan, notes = create_plan(flow, options, files)
+    plan = create_plan(flow, options, files)
     note_pair(flow.config, pair())
-    print_notes(notes)
+    print_notes(plan.notes)
     if output:
         write_plan(Path(output), plan)
     if as_json:

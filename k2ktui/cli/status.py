@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +21,7 @@ from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.watch.model import PartitionRow, View
+    from k2ktui.watch.model import PartitionRow
     from k2ktui.watch.once import Reading
 
 
@@ -41,7 +40,7 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
         click.echo(json.dumps(status_object(reading, with_groups=with_groups)))
     else:
         print_pair(flow.config, view.pair_state)
-        notes = [*view.notes, *unread_groups(view)]
+        notes = reading.status().notes
         print_notes(note for note in notes if error is None or note != error.message)
         title = f"{safe_text(view.pair.pipeline)} at {moment(view.taken_at)}"
         print_table(title, columns(reading), view.partitions)
@@ -66,37 +65,11 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
 
 def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, Any]:
     """Return what ``--json`` prints."""
-    view, error = reading.view, reading.source_error
-    return {
-        "pipeline": view.pair.pipeline,
-        "taken_at": view.taken_at,
-        "pair_state": view.pair_state.as_json(),
-        "objectives": {
-            **view.objectives.as_json(),
-            "missed": [*view.missed_rpo, *view.missed_rto],
-        },
-        "source_down": error.message if error else "",
-        "notes": [*view.notes, *unread_groups(view)],
-        "partitions": [asdict(row.status) for row in view.partitions],
-        **(
-            {
-                "groups": [row.as_json() for row in view.groups],
-                "failover": view.failover.as_json(),
-            }
-            if with_groups
-            else {}
-        ),
-    }
-
-
-def unread_groups(view: View) -> list[str]:
-    """Return why groups could not be read, on either cluster."""
-    return [
-        f"group {safe_text(summary.group)} on the {side}: {half.error}"
-        for summary in view.summaries
-        for side, half in (("source", summary.source), ("target", summary.target))
-        if half.error
-    ]
+    view, printed = reading.view, reading.status().as_json()
+    if with_groups:
+        printed["groups"] = [row.as_json() for row in view.groups]
+        printed["failover"] = view.failover.as_json()
+    return printed
 
 
 def columns(reading: Reading) -> tuple[Column[PartitionRow], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import click
 from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import file_option, json_option, load_flow
 from k2ktui.cli.terminal.tables import print_table
-from k2ktui.engine.mapping.translate import Basis, Translation
+from k2ktui.config.inputs import STDIN
+from k2ktui.engine.mapping.translate import Basis, Translation, list_translated
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.columns import Column, text_column
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
 
 
-@click.command(help="Translate source offsets, given as arguments or as a Spark checkpoint.")
+@click.command(
+    help="Translate source offsets, given as arguments, as a Spark checkpoint, or line by line."
+)
 @file_option
 @json_option
 @click.option(
@@ -34,33 +38,55 @@ if TYPE_CHECKING:
     help="Structured Streaming checkpoint: its directory, its offsets directory or one "
     "offsets file.",
 )
+@click.option(
+    "--stdin",
+    "from_lines",
+    is_flag=True,
+    help="Answer each line of JSON on standard input by one line, until it ends; with --json.",
+)
 @click.argument("positions", nargs=-1, metavar="[TOPIC:PARTITION:OFFSET]...")
 def command(
-    files: tuple[str, ...], as_json: bool, checkpoint: str | None, positions: tuple[str, ...]
+    files: tuple[str, ...],
+    as_json: bool,
+    checkpoint: str | None,
+    from_lines: bool,
+    positions: tuple[str, ...],
 ) -> int:
     """Translate and print; findings if a position is not exact."""
     from k2ktui.sync.moves.positions_text import parse_positions
 
-    if bool(checkpoint) == bool(positions):
+    if [bool(checkpoint), bool(positions), from_lines].count(True) != 1:
         raise ConfigError(
-            "give either positions as TOPIC:PARTITION:OFFSET or --from-spark-checkpoint"
+            "give either positions as TOPIC:PARTITION:OFFSET, --from-spark-checkpoint or --stdin"
         )
+    if from_lines:
+        return _answer_lines(files, as_json=as_json)
     flow = load_flow(files)
     if checkpoint:
         return _checkpoint(flow, Path(checkpoint), as_json=as_json)
     commits = parse_positions(positions)
     (translations,) = translate_all(flow, commits)
+    rows = list_translated(commits, translations)
     if as_json:
-        click.echo(
-            json.dumps({"pipeline": flow.config.name, "positions": _objects(translations, commits)})
-        )
+        body = {"pipeline": flow.config.name, "positions": [asdict(row) for row in rows]}
+        click.echo(json.dumps(body))
     else:
         print_table(f"{safe_text(flow.config.name)}", _columns(commits), translations)
-    missing = commits.keys() - {source for row in translations for source in row.sources}
-    for source in sorted(missing):
-        print_note(f"{source} is not replicated")
-    good = not missing and all(row.basis in _GOOD for row in translations)
+    for row in rows:
+        if row.target_partition is None:
+            print_note(row.reason)
+    good = all(row.is_certain for row in rows)
     return int(ExitCode.OK if good else ExitCode.FINDINGS)
+
+
+def _answer_lines(files: tuple[str, ...], *, as_json: bool) -> int:
+    from k2ktui.cli.translate_lines import answer_lines
+
+    if not as_json:
+        raise ConfigError("--stdin reads and prints JSON", hint="Add --json.")
+    if any(name.strip() == STDIN for layer in files for name in layer.split(",")):
+        raise ConfigError("--stdin reads positions: -f - cannot read the pipeline's file, too")
+    return answer_lines(files)
 
 
 def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list[Translation]]:
@@ -124,7 +150,9 @@ def _checkpoint(flow: Flow, path: Path, *, as_json: bool) -> int:
     content = checkpoint.render(translate_one)
     if as_json:
         rows = [
-            _objects([row], {at: offset})[0] for (at, offset), row in sorted(translations.items())
+            asdict(shown)
+            for (at, offset), row in sorted(translations.items())
+            for shown in list_translated({at: offset}, [row])
         ]
         batch = {"batch": checkpoint.batch, "unfinished": checkpoint.unfinished}
         body = {"pipeline": flow.config.name, **batch, "positions": rows, "content": content}
@@ -138,27 +166,6 @@ def _uncertainty(row: Translation | None) -> str:
     if row is None:
         return "it is not replicated, or has no single position on the target"
     return f"{row.basis}; {row.reason}" if row.reason else str(row.basis)
-
-
-def _objects(
-    translations: list[Translation], commits: dict[SourcePartition, int]
-) -> list[dict[str, object]]:
-    return [
-        {
-            "topic": source.topic,
-            "partition": source.partition,
-            "offset": commits[source],
-            "target_topic": row.target[0],
-            "target_partition": row.target[1],
-            "translated_offset": row.offset,
-            "basis": str(row.basis),
-            "reread": row.reread,
-            "skipped": row.skipped,
-            "reason": row.reason,
-        }
-        for row in translations
-        for source in row.sources
-    ]
 
 
 def _columns(commits: dict[SourcePartition, int]) -> tuple[Column[Translation], ...]:

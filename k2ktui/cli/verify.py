@@ -12,9 +12,10 @@ import click
 from k2ktui.cli.apply import read_plan
 from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_flow, matcher
+from k2ktui.cli.terminal.options import file_option, json_option, load_flow
 from k2ktui.cli.terminal.pair_line import note_pair, read_beside
 from k2ktui.cli.terminal.tables import print_table
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.present.columns import Column, text_column
 from k2ktui.text import counted, safe_message, safe_text
@@ -82,7 +83,7 @@ def command(
     pair = read_beside(flow.config)
     proof = verify_content(
         flow,
-        group=matcher("--group", group),
+        group=pattern_of("--group", group),
         translated=translated,
         plan=plan,
         sample=sample,

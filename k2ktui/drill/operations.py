@@ -14,7 +14,6 @@ from dataclasses import replace
 from time import time
 from typing import Any
 
-from k2ktui import __version__
 from k2ktui.drill.hooks import (
     list_hooks,
     list_kept_hooks,
@@ -70,6 +69,7 @@ from k2ktui.sync.drill.guard import read_fence
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import safe_message, safe_text
+from k2ktui.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -75,7 +75,10 @@ def require(allowed: Access, what: str) -> None:
         return
     hint = ""
     if allowed.unlockable:
-        hint = "Unlock the session first: u in the console, --unlock where a command has it."
+        hint = (
+            "Unlock the session first: u in the console, --unlock where a command has it, "
+            "unlock=True in Python."
+        )
     raise Refused(
         f"{what} is refused: {allowed.reason}", unchanged="Nothing was changed.", hint=hint
     )

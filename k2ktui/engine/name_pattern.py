@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.errors import ConfigError
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 _NEAREST = 3
 
@@ -18,7 +19,7 @@ class NamePattern:
     """A predicate on names: whether the whole name matches a command option's pattern.
 
     Attributes:
-        option: the option as typed.
+        option: the option as typed, or the name of the argument.
         text: the pattern as typed.
         pattern: the compiled pattern.
     """
@@ -30,6 +31,25 @@ class NamePattern:
     def __call__(self, name: str) -> bool:
         """Whether the whole name matches."""
         return self.pattern.fullmatch(name) is not None
+
+
+def pattern_of(option: str, text: str | None) -> Callable[[str], bool]:
+    """Return a predicate for names that match an option's pattern as a whole; None matches all.
+
+    Raises:
+        ConfigError: the pattern is not a regular expression.
+    """
+    if text is None:
+        return lambda _: True
+    try:
+        compiled = compile_pattern(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{option}: expected {safe_message(error)}, found {safe_text(text)}",
+            unchanged="Nothing was done.",
+            hint="Match the whole name; .* stands for any text.",
+        ) from error
+    return NamePattern(option, text, compiled)
 
 
 def require_match(chosen: Callable[[str], bool], names: Collection[str], what: str) -> None:

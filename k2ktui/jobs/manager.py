@@ -16,7 +16,6 @@ from pathlib import Path
 from threading import Event
 from time import monotonic, time
 
-from k2ktui import __version__
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.journal import RunKind
@@ -34,6 +33,7 @@ from k2ktui.jobs.local_jobs import (
 )
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import safe_text
+from k2ktui.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -178,7 +178,7 @@ class SourceClusterReader:
 
     def __init__(self, config: PipelineConfig, cluster: Cluster | None = None) -> None:
         self._config = config
-        self.cluster = cluster or source_cluster(config)
+        self.cluster, self._is_shared = cluster or source_cluster(config), cluster is not None
         self._reader = ConsumerGroupReader(config, "source")
         self._has_groups = False
 
@@ -284,15 +284,17 @@ class SourceClusterReader:
         return {SourcePartition(*at): end for at, end in ends.items()}
 
     def close(self) -> None:
-        """Disconnect from the source."""
+        """Disconnect from the source, unless others use the connection, too."""
         self._reader.close()
+        if not self._is_shared:
+            self.cluster.disconnect()
 
 
 class TargetClusterReader:
     """Reads groups and logs of the target cluster; the arguments are those of the source's."""
 
     def __init__(self, config: PipelineConfig, cluster: Cluster | None = None) -> None:
-        self.cluster = cluster or target_cluster(config)
+        self.cluster, self._is_shared = cluster or target_cluster(config), cluster is not None
         self.contents = ContentReader(self.cluster)
         self.reader = ConsumerGroupReader(config, "target")
         self._clear: dict[TargetPartition, tuple[_ClearKey, TargetLog]] = {}
@@ -413,6 +415,8 @@ class TargetClusterReader:
         return before is not None and before[0] == key and bool(key[0])
 
     def close(self) -> None:
-        """Disconnect from the target."""
+        """Disconnect from the target, unless others use the connection, too."""
         self.contents.close()
         self.reader.close()
+        if not self._is_shared:
+            self.cluster.disconnect()

@@ -83,8 +83,8 @@ def create_plan(
     options: PlanOptions,
     files: Sequence[str],
     took: Callable[[Snapshot], None] = lambda _: None,
-) -> tuple[Plan, list[str]]:
-    """Take a snapshot and plan; return the plan and the notes about the snapshot.
+) -> Plan:
+    """Take a snapshot and plan; the plan has the notes on the snapshot.
 
     Args:
         flow: whose groups are planned.
@@ -105,7 +105,7 @@ def create_plan(
             f"no group of source cluster {safe_text(snapshot.source_cluster)} has committed "
             f"offsets, although {counted(len(snapshot.replicas), 'partition')} were copied from it"
         )
-    return plan_snapshot(snapshot, options, files), notes
+    return replace(plan_snapshot(snapshot, options, files), notes=tuple(notes))
 
 
 def plan_snapshot(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]) -> Plan:

@@ -27,6 +27,11 @@ class Clusters:
         """Return the clusters of a pipeline; connects when a reader first needs them."""
         return cls(source_cluster(config), target_cluster(config))
 
+    def disconnect(self) -> None:
+        """Disconnect from both; what was made of them connects again."""
+        self.source.disconnect()
+        self.target.disconnect()
+
 
 class ClusterInfoReader:
     """A cluster's id, version and address, requested until they are known."""

@@ -6,13 +6,18 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
+from k2ktui.engine.status import PartitionStatus
 from k2ktui.errors import ConnectionFailed, K2kError, TimedOut
-from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.clients import Cluster
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.store import StateStore
+from k2ktui.text import safe_text
+from k2ktui.watch.clusters import Clusters
 from k2ktui.watch.facts import Facts, Known, StateFacts, TargetFacts, make_part
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.poller import make_assembler
@@ -36,6 +41,76 @@ class Reading:
     source_error: K2kError | None = None
     groups_error: K2kError | None = None
 
+    def status(self) -> PipelineStatus:
+        """Return what ``k2ktui status`` shows of it."""
+        view = self.view
+        return PipelineStatus(
+            pipeline=view.pair.pipeline,
+            taken_at=view.taken_at,
+            pair_state=view.pair_state,
+            objectives=view.objectives,
+            missed=(*view.missed_rpo, *view.missed_rto),
+            source_down=self.source_error.message if self.source_error else "",
+            notes=(*view.notes, *_unread_groups(view)),
+            partitions=tuple(row.status for row in view.partitions),
+            lag_records=view.totals.lag_records,
+            lag_seconds=view.totals.lag_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """A pipeline's partitions at one moment; times are epoch seconds, None is unknown.
+
+    Attributes:
+        pipeline: its name.
+        taken_at: when the clusters were read.
+        pair_state: which cluster the workload uses.
+        objectives: what a failover may cost at most, by the pipeline's file.
+        missed: the objectives that a failover now, or the last rehearsal, misses.
+        source_down: why the source does not answer; empty if it does. The partitions then have
+            what the target knows.
+        notes: messages for the operator.
+        partitions: the source partitions.
+        lag_records: source offsets that are not copied yet, without held partitions.
+        lag_seconds: age of the oldest record that is not copied yet.
+    """
+
+    pipeline: str
+    taken_at: float
+    pair_state: PairState
+    objectives: Objectives
+    missed: tuple[str, ...]
+    source_down: str
+    notes: tuple[str, ...]
+    partitions: tuple[PartitionStatus, ...]
+    lag_records: int | None
+    lag_seconds: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui status --json`` prints."""
+        return {
+            "pipeline": self.pipeline,
+            "taken_at": self.taken_at,
+            "pair_state": self.pair_state.as_json(),
+            "objectives": {**self.objectives.as_json(), "missed": list(self.missed)},
+            "source_down": self.source_down,
+            "notes": list(self.notes),
+            "lag_records": self.lag_records,
+            "lag_seconds": self.lag_seconds,
+            "partitions": [asdict(row) for row in self.partitions],
+        }
+
+
+def _unread_groups(view: View) -> list[str]:
+    """Return why groups could not be read, on either cluster."""
+    return [
+        f"group {safe_text(summary.group)} on the {side}: {half.error}"
+        for summary in view.summaries
+        for side, half in (("source", summary.source), ("target", summary.target))
+        if half.error
+    ]
+
 
 def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     """Read a flow now; without the source, the view has what the target knows.
@@ -51,18 +126,21 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     Raises:
         K2kError: the target could not be read.
     """
-    readers = make_readers(flow, groups=groups)
+    clusters = Clusters.of(flow.config)
+    readers = make_readers(flow, groups=groups, clusters=clusters)
     del readers[PartName.STATE]
     with ExitStack() as stack:
+        stack.callback(clusters.disconnect)
         for reader in readers.values():
             stack.enter_context(closing(reader))
         known: dict[PartName, Facts] = {
             PartName.TARGET: readers[PartName.TARGET].read({}),
         }
         with ThreadPoolExecutor(2) as pool:
-            state = pool.submit(_read_drills, flow) if drills else None
+            state = pool.submit(_read_drills, flow, clusters.target) if drills else None
             # At the same time, so that an unreachable source costs its time-out once.
-            mapped = pool.submit(_read_groups, flow, readers[PartName.GROUPS], dict(known))
+            reader = readers[PartName.GROUPS]
+            mapped = pool.submit(_read_groups, flow, clusters, reader, dict(known))
             source, source_error = _read(readers[PartName.SOURCE], known)
             groups_read, groups_error = mapped.result()
             facts, state_error = state.result() if state else (None, None)
@@ -86,8 +164,8 @@ def read_once(flow: Flow, *, groups: bool, drills: bool = False) -> Reading:
     return Reading(view, source_error, groups_error)
 
 
-def _read_drills(flow: Flow) -> tuple[StateFacts | None, K2kError | None]:
-    store = StateStore(flow.config, target_cluster(flow.config))
+def _read_drills(flow: Flow, target: Cluster) -> tuple[StateFacts | None, K2kError | None]:
+    store = StateStore(flow.config, target)
     try:
         state = store.read()
     except K2kError as error:
@@ -113,10 +191,12 @@ def _read(reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
         return None, error
 
 
-def _read_groups(flow: Flow, reader: Reader, known: Known) -> tuple[Facts | None, K2kError | None]:
+def _read_groups(
+    flow: Flow, clusters: Clusters, reader: Reader, known: Known
+) -> tuple[Facts | None, K2kError | None]:
     """Read the groups; the mappings alone if a cluster that only groups need does not answer."""
     facts, error = _read(reader, known)
     if isinstance(error, (ConnectionFailed, TimedOut)):
-        with closing(MappingReader(flow)) as mappings:
+        with closing(MappingReader(flow, clusters)) as mappings:
             facts, _ = _read(mappings, known)
     return facts, error

@@ -340,7 +340,11 @@ class ComparisonReader:
 
 
 def make_readers(
-    flow: Flow, compare: Flow | None = None, *, groups: bool = True
+    flow: Flow,
+    compare: Flow | None = None,
+    *,
+    groups: bool = True,
+    clusters: Clusters | None = None,
 ) -> dict[PartName, Reader]:
     """Return the reader of each part of a flow; connects to nothing yet.
 
@@ -349,9 +353,10 @@ def make_readers(
         compare: a flow of MirrorMaker 2 beside it, whose checkpoints are compared.
         groups: whether consumer groups are read, too, or the mappings alone. Without whole ranges,
             what groups committed is compared to learn more of the mapping, so they are always read.
+        clusters: the flow's clusters, if the caller disconnects them.
     """
     with_groups = groups or flow.is_mirror
-    clusters = Clusters.of(flow.config)
+    clusters = clusters or Clusters.of(flow.config)
     readers: dict[PartName, Reader] = {
         PartName.SOURCE: SourceReader(flow.config, clusters),
         PartName.TARGET: TargetReader(flow, clusters),

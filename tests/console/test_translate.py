@@ -139,9 +139,9 @@ def test_the_marked_rows_that_a_filter_hides_are_counted_with_one_difference() -
 
 
 def test_a_plan_of_kept_commits_says_from_when_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = replace(plan(row(), row("other")), commits_at=NOON - 700)
-    reported = ["src:9092 does not answer"]
-    monkeypatch.setattr(operations, "create_plan", lambda *_: (made, reported))
+    notes = ("src:9092 does not answer",)
+    made = replace(plan(row(), row("other")), commits_at=NOON - 700, notes=notes)
+    monkeypatch.setattr(operations, "create_plan", lambda *_: made)
     monkeypatch.setattr(translate_plan, "plan_options", lambda *_, **__: None)
     monkeypatch.setattr(translate_plan, "keep_plan", lambda _: None)
 

@@ -18,7 +18,6 @@ from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
 from k2ktui.cli.terminal.options import (
     json_option,
     load_flow,
-    matcher,
     unlock_option,
 )
 from k2ktui.engine.drill.checks import DrillKind
@@ -27,6 +26,7 @@ from k2ktui.engine.drill.hooks import Hook, describe_hook, hook_json
 from k2ktui.engine.drill.model import PHASES, DrillOptions, Fence
 from k2ktui.engine.drill.steps import describe_phase, needs_confirmation
 from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
 
@@ -250,7 +250,7 @@ def _begin(
 
 
 def _options(groups: str | None, accepted: str | None = None, **chosen: Any) -> DrillOptions:
-    matcher("--groups", groups)
+    pattern_of("--groups", groups)
     return DrillOptions(groups=groups or "", accepted=read_checks(accepted), **chosen)
 
 

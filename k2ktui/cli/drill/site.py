@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from k2ktui.cli.terminal.notes import print_progress
-from k2ktui.cli.terminal.options import matcher
 from k2ktui.cli.terminal.status_line import StatusLine
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.inputs import can_be_read_again
@@ -21,6 +20,7 @@ from k2ktui.engine.drill.hook_steps import keeps_effects
 from k2ktui.engine.drill.hooks import describe_hook, hook_json
 from k2ktui.engine.drill.model import DrillOptions, PhaseStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.formatting import WORDS
 from k2ktui.present.site_drills import member_columns, site_columns
@@ -273,7 +273,7 @@ def _read(directory: Path) -> Sequence[PipelineFile]:
 def _choice(from_cluster: str | None, only: str | None, leave_out: Collection[str]) -> SiteChoice:
     from k2ktui.site.operations import SiteChoice
 
-    return SiteChoice(from_cluster or "", matcher("--only", only), frozenset(leave_out))
+    return SiteChoice(from_cluster or "", pattern_of("--only", only), frozenset(leave_out))
 
 
 def begin(

@@ -13,11 +13,8 @@ from k2ktui.config.inputs import can_be_read_again
 from k2ktui.config.mirror_files import is_mirror_file
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, access
-from k2ktui.engine.java_patterns import compile_pattern
-from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.errors import ConfigError
 from k2ktui.private_files import user_path
-from k2ktui.text import safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.sync.flow import Flow
@@ -184,22 +181,3 @@ def load_pipeline_flow(files: tuple[str, ...]) -> Flow:
     flow, notes = read_pipeline_flow(files)
     print_notes(notes)
     return flow
-
-
-def matcher(option: str, pattern: str | None) -> Callable[[str], bool]:
-    """Return a predicate for names that match an option's pattern as a whole; None matches all.
-
-    Raises:
-        ConfigError: the pattern is not a regular expression.
-    """
-    if pattern is None:
-        return lambda _: True
-    try:
-        compiled = compile_pattern(pattern)
-    except ValueError as error:
-        raise ConfigError(
-            f"{option}: expected {safe_message(error)}, found {safe_text(pattern)}",
-            unchanged="Nothing was done.",
-            hint="Match the whole name; .* stands for any text.",
-        ) from error
-    return NamePattern(option, pattern, compiled)

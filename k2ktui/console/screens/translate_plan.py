@@ -357,8 +357,8 @@ class PlanScreen(OperationScreen):
         taken: list[Snapshot] = []
 
         def job() -> Shown:
-            plan, notes = operations.create_plan(flow, options, files, taken.append)
-            return _shown(plan, notes, taken[0] if taken else None)
+            plan = operations.create_plan(flow, options, files, taken.append)
+            return _shown(plan, plan.notes, taken[0] if taken else None)
 
         command = cli_equivalent.plan(files, self._groups, self._rewind, "plan.json", self._choices)
         self.act("planning", job, self._show_plan, command=command)

@@ -68,6 +68,74 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
+class TranslatedOffset:
+    """A source offset with its translation, as ``k2ktui translate --json`` prints it.
+
+    Attributes:
+        topic, partition: the source partition.
+        offset: the source offset that was translated.
+        target_topic: where the partition's records go; empty if it is not replicated.
+        target_partition: the same; None if it is not replicated.
+        translated_offset: target offset to continue at; None if it cannot be determined.
+        basis: why the offset can be trusted.
+        reread: upper bound of the records read again; None if unknown.
+        skipped: upper bound of the records never read; None if unknown.
+        reason: what an operator should know; may be empty.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    target_topic: str
+    target_partition: int | None
+    translated_offset: int | None
+    basis: Basis
+    reread: int | None
+    skipped: int | None
+    reason: str = ""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing is read again and nothing is skipped: the basis is exact or end."""
+        return self.basis in (Basis.EXACT, Basis.END)
+
+
+def list_translated(
+    commits: Mapping[SourcePartition, int], translations: Iterable[Translation]
+) -> tuple[TranslatedOffset, ...]:
+    """Return a row for each source offset and target partition that it leads to.
+
+    Offsets that are translated together (several source partitions feed one target partition)
+    have the same target offset. An offset of a partition that is not replicated has a row, too.
+    """
+    translated = [
+        TranslatedOffset(
+            topic=source.topic,
+            partition=source.partition,
+            offset=commits[source],
+            target_topic=row.target[0],
+            target_partition=row.target[1],
+            translated_offset=row.offset,
+            basis=row.basis,
+            reread=row.reread,
+            skipped=row.skipped,
+            reason=row.reason,
+        )
+        for row in translations
+        for source in row.sources
+    ]
+    placed = {(row.topic, row.partition) for row in translated}
+    for source in sorted(commits):
+        if (source.topic, source.partition) not in placed:
+            why = f"{source} is not replicated"
+            where = source.topic, source.partition, commits[source]
+            translated.append(
+                TranslatedOffset(*where, "", None, None, Basis.UNMAPPED, None, None, why)
+            )
+    return tuple(translated)
+
+
+@dataclass(frozen=True, slots=True)
 class _Partial:
     """The translation for one source partition; fields as in ``Translation``."""
 

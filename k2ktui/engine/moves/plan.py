@@ -161,6 +161,8 @@ class Plan:
     ``commits_at`` is when the source's committed offsets were kept, if the source did not answer.
     ``is_stopped_by_conflict`` says that nothing is committed because several pipelines map a
     partition (``errorHandling.onMultipleTargetCommittedOffsets: fail``).
+    ``notes`` are for whoever reads the plan: what could not be read, for example a group, which
+    then has no row. The digest leaves them out.
     """
 
     pipeline: Text
@@ -176,6 +178,7 @@ class Plan:
     logs: Annotated[tuple[PinnedLog, ...], FailFast()] = ()
     commits_at: Seconds | None = None
     is_stopped_by_conflict: bool = False
+    notes: Annotated[tuple[Text, ...], FailFast()] = ()
 
     @property
     def digest(self) -> str:
@@ -301,6 +304,8 @@ def dump_plan(plan: Plan) -> str:
     digest = plan.digest
     rows = ",\n".join(f"  {json.dumps(_row_as_json(row))}" for row in plan.rows)
     whole = {**_head(plan), "id": digest[:_ID_LENGTH], "sha256": digest}
+    if plan.notes:
+        whole["notes"] = plan.notes
     lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in whole.items()]
     return ",\n".join(["{\n" + lines[0], *lines[1:], f' "rows": [\n{rows}\n ]']) + "\n}\n"
 
@@ -366,7 +371,8 @@ def _quote(name: str) -> str:
 
 
 def _head(plan: Plan) -> dict[str, Any]:
-    fields = {name: getattr(plan, name) for name in Plan.__slots__ if name not in ("rows", "logs")}
+    apart = ("rows", "logs", "notes")
+    fields = {name: getattr(plan, name) for name in Plan.__slots__ if name not in apart}
     if plan.commits_at is None:
         del fields["commits_at"]
     for name in ("is_stopped_by_conflict", "files_digest"):

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
-from k2ktui import __version__
 from k2ktui.config.copying import copy_digest
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.moves.journal import BEAT_MS, RunKind, Runner, RunnerKey, RunnerState
@@ -48,6 +47,7 @@ from k2ktui.replication.reports.events import (
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.runtime.host import birth_of, pid_space
 from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.version import __version__
 
 BEAT_S = BEAT_MS / 1000
 _WRITE_S = 8.0

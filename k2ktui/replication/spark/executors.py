@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import k2ktui
 from k2ktui.errors import K2kError
 from k2ktui.text import safe_message, safe_text
 
@@ -44,7 +43,7 @@ def ship_code(context: Any, directory: Path) -> None:
         context: the Spark context.
         directory: where to write the archive; executors fetch it from the driver on demand.
     """
-    root = Path(k2ktui.__file__).parent
+    root = Path(__file__).parents[2]
     shipped = directory / "k2ktui.zip"
     with zipfile.ZipFile(shipped, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*.py")):

@@ -35,7 +35,6 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from k2ktui import __version__
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.config.model import PipelineConfig
 from k2ktui.errors import ConfigError
@@ -43,6 +42,7 @@ from k2ktui.kafka.control.metrics_exporter import ExportFailed, KafkaMetrics, va
 from k2ktui.replication.telemetry.metric import Metric, MetricSource, full_name
 from k2ktui.runtime.http_server import METRICS, Address, HttpServer, Page, Request, Response
 from k2ktui.text import safe_message, safe_text
+from k2ktui.version import __version__
 
 _CLOSE_S = 3.0
 _EXPORT_S = 10.0

@@ -128,6 +128,14 @@ def choose_opposite(
 def read_pair_state(config: PipelineConfig) -> PairState:
     """Read the state of the pair now; a state that cannot be read is unknown, and says why."""
     source, target = source_cluster(config), target_cluster(config)
+    try:
+        return _read_pair_state(config, source, target)
+    finally:
+        source.disconnect()
+        target.disconnect()
+
+
+def _read_pair_state(config: PipelineConfig, source: Cluster, target: Cluster) -> PairState:
     with ThreadPoolExecutor(1) as pool:
         on_source = pool.submit(_read_opposite, config, source, target)
         store = StateStore(config, target, _READ_S)

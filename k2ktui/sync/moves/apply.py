@@ -414,8 +414,11 @@ class _ClusterIdLookup:
         return self._id
 
     def _read(self) -> None:
-        with contextlib.suppress(K2kError):
-            self._id = self._cluster.cluster_id()
+        try:
+            with contextlib.suppress(K2kError):
+                self._id = self._cluster.cluster_id()
+        finally:
+            self._cluster.disconnect()
 
 
 def _require_cluster(side: str, planned: str, configured: str) -> None:

@@ -40,13 +40,37 @@ def parse_choices(words: Iterable[str]) -> dict[RowKey, RowValue]:
             choices[key] = value
         except ValueError as error:
             wrong.append(f"{safe_text(word, _SHOWN)}: {error}")
+    _refuse(wrong, f"Write each as 'GROUP TOPIC:PARTITION=VALUE' with {VALUES}.")
+    return choices
+
+
+def make_choices(values: Mapping[RowKey, str | int]) -> dict[RowKey, RowValue]:
+    """Return what rows are set to; a number is an offset, a text as for :func:`parse_choices`.
+
+    Raises:
+        ConfigError: lists every value that is invalid, with the reason.
+    """
+    choices: dict[RowKey, RowValue] = {}
+    wrong = []
+    for (group, topic, partition), value in values.items():
+        try:
+            if isinstance(value, int) and value < 0:
+                raise ValueError("an offset is 0 or more; a text such as '-5' shifts")
+            choices[group, topic, partition] = parse_value(str(value))
+        except ValueError as error:
+            row = f"{group} {topic}:{partition}={value}"
+            wrong.append(f"{safe_text(row, _SHOWN)}: {error}")
+    _refuse(wrong, f"Set each row to {VALUES}.")
+    return choices
+
+
+def _refuse(wrong: list[str], hint: str) -> None:
     if wrong:
         raise ConfigError(
             "rows that cannot be set:\n    " + "\n    ".join(wrong),
             unchanged="Nothing was changed.",
-            hint=f"Write each as 'GROUP TOPIC:PARTITION=VALUE' with {VALUES}.",
+            hint=hint,
         )
-    return choices
 
 
 def _parse_row(word: str) -> tuple[RowKey, RowValue]:
@@ -104,15 +128,16 @@ def look_up_times(
     for (_, topic, partition), value in choices.items():
         if value.kind is ValueKind.TIME:
             by_time.setdefault(value.number, set()).add((topic, partition))
+    target = target_cluster(config)
     for at_ms, partitions in by_time.items():
-        offsets = target_cluster(config).offsets(
-            sorted(partitions), OffsetSpec.for_timestamp(max(0, at_ms))
-        )
+        spec = OffsetSpec.for_timestamp(max(0, at_ms))
+        offsets = target.offsets(sorted(partitions), spec)
         for key, value in choices.items():
             offset = offsets.get(key[1:]) if value.number == at_ms else None
             if value.kind is ValueKind.TIME and offset is not None:
                 kind = ValueKind.LATEST if offset < 0 else ValueKind.OFFSET
                 resolved[key] = replace(value, kind=kind, number=max(0, offset))
+    target.disconnect()
     return resolved
 
 

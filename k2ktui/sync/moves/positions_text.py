@@ -41,6 +41,15 @@ def parse_positions(words: Iterable[str]) -> dict[SourcePartition, int]:
     return positions
 
 
+def check_positions(places: Iterable[tuple[object, object, object]]) -> dict[SourcePartition, int]:
+    """Return offsets per source partition; each place is a topic, a partition and an offset.
+
+    Raises:
+        ConfigError: as for :func:`parse_positions`.
+    """
+    return parse_positions(":".join(map(str, place)) for place in places)
+
+
 def parse_partitions(words: Iterable[str]) -> set[tuple[str, int | None]]:
     """Parse ``TOPIC`` and ``TOPIC:PARTITION`` words; a topic alone has None as its partition.
 

@@ -41,7 +41,7 @@ def test_where_memory_holds_no_mapping(
         assert (row.translated_offset, row.basis) == (landed[at], "exact")
         assert row.divergence == off
     # A plan is proven where it was made, although the group has gone on since.
-    plan, _ = operations.create_plan(PipelineFlow(copied.config), plan_options(copied.config), ())
+    plan = operations.create_plan(PipelineFlow(copied.config), plan_options(copied.config), ())
     commit_offsets(source, group, {(topic, 0): RECORDS})
     proof = operations.verify_content(
         PipelineFlow(copied.config), group=lambda _: True, plan=plan, sample=0

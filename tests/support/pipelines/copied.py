@@ -162,6 +162,20 @@ class Copied:
                 self.record(topic, partition, pairs, end, starts[partition])
         return landed
 
+    def copy_on(self, topic: str, first: int) -> dict[int, int]:
+        """Copy the records of partition 0 from ``first`` on, of a topic that was copied before.
+
+        Returns:
+            Their target offsets by source offset.
+        """
+        own = [got for got in read_all(self.source, topic) if got.offset >= first]
+        outs = [Out(got.value, got.key, 0, got.headers, got.timestamp) for got in own]
+        offsets = produce(self.target, topic, outs)
+        pairs = {got.offset: offset for got, offset in zip(own, offsets, strict=True)}
+        end = end_offsets(self.source, topic, "read_committed")[0]
+        self.record(topic, 0, pairs, end, start_offsets(self.source, topic)[0], first)
+        return pairs
+
     def map_steps(
         self,
         topic: str,

@@ -1,0 +1,137 @@
+"""``k2ktui translate --stdin``: a line of JSON for each line of JSON, for programs that wait."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from k2ktui.cli.terminal.notes import print_note, print_notes
+from k2ktui.engine.mapping.translate import TranslatedOffset
+from k2ktui.engine.strict_json import (
+    MalformedRecord,
+    field,
+    integer,
+    items,
+    mapping,
+    parse_object,
+    text,
+)
+from k2ktui.errors import ConfigError, ExitCode, K2kError
+from k2ktui.runtime.background import BackgroundRunner
+from k2ktui.sync.moves.positions_text import check_positions
+
+if TYPE_CHECKING:
+    from k2ktui.engine.records.state import SourcePartition
+    from k2ktui.pipeline import Pipeline
+
+_LARGEST_LINE = 1 << 20
+_REFRESH_S = 5.0
+_POSITION = {"topic", "partition", "offset"}
+_FORM = '{"topic": "orders", "partition": 0, "offset": 712}'
+
+
+class _MappingRefresher(BackgroundRunner):
+    """Reads new mappings while no line comes, so that the next one has less to wait for."""
+
+    failing = "mappings cannot be read"
+    recovered = "mappings are read again"
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__("mappings", _REFRESH_S, print_note, immediately=True)
+        self._pipeline = pipeline
+
+    def work(self) -> None:
+        """Read what is new."""
+        self._pipeline.refresh()
+
+
+def answer_lines(files: tuple[str, ...]) -> int:
+    """Answer each line of standard input by one line, until it ends.
+
+    Returns:
+        Findings if a line had an error, or an offset that is not certain.
+
+    Raises:
+        ConfigError: the files cannot be used.
+    """
+    from k2ktui.pipeline import Pipeline
+
+    is_good = True
+    with Pipeline.open(*files) as pipeline:
+        print_notes(pipeline.notes)
+        with _MappingRefresher(pipeline):
+            for line in _read_lines(sys.stdin.buffer):
+                answer, is_certain = _answer(pipeline, line)
+                is_good = is_good and is_certain
+                click.echo(json.dumps(answer))  # flushes
+    return ExitCode.OK if is_good else ExitCode.FINDINGS
+
+
+def _read_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield each line; of one that is too long, its beginning, which is too long, too."""
+    while line := stream.readline(_LARGEST_LINE + 1):
+        rest = line
+        while len(rest) > _LARGEST_LINE and not rest.endswith(b"\n"):
+            rest = stream.readline(_LARGEST_LINE + 1)
+        yield line
+
+
+def _answer(pipeline: Pipeline, line: bytes) -> tuple[dict[str, Any], bool]:
+    """Return what is printed for a line, and whether every offset in it is certain."""
+    try:
+        commits, is_list = _parse(line)
+        rows = pipeline.translate(_by_topic(commits))
+        answer = {"positions": [asdict(row) for row in rows]} if is_list else asdict(_only(rows))
+        return answer, all(row.is_certain for row in rows)
+    except K2kError as error:
+        return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}, False
+
+
+def _parse(line: bytes) -> tuple[dict[SourcePartition, int], bool]:
+    """Return the offsets that a line asks for, and whether it has a list of them."""
+    try:
+        value = parse_object(line, "the line", largest=_LARGEST_LINE)
+        is_list = "positions" in value
+        if is_list:
+            _require_fields(value, {"positions"})
+        positions = [mapping(item) for item in items(value["positions"])] if is_list else [value]
+        places = []
+        for position in positions:
+            _require_fields(position, _POSITION)
+            partition, offset = field(position, "partition"), field(position, "offset")
+            places.append((text(field(position, "topic")), integer(partition), integer(offset)))
+    except MalformedRecord as error:
+        raise ConfigError(
+            f"the line cannot be used: {error}",
+            hint=f'Write {_FORM}, or {{"positions": […]}} with several of them.',
+        ) from error
+    return check_positions(places), is_list
+
+
+def _require_fields(value: dict[str, Any], names: set[str]) -> None:
+    if unknown := value.keys() - names:
+        raise MalformedRecord(f"a field beside {', '.join(sorted(names))}: {min(unknown)[:100]}")
+
+
+def _by_topic(commits: dict[SourcePartition, int]) -> dict[str, dict[int, int]]:
+    offsets: dict[str, dict[int, int]] = {}
+    for source, offset in commits.items():
+        offsets.setdefault(source.topic, {})[source.partition] = offset
+    return offsets
+
+
+def _only(rows: tuple[TranslatedOffset, ...]) -> TranslatedOffset:
+    """Return the row of a single offset."""
+    if len(rows) > 1:
+        row = rows[0]
+        raise ConfigError(
+            f"{row.topic}-{row.partition} leads to {len(rows)} partitions of the target, and an "
+            "answer without a list has one",
+            hint=f'Write {{"positions": [{_FORM}]}}.',
+        )
+    return rows[0]
