@@ -43,7 +43,7 @@ def measure(flow: Flow, files: list[str], repeat: int) -> Figures:
     options = plan_options(config, valid_s=3600.0)
     for number in range(repeat + 1):
         kept = figures_by_call if number else {}  # the first round warms up
-        plan, _ = _timed(kept, "plan", lambda: create_plan(flow, options, files))
+        plan = _timed(kept, "plan", lambda: create_plan(flow, options, files))
         done = _timed(kept, "apply", partial(apply_plan, config, plan, files, access()))
         if not done.complete:
             raise RuntimeError(f"not applied: {done.counts}")
