@@ -34,6 +34,8 @@ def command(files: tuple[str, ...], as_json: bool) -> None:
 def _path(row: Explanation) -> str:
     if row.left_out:
         return "left out"
+    if row.moved_by:
+        return "moved"
     return safe_text(row.path or "refused")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from k2ktui.engine.records.hold import Hold
+from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.engine.records.state import Position
 from k2ktui.text import counted, duration
 
@@ -27,6 +28,7 @@ class PartitionState(StrEnum):
     HELD_BACK = "held-back"
     FENCED = "fenced"
     HELD = "held"
+    MOVED = "moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ class PartitionStatus:
         held_back_s: age of that transaction in seconds, see :class:`HeldBack`.
         copied_at: when the position was committed on the target, epoch seconds.
         hold: by which operator it is held, since when and why; "" if it is not.
+        moved_by: id of the drill that moved the topic's clients to the target, "" if none has: it
+            is not copied forward, and has no lag and no coverage.
+        moved_at: when, epoch seconds.
     """
 
     topic: str
@@ -104,6 +109,8 @@ class PartitionStatus:
     held_back_s: float | None = None
     copied_at: float | None = None
     hold: str = ""
+    moved_by: str = ""
+    moved_at: float | None = None
 
     @property
     def unmapped(self) -> int | None:
@@ -201,6 +208,24 @@ def with_hold(status: PartitionStatus, hold: Hold | None) -> PartitionStatus:
         return status
     state = PartitionState.HELD if status.state in _WAITS else status.state
     return replace(status, state=state, hold=hold.describe())
+
+
+def with_move(status: PartitionStatus, move: MovedTopic | None) -> PartitionStatus:
+    """Return the status of a partition whose topic was moved to the target.
+
+    What becomes of the source's log from then on is the past, even that it is deleted.
+    """
+    if move is None:
+        return status
+    return replace(
+        status,
+        state=PartitionState.MOVED,
+        lag_records=None,
+        lag_seconds=None,
+        coverage=None,
+        moved_by=move.drill,
+        moved_at=move.at_ms / 1000,
+    )
 
 
 def coverage(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ class FleetRow:
         rehearsal: the last rehearsal that has ended.
         pair_state: which cluster the workload uses.
         site_drills: its drills that belong to site drills.
+        held: what operators hold, as ``k2ktui release`` takes it.
+        moved: source topics whose clients were moved to the target, by the drill that did.
+        is_left: whether those are all: the pipeline can be retired.
         stale: the parts whose values are old.
         problems: what needs attention, the worst first.
     """
@@ -61,6 +64,9 @@ class FleetRow:
     rehearsal: Rehearsed | None = None
     pair_state: PairState = NOT_READ
     site_drills: tuple[Drill, ...] = ()
+    held: tuple[str, ...] = ()
+    moved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_left: bool = False
     stale: frozenset[PartName] = frozenset()
     problems: tuple[Problem, ...] = ()
 
@@ -87,6 +93,8 @@ class FleetRow:
             return SeverityLabel(Severity.INFO, "fenced")
         if self.standbys:
             return SeverityLabel(Severity.INFO, "standby")
+        if self.is_left:
+            return SeverityLabel(Severity.INFO, "moved")
         return SeverityLabel(Severity.BAD, "none")
 
     @property
@@ -138,6 +146,9 @@ class FleetRow:
             "summary": summary,
             "rehearsal": None if self.rehearsal is None else asdict(self.rehearsal),
             "pair_state": self.pair_state.as_json(),
+            "held": list(self.held),
+            "moved_topics": {drill: list(topics) for drill, topics in self.moved.items()},
+            "can_be_retired": self.is_left,
             "stale": sorted(self.stale),
             "problems": [
                 {
@@ -176,6 +187,9 @@ def make_row(file: Path, view: View, summary: PipelineSummary | None) -> FleetRo
         rehearsal=last_rehearsal(view.drills, view.objectives),
         pair_state=view.pair_state,
         site_drills=tuple(drill for drill in view.drills if drill.site is not None),
+        held=view.held_names,
+        moved=view.moved_topics,
+        is_left=view.is_left,
         stale=frozenset(name for name in parts if view.part(name).stale),
         problems=tuple(sorted(problems, key=lambda problem: -problem.severity)),
     )

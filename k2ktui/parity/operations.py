@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from k2ktui.config.inputs import absolute_files
@@ -24,6 +24,7 @@ from k2ktui.engine.parity.model import (
     find_moved_writes,
     reverse,
 )
+from k2ktui.engine.parity.moved import concerns_moved
 from k2ktui.engine.parity.plan import ParityPlan, summarize
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.strict_json import MalformedRecord
@@ -135,7 +136,10 @@ def apply_plan(
                 unchanged=_UNCHANGED,
                 hint="Make a new plan with k2ktui parity plan.",
             )
-        moved = find_moved(plan.changes, parity.differences)
+        moved = {
+            **find_moved(plan.changes, parity.differences),
+            **_of_moved_topics((row.item for row in plan.changes), parity.moved),
+        }
         if moved:
             raise _moved_error(moved, "Make a new plan with k2ktui parity plan.")
         writer = ParityWriter(config, reader.target, reader.store, on_result)
@@ -200,7 +204,10 @@ def undo_entry(
         raise Refused(f"journal entry {safe_text(entry)} changed nothing", unchanged=_UNCHANGED)
     with _open(config) as reader:
         writer = ParityWriter(config, reader.target, reader.store, on_result)
-        moved = find_moved_writes(writes, writer.read([write.item for write in writes]))
+        moved = {
+            **find_moved_writes(writes, writer.read([write.item for write in writes])),
+            **_of_moved_topics((write.item for write in writes), reader.find_moved()),
+        }
         if moved and (not skip_moved or len(moved) == len(writes)):
             hint = "To undo the others, repeat with --skip-moved." if not skip_moved else ""
             raise _moved_error(moved, hint or "Compare the clusters: k2ktui parity plan.")
@@ -223,6 +230,12 @@ def require_pipeline(config: PipelineConfig) -> None:
             unchanged=_UNCHANGED,
             hint="Name the file of the pipeline that copies.",
         )
+
+
+def _of_moved_topics(items: Iterable[ParityItem], moved: Collection[str]) -> dict[ParityItem, str]:
+    """Return the values that parity leaves alone, with the reason."""
+    why = "it is of a topic that was moved to the target: change it there yourself"
+    return {item: why for item in items if concerns_moved(item, moved)}
 
 
 def _paused(why: str) -> Refused:

@@ -17,6 +17,7 @@ from k2ktui.engine.parity.model import (
     ParityItem,
     ParityMemory,
 )
+from k2ktui.engine.parity.moved import drop_moved_acls, leave_moved_alone
 from k2ktui.engine.parity.pause import find_pause
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
@@ -25,17 +26,19 @@ from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.parity.part import ParityContext
 from k2ktui.parity.parts import PARTS, part_of
-from k2ktui.replication.ownership.pipeline import read_run_pair
+from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
+from k2ktui.replication.ownership.pipeline import moved_topics
 from k2ktui.replication.preflight.rights import selected_topics
 from k2ktui.replication.topics.naming import target_names
-from k2ktui.sync.drill.guard import read_named_fence
 from k2ktui.sync.drill.pair import OppositeDrills, choose_opposite
 from k2ktui.sync.store import StateStore
-from k2ktui.text import safe_text
+from k2ktui.text import counted, list_names, safe_text
 
 log = logging.getLogger(__name__)
 
 _READ_S = 20.0
+# Number of topics that a note names.
+_NAMED = 10
 # A right may be granted later. To ask at each poll would fill the brokers' logs.
 ASK_AGAIN_S = 600.0
 
@@ -51,6 +54,8 @@ class Parity:
         memory: what parity has done on the target.
         clusters: ids of source and target.
         wanted_acls: the ACLs that the target should have; None if they were not compared.
+        moved: topics that drills moved to the target, by their names on both clusters: their
+            settings and ACLs are left alone.
     """
 
     differences: tuple[Difference, ...] = ()
@@ -59,6 +64,7 @@ class Parity:
     memory: ParityMemory = field(default_factory=ParityMemory)
     clusters: tuple[str, str] = ("", "")
     wanted_acls: tuple[WantedAcl, ...] | None = None
+    moved: frozenset[str] = frozenset()
 
 
 class ParityReader:
@@ -77,7 +83,8 @@ class ParityReader:
         self._source, self.target = source_cluster(config), target_cluster(config)
         self.store = StateStore(config, self.target)
         self._opposite = OppositeDrills(config, self._source)
-        self._recorded: ClusterPair | None = None
+        self._states = CommitStatesReader(self.target, config.coordination.commit.group)
+        self._state: CommitState | None = None
         self._named = ""
         # By item and wanted value, why the target refuses it, "" if it does not, and when it was
         # asked.
@@ -86,6 +93,7 @@ class ParityReader:
     def close(self) -> None:
         """Disconnect."""
         self._opposite.close()
+        self._states.close()
         self.store.close()
 
     def read(self, kinds: Iterable[ParityKind] = tuple(ParityKind)) -> Parity:
@@ -103,6 +111,8 @@ class ParityReader:
         if pause:
             return Parity((), (), pause, memory, clusters)
         topics, notes = self._read_topics()
+        moved, note = self._find_moved()
+        notes += note
         context = ParityContext(
             self._config, self._source, self.target, topics, own, opposite, memory
         )
@@ -123,14 +133,22 @@ class ParityReader:
             notes += findings.notes
             if findings.wanted_acls is not None:
                 wanted_acls = findings.wanted_acls
-            differences += self._check(part.kind, findings.differences)
-        return Parity(tuple(differences), tuple(notes), "", memory, clusters, wanted_acls)
+            left = leave_moved_alone(findings.differences, moved)
+            differences += self._check(part.kind, left)
+        if wanted_acls is not None:
+            wanted_acls = tuple(drop_moved_acls(wanted_acls, moved))
+        return Parity(tuple(differences), tuple(notes), "", memory, clusters, wanted_acls, moved)
 
     def find_pause(self) -> str:
         """Return why parity pauses now; "" if it does not. Errors as for :meth:`read`."""
         clusters = self._source.cluster_id(), self.target.cluster_id()
         own, opposite, unread = self._read_drills(clusters, self._read_recorded(clusters))
         return find_pause(own, opposite, self._named, unread)
+
+    def find_moved(self) -> frozenset[str]:
+        """Return the moved topics now, by their names on both clusters; errors as for `read`."""
+        self._read_state()
+        return self._find_moved()[0]
 
     def refuse_from_now(self, item: ParityItem, wanted: str | None, why: str) -> None:
         """Note that the target has refused a write that it had accepted when it was asked.
@@ -141,24 +159,43 @@ class ParityReader:
 
     def _read_recorded(self, clusters: tuple[str, str]) -> ClusterPair:
         """Return the clusters that the pipeline copies between, by its run record."""
-        now = ClusterPair(*clusters)
-        if self._recorded is None or self._recorded.find_changed(now):
-            self._recorded = read_run_pair(self._config, self.target, _READ_S)
-        for side, before, id_ in self._recorded.find_changed(now):
+        state = self._read_state()
+        recorded = UNKNOWN_PAIR if state is None else state.run.pair
+        for side, before, id_ in recorded.find_changed(ClusterPair(*clusters)):
             raise Refused(
                 f"another cluster, {safe_text(id_)}, answers in place of the {side} "
                 f"({safe_text(before)})",
                 unchanged="Nothing was compared or changed.",
                 hint="If it was restored, accept it: k2ktui start --accept-cluster.",
             )
-        return self._recorded
+        return recorded
+
+    def _read_state(self) -> CommitState | None:
+        """Read what is new in the commit topic; None if the pipeline has never run."""
+        coordination = self._config.coordination.commit
+        topic = self.target.find(coordination.topic)
+        states = self._states.read(topic, _READ_S) if topic is not None else {}
+        self._state = states.get(coordination.group)
+        return self._state
+
+    def _find_moved(self) -> tuple[frozenset[str], list[str]]:
+        """Return the moved topics by their names on both clusters, and a note that says so."""
+        states = [] if self._state is None else [self._state]
+        moves = moved_topics(self._config, states).all
+        names = set[str]()
+        for move in moves:
+            names |= {move.topic, move.target}
+        if not moves:
+            return frozenset(), []
+        shown = list_names([f"{move.topic} (drill {move.drill})" for move in moves], _NAMED)
+        topics = counted(len(moves), "topic")
+        return frozenset(names), [f"left alone: {topics} moved to the target: {shown}"]
 
     def _read_drills(
         self, clusters: tuple[str, str], recorded: ClusterPair
     ) -> tuple[tuple[Drill, ...], tuple[Drill, ...], str]:
         own = tuple(self.store.read().drills.values())
-        # Only where no drill is known: it costs a reading of the commit topic.
-        self._named = "" if own else self._named or read_named_fence(self._config, self.target)
+        self._named = self._state.run.fenced_by if self._state is not None and not own else ""
         drills, unread = self._opposite.read()
         is_ours = self._config.topics.matches
         pair = recorded if recorded.is_known else UNKNOWN_PAIR

@@ -19,6 +19,7 @@ from k2ktui.engine.parity.model import (
     is_held,
     select_for_sync,
 )
+from k2ktui.engine.parity.moved import concerns_moved
 from k2ktui.engine.parity.rules import ParityKind
 from k2ktui.errors import K2kError
 from k2ktui.parity.reader import Parity, ParityReader
@@ -90,8 +91,12 @@ class ParityWatcher(BackgroundRunner):
         """Apply what is to be kept in step; return the differences that are gone."""
         chosen = select_for_sync(parity.differences, self._modes, parity.memory)
         rows = self._leave_contested(chosen)
-        # A drill may have begun while both clusters were compared.
+        # A drill may have begun while both clusters were compared, or moved topics.
         if not rows or reader.find_pause() or self.stop_requested:
+            return set()
+        moved = reader.find_moved()
+        rows = [row for row in rows if not concerns_moved(row.item, moved)]
+        if not rows:
             return set()
         writer = ParityWriter(self._config, reader.target, reader.store)
         done = writer.write([row.write for row in rows], SYNCED)

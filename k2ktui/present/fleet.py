@@ -10,11 +10,12 @@ from k2ktui.fleet.model import SUMMARY_OLD_S, FleetRow
 from k2ktui.present import formatting
 from k2ktui.present.columns import SENTENCE, Column, descending
 from k2ktui.present.formatting import NOT_AVAILABLE, NOT_YET, Cell, Glyphs, Tone
-from k2ktui.text import counted
+from k2ktui.text import counted, list_names
 from k2ktui.watch.model import PartName
 
 # The chart in a row shows the last five minutes.
 WINDOW_S = 300.0
+_NAMED = 3
 _COPY = frozenset({PartName.SOURCE, PartName.TARGET})
 
 
@@ -183,9 +184,9 @@ def _rehearsed(row: FleetRow, glyphs: Glyphs, now: float) -> Cell:
 
 
 def _problem(row: FleetRow) -> Cell:
-    """Return the worst problem, and the number of further ones."""
+    """Return the worst problem, and the number of further ones; else what is held or moved."""
     if not row.problems:
-        return Cell("")
+        return Cell(_not_copied(row), Tone.MUTED)
     first = row.problems[0]
     more = f" (and {len(row.problems) - 1:,} more)" if len(row.problems) > 1 else ""
     is_said = first.kind in ("file", "groups") or first.subject == row.pair.pipeline
@@ -193,3 +194,16 @@ def _problem(row: FleetRow) -> Cell:
     message = " ".join(first.message.split())  # that of a file has a line for each key
     text = f"{subject}{formatting.message(message)}{more}"
     return Cell(text, formatting.tone_of(first.severity))
+
+
+def _not_copied(row: FleetRow) -> str:
+    """Return what of a pipeline is not copied on purpose."""
+    if row.is_left:
+        return "every topic was moved to the target: it can be retired"
+    moved = [topic for topics in row.moved.values() for topic in topics]
+    parts = [
+        f"{word}: {list_names(names, _NAMED)}"
+        for word, names in (("held", row.held), ("moved", moved))
+        if names
+    ]
+    return "; ".join(parts)

@@ -200,6 +200,8 @@ def _bases(group: GroupSummary) -> Cell:
 
 
 def _divergence(row: GroupRow) -> Cell:
+    if row.moved_by:
+        return Cell(f"moved by {safe_text(row.moved_by, 60)}", Tone.MUTED)
     if row.chosen_by:
         return Cell(f"chosen by {safe_text(row.chosen_by, 60)}", Tone.MUTED)
     value = row.divergence

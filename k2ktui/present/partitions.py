@@ -18,7 +18,7 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
             "state",
             "state",
             lambda row: glyphs.mark(judge_partition(row)),
-            lambda row: -judge_partition(row).severity,
+            lambda row: -_rank(row),
             width=11,
         ),
         Column(
@@ -122,6 +122,11 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column("path", "path", lambda row: Cell(row.status.path, Tone.MUTED), rank=12),
         Column("why", "why", lambda row: Cell(row.why, Tone.WARN), rank=13, widest=80),
     )
+
+
+def _rank(row: PartitionRow) -> int:
+    """Return how soon a row comes by its state: what was moved to the target comes last."""
+    return -1 if row.status.moved_by else judge_partition(row).severity
 
 
 def _target(row: PartitionRow) -> Cell:

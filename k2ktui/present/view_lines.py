@@ -11,6 +11,7 @@ from k2ktui.engine.trend import Direction
 from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
+from k2ktui.present.moved import moved_lines
 from k2ktui.present.pair_state import final_loss, pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
@@ -33,6 +34,8 @@ def view_lines(view: View, now: float) -> Iterator[str]:
         )
     if view.totals.held_partitions:
         yield f"  {held_line(view)}{_old(view, now, PartName.STATE, *_SIDES)}"
+    for line in moved_lines(view):
+        yield f"  {line}{_old(view, now, PartName.TARGET)}"
     yield f"  throughput {_number(view.totals.rate, 'records/s')}"
     yield (
         f"  coverage {_share(view.totals.coverage)} of retained offsets, "
@@ -87,6 +90,8 @@ def _lag(view: View) -> str:
     totals = view.totals
     if view.failover.failed_over and totals.lag_records is None:
         return "none that counts: the workload is on the target"
+    if view.is_left:
+        return "none that counts: every topic was moved to the target"
     text = _number(totals.lag_records, "records")
     if totals.arrived_records:
         text += f", {totals.arrived_records:,} of them from the target"

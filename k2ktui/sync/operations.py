@@ -21,6 +21,7 @@ from k2ktui.engine.moves.groups import (
     EMPTY_STATES,
     GroupRow,
     Snapshot,
+    describe_move,
     make_group_rows,
     reading_notes,
     snapshot_notes,
@@ -35,8 +36,9 @@ from k2ktui.engine.moves.journal import (
     JournalRows,
 )
 from k2ktui.engine.moves.plan import Plan, PlanRow
-from k2ktui.engine.moves.planning import PlanOptions
+from k2ktui.engine.moves.planning import PlanOptions, moved_positions
 from k2ktui.engine.name_pattern import require_match
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
 from k2ktui.progress import long_step
@@ -51,6 +53,12 @@ from k2ktui.sync.moves.apply import (
 )
 from k2ktui.sync.moves.choices import look_up_times, lowest_chosen
 from k2ktui.sync.moves.entry_files import remember
+from k2ktui.sync.moves.moved_topics import (
+    find_left_alone,
+    left_out_note,
+    read_moved_targets,
+    refuse_moved,
+)
 from k2ktui.sync.moves.plans import make_pipeline_plan
 from k2ktui.sync.moves.snapshot import take_snapshot
 from k2ktui.sync.store import StateStore
@@ -105,6 +113,7 @@ def create_plan(
             f"no group of source cluster {safe_text(snapshot.source_cluster)} has committed "
             f"offsets, although {counted(len(snapshot.replicas), 'partition')} were copied from it"
         )
+    notes += left_out_note(moved_positions(snapshot, options))
     return replace(plan_snapshot(snapshot, options, files), notes=tuple(notes))
 
 
@@ -113,9 +122,12 @@ def plan_snapshot(snapshot: Snapshot, options: PlanOptions, files: Sequence[str]
 
     Raises:
         ConfigError: a pattern of the options matches nothing, or a row cannot be set as chosen.
+        Refused: only topics are selected that were moved to the target.
     """
     require_match(options.group, snapshot.source.keys(), "group")
-    require_match(options.topic, {at.topic for at in snapshot.replicas}, "topic")
+    topics = {at.topic for at in snapshot.replicas}
+    require_match(options.topic, topics, "topic")
+    refuse_moved(options.topic, topics, snapshot.moved)
     plan = make_pipeline_plan(snapshot, options, files)
     counts = Counter(f"{row.action} ({row.basis})" for row in plan.rows)
     shown = ", ".join(f"{count} {what}" for what, count in counts.most_common())
@@ -129,6 +141,7 @@ def apply_plan(
     files: Sequence[str],
     may: Access,
     on_result: OnResult = _ignore,
+    drill: str = "",
 ) -> Applied:
     """Apply a plan exactly as it is, or write nothing.
 
@@ -138,6 +151,8 @@ def apply_plan(
         files: the pipeline's files, remembered on this machine for ``undo``.
         may: the caller's access rights.
         on_result: callback for each row as soon as its result is known.
+        drill: id of the drill that applies it, which may write rows of topics that it has moved to
+            the target; those of other moved topics are refused.
 
     Raises:
         Refused: not allowed, expired, of another pipeline or cluster, or something has moved.
@@ -152,7 +167,9 @@ def apply_plan(
             hint="Make a new plan.",
         )
     with _writing(config) as (target, store):
-        applied = Applier(config, target, store, on_result).apply(plan)
+        moved = read_moved_targets(config, target.cluster)
+        left_alone = find_left_alone((row.key for row in plan.rows), moved, drill)
+        applied = Applier(config, target, store, on_result).apply(plan, left_alone)
     remember(applied.id, config.name, files)
     return applied
 
@@ -276,6 +293,7 @@ def undo_entry(
     may: Access,
     *,
     skip_moved: bool = False,
+    drill: str = "",
 ) -> Applied:
     """Undo what a journal entry changed; arguments as for :func:`apply_plan`.
 
@@ -288,8 +306,11 @@ def undo_entry(
     require(may, "undoing a journal entry")
     entry.reversal()
     with _writing(config) as (target, store):
+        rows = entry.rows
+        keys = ((row.write.group, row.write.topic, row.write.partition) for row in rows)
+        left_alone = find_left_alone(keys, read_moved_targets(config, target.cluster), drill)
         applied = Applier(config, target, store).undo(
-            entry.header.id, entry.rows, skip_moved=skip_moved
+            entry.header.id, rows, skip_moved=skip_moved, left_alone=left_alone
         )
     remember(applied.id, config.name, files)
     return applied
@@ -351,8 +372,9 @@ def verify_content(
     reading: set[str] = set()
     names = [row.group for row in plan.rows] if plan is not None else snapshot.source.keys()
     require_match(group, set(names), "group")
+    moved = snapshot.moved
     if plan is not None:
-        asked, unasked = _planned_positions([row for row in plan.rows if group(row.group)])
+        asked, unasked = _planned_positions([r for r in plan.rows if group(r.group)], moved)
         asked = skip_left_out(flow.config, snapshot, pair_positions(snapshot, asked))
     else:
         rows = [row for row in make_group_rows(snapshot) if group(row.group)]
@@ -364,7 +386,7 @@ def verify_content(
             source,
             target,
             asked,
-            replicas=snapshot.replicas,
+            replicas={at: r for at, r in snapshot.replicas.items() if at.topic not in moved},
             sample=sample,
             seed=seed,
             records=records,
@@ -396,7 +418,7 @@ def _positions(
     """Return what can be compared, and what cannot with the reason."""
     asked, unasked = [], []
     for row in rows:
-        if row.chosen_by:
+        if row.chosen_by or row.moved_by:
             unasked.append((row, row.reason))
             continue
         offset = row.translated_offset if translated else row.target_offset
@@ -415,11 +437,15 @@ def _positions(
 
 
 def _planned_positions(
-    rows: Sequence[PlanRow],
+    rows: Sequence[PlanRow], moved: MovedTopics
 ) -> tuple[list[GroupPosition], list[tuple[PlanRow, str]]]:
     """Return what can be compared at the plan's offsets, and what cannot with the reason."""
     asked, unasked = [], []
     for row in rows:
+        move = next((m for at, _ in row.sources if (m := moved.get(at.topic))), None)
+        if move is not None:
+            unasked.append((row, f"its topic was {describe_move(move)}"))
+            continue
         if row.proposed is None or row.choice is not None:
             why = row.reason if row.choice else f"nothing was planned: {row.reason}"
             unasked.append((row, why))

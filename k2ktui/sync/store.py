@@ -302,8 +302,9 @@ class StateStore:
         return entries + [(state_key(self._group, key), None) for key in keys]
 
     def close(self) -> None:
-        """Disconnect."""
-        self._tail.close()
+        """Disconnect; several readers may share the store, and one may still read."""
+        with self._lock:
+            self._tail.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -18,6 +18,7 @@ from k2ktui.engine.moves.group_sums import GroupsOnBoth, GroupSummary, counts, s
 from k2ktui.engine.moves.groups import Finding, after_failover, outcome
 from k2ktui.engine.records.gaps import lost_gaps
 from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import (
     PartitionState,
@@ -28,6 +29,7 @@ from k2ktui.engine.status import (
     sum_lags,
     with_held_back,
     with_hold,
+    with_move,
 )
 from k2ktui.sync.drill.pair import choose_opposite
 from k2ktui.text import counted, list_names
@@ -175,7 +177,9 @@ class Assembler:
             holds,
             self._past,
             None if groups is None else groups.mapped,
-            None if target is None else (target.positions, target.ends, target.deleted),
+            None
+            if target is None
+            else (target.positions, target.ends, target.deleted, target.moved),
             None
             if source is None
             else (
@@ -201,18 +205,18 @@ class Assembler:
             positions = {at: source.positions.get(at, p) for at, p in positions.items()}
         mapped = groups.mapped if groups else {}
         names = set(positions) | set(source.partitions if source else ())
-        deleted = _deleted(source, target)
+        deleted, moved = _deleted(source, target), target.moved if target else NO_MOVED_TOPICS
         names.difference_update(at for at, log in deleted.items() if log is None)
         if names != self._cached_rows.keys():
             self._cached_rows = {at: self._cached_rows.get(at) for at in sorted(names)}
         for at, cached in self._cached_rows.items():
             own = (positions.get(at), mapped.get(at), groups is not None)
-            log, hold = deleted.get(at), holds.of(at.topic, at.partition)
+            log, kept = deleted.get(at), (holds.of(at.topic, at.partition), moved.get(at.topic))
             facts = (self._past, *own, *_source_facts(at, source), *_target_facts(target, own[0]))
-            facts = (*facts, log, hold)
+            facts = (*facts, log, *kept)
             # Most of thousands of partitions are unchanged: reuse their rows.
             if cached is None or cached[0] != facts:
-                row = self._row(at, source, target, hold, *own)
+                row = self._row(at, source, target, kept, *own)
                 self._cached_rows[at] = (facts, row if log is None else _with_lost(row, log))
         return tuple(cached[1] for cached in self._cached_rows.values() if cached)
 
@@ -234,7 +238,7 @@ class Assembler:
         at: SourcePartition,
         source: SourceFacts | None,
         target: TargetFacts | None,
-        hold: Hold | None,
+        kept: tuple[Hold | None, MovedTopic | None],
         position: Position | None,
         mapped: MappedSummary | None,
         mapping_read: bool,
@@ -271,10 +275,11 @@ class Assembler:
             ),
             copied_at=position.at_ms / 1000 if position and position.at_ms else None,
         )
-        if source is not None and not self._past:
+        hold, move = kept
+        if source is not None and not self._past and move is None:
             status = with_held_back(status, source.high.get(at), source.held_back.get(at))
         if not self._past:
-            status = with_hold(status, hold)
+            status = with_move(with_hold(status, hold if move is None else None), move)
         gaps = tuple((gap.first, gap.end) for gap in lost_gaps(position.gaps)) if position else ()
         return PartitionRow(
             status=status,
@@ -291,8 +296,8 @@ def _deleted(
     """Return the replicated partitions of deleted topics, with records that were not copied.
 
     A partition without a recorded loss, or with an acknowledged one, maps to None: nothing is left
-    to do. If another cluster than the recorded one answers, the result is empty: it says nothing
-    about deleted topics.
+    to do. A topic that was moved to the target may be deleted: it is left out. If another cluster
+    than the recorded one answers, the result is empty: it says nothing about deleted topics.
     """
     if source is None or target is None or not source.deleted:
         return {}
@@ -301,7 +306,7 @@ def _deleted(
         return {}
     deleted: dict[SourcePartition, DeletedLog | None] = {}
     for at, position in target.positions.items():
-        if at.topic in source.deleted:
+        if at.topic in source.deleted and target.moved.get(at.topic) is None:
             log = target.deleted.get(at)
             is_finding = log is not None and not log.acknowledged
             is_own = log is not None and log.is_of(position.offset, position.topic_id)
@@ -469,14 +474,16 @@ def sum_totals(
 ) -> Totals:
     """Sum up the rows; a value that is unknown for every partition is None.
 
-    The lag of partitions that operators hold is summed up separately.
+    The lag of partitions that operators hold is summed up separately. Topics that were moved to the
+    target are in no sum.
     """
-    copied, held = _split_held(rows)
+    moved = {row.status.topic for row in rows if row.status.moved_by}
+    copied, held = _split_held([row for row in rows if not row.status.moved_by] if moved else rows)
     arrived = {row.key: n for row in copied if (n := _arrived(row, arrival))}
     lags = [row.status.lag_records for row in copied if row.status.lag_records is not None]
     ages = _ages(copied)
     rates = [row.rate for row in rows if row.rate is not None]
-    group_rows = groups.rows if groups else ()
+    group_rows = [row for row in groups.rows if not row.moved_by] if groups else []
     diverging = [row for row in group_rows if row.divergence and row.finding is Finding.SETTLED]
     sums = outcome(group_rows)
     exact = sum(row.basis in _EXACT for row in group_rows)
@@ -514,6 +521,8 @@ def sum_totals(
         held_partitions=len(held),
         held_records=sum_lags(row.status.lag_records for row in held),
         held_s=max(_ages(held), default=None),
+        moved_topics=len(moved),
+        moved_partitions=len(rows) - len(copied) - len(held),
     )
 
 

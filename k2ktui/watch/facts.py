@@ -15,6 +15,7 @@ from k2ktui.engine.moves.journal import JournalHeader, Runner
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.errors import K2kError, TimedOut
@@ -56,8 +57,8 @@ class TargetFacts:
 
     ``heartbeat_at`` is the last heartbeat of MirrorMaker 2, if it does the copying. ``fenced_by``
     is the drill that the pipeline's run record names, ``recorded`` its clusters. ``deleted`` are
-    source logs that were deleted before all of their records were copied. ``nothing_copied`` says
-    that no run of the pipeline is known.
+    source logs that were deleted before all of their records were copied, ``moved`` the topics
+    that drills moved to the target. ``nothing_copied`` says that no run of the pipeline is known.
     """
 
     taken_at: float
@@ -70,6 +71,7 @@ class TargetFacts:
     fenced_by: str = ""
     recorded: ClusterPair = UNKNOWN_PAIR
     deleted: Mapping[SourcePartition, DeletedLog] = field(default_factory=dict)
+    moved: MovedTopics = NO_MOVED_TOPICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,9 @@ class Totals:
         unknown: partitions whose lag is unknown.
         held_partitions: partitions that operators hold. What they lag is in ``held_records`` and
             ``held_s``, and in no other sum: it is no alarm.
+        moved_topics, moved_partitions: source topics whose clients drills moved to the target, and
+            their partitions: these are in ``partitions`` and ``states`` only, and their
+            group-partitions in no sum.
     """
 
     partitions: int = 0
@@ -177,6 +180,8 @@ class Totals:
     held_partitions: int = 0
     held_records: int | None = None
     held_s: float | None = None
+    moved_topics: int = 0
+    moved_partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +369,35 @@ class View:
         last = find_last_rehearsal(self.drills)
         took = None if last is None else last.tool_ms / 1000
         return self.objectives.list_missed(rpo_records=None, rpo_s=None, rto_s=took)
+
+    @property
+    def moved_topics(self) -> dict[str, tuple[str, ...]]:
+        """The source topics whose clients were moved to the target, by the drill that did."""
+        topics: dict[str, dict[str, None]] = {}
+        for row in self.partitions if self.totals.moved_topics else ():
+            if row.status.moved_by:
+                topics.setdefault(row.status.moved_by, {})[row.status.topic] = None
+        return {drill: tuple(topics[drill]) for drill in sorted(topics)}
+
+    @property
+    def held_names(self) -> tuple[str, ...]:
+        """What operators hold, as ``k2ktui release`` takes it; not safe to print."""
+        held: dict[str, list[int]] = {}
+        partitions: Counter[str] = Counter()
+        for row in self.partitions if self.totals.held_partitions else ():
+            partitions[row.status.topic] += 1
+            if row.status.hold:
+                held.setdefault(row.status.topic, []).append(row.status.partition)
+        names: list[str] = []
+        for topic, numbers in held.items():
+            is_whole = len(numbers) == partitions[topic]
+            names += [topic] if is_whole else [f"{topic}:{number}" for number in numbers]
+        return tuple(names)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the clients of every topic were moved: the pipeline can be retired."""
+        return 0 < self.totals.moved_partitions == self.totals.partitions
 
     @property
     def gone_unread(self) -> dict[str, int | None]:

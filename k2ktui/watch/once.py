@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
@@ -55,6 +56,8 @@ class Reading:
             partitions=tuple(row.status for row in view.partitions),
             lag_records=view.totals.lag_records,
             lag_seconds=view.totals.lag_seconds,
+            moved_topics=view.moved_topics,
+            can_be_retired=view.is_left,
         )
 
 
@@ -72,8 +75,10 @@ class PipelineStatus:
             what the target knows.
         notes: messages for the operator.
         partitions: the source partitions.
-        lag_records: source offsets that are not copied yet, without held partitions.
+        lag_records: source offsets that are not copied yet, without held and moved partitions.
         lag_seconds: age of the oldest record that is not copied yet.
+        moved_topics: source topics whose clients were moved to the target, by the drill that did.
+        can_be_retired: whether those are all topics.
     """
 
     pipeline: str
@@ -86,6 +91,8 @@ class PipelineStatus:
     partitions: tuple[PartitionStatus, ...]
     lag_records: int | None
     lag_seconds: float | None
+    moved_topics: Mapping[str, tuple[str, ...]]
+    can_be_retired: bool
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``k2ktui status --json`` prints."""
@@ -98,6 +105,8 @@ class PipelineStatus:
             "notes": list(self.notes),
             "lag_records": self.lag_records,
             "lag_seconds": self.lag_seconds,
+            "moved_topics": {drill: list(topics) for drill, topics in self.moved_topics.items()},
+            "can_be_retired": self.can_be_retired,
             "partitions": [asdict(row) for row in self.partitions],
         }
 

@@ -184,6 +184,7 @@ class TargetReader:
             fenced_by=copier.fenced_by,
             recorded=self._mappings.clusters(),
             deleted=copier.deleted,
+            moved=self._mappings.moved_topics(),
         )
 
     def close(self) -> None:
@@ -195,8 +196,10 @@ class TargetReader:
 class MappingReader:
     """Reads the mappings alone, which needs neither the source nor any group."""
 
-    def __init__(self, flow: Flow, clusters: Clusters | None = None) -> None:
-        self._flow = flow
+    def __init__(
+        self, flow: Flow, clusters: Clusters | None = None, store: StateStore | None = None
+    ) -> None:
+        self._flow, self._store = flow, store
         self._clusters = clusters or Clusters.of(flow.config)
         self._snapshots: SnapshotReader | None = None
         self._rows = SnapshotRows()
@@ -223,6 +226,7 @@ class MappingReader:
                 self._clusters.target,
                 for_plans=False,
                 with_choices=True,
+                store=self._store,
             )
         return self._snapshots
 
@@ -235,8 +239,10 @@ class MappingReader:
 class GroupReader(MappingReader):
     """Reads groups and mappings, as ``k2ktui groups`` does."""
 
-    def __init__(self, flow: Flow, clusters: Clusters | None = None) -> None:
-        super().__init__(flow, clusters)
+    def __init__(
+        self, flow: Flow, clusters: Clusters | None = None, store: StateStore | None = None
+    ) -> None:
+        super().__init__(flow, clusters, store)
         self._agreement = Agreement()
         self._auditor = flow.open_auditor()
 
@@ -286,10 +292,18 @@ class StateReader:
         config: the pipeline.
         clusters: its clusters.
         settle: whether the first reading waits until it is known which runs are alive.
+        store: the state store, if others read it, too; a new one by default.
     """
 
-    def __init__(self, config: PipelineConfig, clusters: Clusters, *, settle: bool = True) -> None:
-        self._store = StateStore(config, clusters.target, _READ_S)
+    def __init__(
+        self,
+        config: PipelineConfig,
+        clusters: Clusters,
+        *,
+        settle: bool = True,
+        store: StateStore | None = None,
+    ) -> None:
+        self._store = store or StateStore(config, clusters.target, _READ_S)
         self._settled = not settle
 
     @property
@@ -357,11 +371,13 @@ def make_readers(
     """
     with_groups = groups or flow.is_mirror
     clusters = clusters or Clusters.of(flow.config)
+    # What operators chose for groups is on the state topic, too: it is read once for both.
+    store = StateStore(flow.config, clusters.target, _READ_S)
     readers: dict[PartName, Reader] = {
         PartName.SOURCE: SourceReader(flow.config, clusters),
         PartName.TARGET: TargetReader(flow, clusters),
-        PartName.GROUPS: (GroupReader if with_groups else MappingReader)(flow, clusters),
-        PartName.STATE: StateReader(flow.config, clusters),
+        PartName.GROUPS: (GroupReader if with_groups else MappingReader)(flow, clusters, store),
+        PartName.STATE: StateReader(flow.config, clusters, store=store),
     }
     if compare is not None:
         readers[PartName.COMPARISON] = ComparisonReader(compare)

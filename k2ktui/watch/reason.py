@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k2ktui.engine.records.state import Position
 from k2ktui.engine.status import PartitionState, PartitionStatus
-from k2ktui.text import counted
+from k2ktui.text import counted, moment
 
 
 def reason_for(status: PartitionStatus, position: Position | None) -> str:
@@ -20,6 +20,8 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
             return "nothing has been copied yet"
         case PartitionState.HELD:
             return f"{status.hold}; not copied until k2ktui release"
+        case PartitionState.MOVED:
+            return f"{describe_move(status)}; not copied from the source any more"
         case PartitionState.FENCED:
             return "the workload is on the target; its lag here is the past"
         case PartitionState.UNKNOWN if position is None:
@@ -30,6 +32,11 @@ def reason_for(status: PartitionStatus, position: Position | None) -> str:
             return status.held.text()
         case _:
             return ""
+
+
+def describe_move(status: PartitionStatus) -> str:
+    """Return by which drill a topic was moved, and when; not safe to print."""
+    return f"moved to the target by drill {status.moved_by} at {moment(status.moved_at or 0)}"
 
 
 def _lost(status: PartitionStatus) -> str:

@@ -48,13 +48,14 @@ _PARTITION = {
     PartitionState.HELD_BACK: Severity.WARN,
     PartitionState.FENCED: Severity.INFO,
     PartitionState.HELD: Severity.INFO,
+    PartitionState.MOVED: Severity.INFO,
 }
 
 
 def judge_partition(row: PartitionRow) -> SeverityLabel:
     """Rate a partition by its state, and by records behind an open transaction."""
     verdict = SeverityLabel(_PARTITION[row.status.state], str(row.status.state))
-    held = row.status.held
+    held = None if row.status.moved_by else row.status.held
     if held is not None and held.too_long and verdict.severity < Severity.WARN:
         return SeverityLabel(Severity.WARN, verdict.word)
     return verdict
@@ -147,7 +148,7 @@ def _of_jobs(view: View, now: float) -> list[Problem]:
     copying = [runner for runner in view.runners if runner.kind is RunKind.COPY]
     syncing = [runner for runner in view.runners if runner.kind is RunKind.SYNC]
     of_copies, of_sync = _of_runs(copying, now), _of_runs(syncing, now, "k2ktui sync: ")
-    if view.pair_state.fenced_by:
+    if view.pair_state.fenced_by or view.is_left:  # nothing is to be copied
         return [*(of_copies if any(runner.last_error for runner in copying) else []), *of_sync]
     # The mapping application copies nothing: its run is the one that counts.
     alive = any(runner.alive(int(now * 1000)) for runner in copying or syncing)

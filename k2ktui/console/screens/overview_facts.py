@@ -20,6 +20,7 @@ from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
 from k2ktui.present.failover import failover_verdict, group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
+from k2ktui.present.moved import moved_lines
 from k2ktui.present.pair_state import final_loss
 from k2ktui.present.runs import judge_run
 from k2ktui.present.view_lines import describe_others_of, reread_text
@@ -28,6 +29,8 @@ from k2ktui.watch.model import ClusterView, PartName, View
 from k2ktui.watch.severity import judge_mirror_flow, judge_partition
 
 _LABEL = 12
+# Drills that moved topics, with a line each.
+_MOST_DRILLS = 3
 # Cells of a bar that says anything.
 _LEAST_BAR = 4
 # So wide that every group is named.
@@ -70,6 +73,7 @@ def pair_lines(
             for number, line in enumerate(groups)
         ),
         _line("RPO", *loss_cells(view, now, glyphs)),
+        *_moved(view),
         *([] if recorded else [_line("Rehearsal", *rehearsal_cells(view, now, glyphs))]),
         _line("Positions", *_positions(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
@@ -82,6 +86,18 @@ def pair_lines(
         _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
         *_notes(view),
     ]
+
+
+def _moved(view: View) -> list[Line]:
+    lines = [formatting.message(line) for line in moved_lines(view)]
+    if view.is_left:
+        lines = lines[-1:]  # what to do now; Replication has the drills
+    texts = [line.removeprefix("moved to the target: ") for line in lines]
+    return [_line("Moved", Cell(text)) for text in texts[:_MOST_DRILLS]] + (
+        [_line("", Cell(f"and by {counted(len(texts) - _MOST_DRILLS, 'more drill')}"))]
+        if len(texts) > _MOST_DRILLS
+        else []
+    )
 
 
 def _notes(view: View) -> list[Line]:
@@ -108,8 +124,9 @@ def lag_tile(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
     totals, known = view.totals, _read(view, PartName.SOURCE, PartName.TARGET)
     text = formatting.number(totals.rate, known=len(view.points) > 1 or view.copy_stale)
     rate = [Cell(text, Tone.HEADING), Cell(" records/s")]
-    if view.pair_state.moved and totals.lag_records is None:
-        moved = [Cell("none that counts:", Tone.MUTED), Cell("the workload is on the target")]
+    if (view.pair_state.moved and totals.lag_records is None) or view.is_left:
+        what = "every topic was moved" if view.is_left else "the workload is on the target"
+        moved = [Cell("none that counts:", Tone.MUTED), Cell(what)]
         return [*flow(moved, width, max(1, height - 1)), tuple(rate)]
     records = Cell(formatting.number(totals.lag_records, known=known), Tone.HEADING)
     behind = Cell(formatting.seconds(totals.lag_seconds, known=known), Tone.HEADING)

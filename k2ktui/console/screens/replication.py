@@ -150,6 +150,8 @@ class ReplicationScreen(ListScreen):
             f"behind {old}{formatting.seconds(totals.lag_seconds)}  "
             f"{formatting.number(totals.rate)} records/s"
         )
+        if totals.moved_topics:
+            text += f"  {counted(totals.moved_topics, 'topic')} moved"
         return (Cell(text),)
 
     def refusal(self, action: str) -> str:
@@ -204,6 +206,11 @@ class ReplicationScreen(ListScreen):
 
 
 def _order(row: PartitionRow) -> tuple[int, str, int]:
-    """Sort problems first; a brief lag must not change the order, or rows would jump around."""
+    """Sort problems first, and what was moved to the target last.
+
+    A brief lag must not change the order, or rows would jump around.
+    """
     severity = judge_partition(row).severity
+    if row.status.moved_by:
+        return (1, *row.key)
     return (-severity if severity >= Severity.WARN else 0, *row.key)

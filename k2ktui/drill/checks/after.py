@@ -297,7 +297,7 @@ def check_reverse(context: CheckContext) -> CheckFinding:
     copied_from = Cluster(reverse.target, "source")
 
     def read() -> Mapping[SourcePartition, Position]:
-        return known_positions(reverse, copied_from)
+        return known_positions(reverse, copied_from)[0]
 
     positions = context.read("the reverse pipeline's positions", read)
     replicas = context.snapshot().replicas.values()

@@ -245,8 +245,9 @@ def check_topic_ids(context: CheckContext) -> CheckFinding:
     copied; could-not-check where topics have no id (before Kafka 2.8).
     """
     snapshot = context.snapshot()
-    unusable = {at: r.unusable_reason for at, r in snapshot.replicas.items() if r.unusable_reason}
-    total = counted(len({at.topic for at in snapshot.replicas}), "topic")
+    copied = {at: r for at, r in snapshot.replicas.items() if at.topic not in snapshot.moved}
+    unusable = {at: r.unusable_reason for at, r in copied.items() if r.unusable_reason}
+    total = counted(len({at.topic for at in copied}), "topic")
     if unusable:
         reasons = list(dict.fromkeys(unusable.values()))
         more = f" and {len(reasons) - 3:,} more" if len(reasons) > 3 else ""
@@ -290,7 +291,9 @@ def _topics_without_id(snapshot: Snapshot) -> set[str]:
 @check("D13", "retention headroom", {DrillPhase.PREFLIGHT: WITH_SOURCE}, blocks=SWITCHOVERS)
 def check_retention_headroom(context: CheckContext) -> CheckFinding:
     """Pass if the source does not soon delete a record that is not copied yet."""
-    positions = {at: r.position for at, r in context.snapshot().replicas.items() if r.position}
+    snapshot = context.snapshot()
+    copied = {at: r for at, r in snapshot.replicas.items() if at.topic not in snapshot.moved}
+    positions = {at: r.position for at, r in copied.items() if r.position}
     source = context.cluster("source")
 
     def read() -> CheckFinding:
@@ -303,7 +306,8 @@ def check_retention_headroom(context: CheckContext) -> CheckFinding:
 
 
 def _statuses(context: CheckContext) -> list[PartitionStatus]:
-    return [row.status for row in context.view().partitions]
+    """Return the partitions that are copied; topics that drills moved before are left out."""
+    return [row.status for row in context.view().partitions if not row.status.moved_by]
 
 
 def _samples(context: CheckContext) -> tuple[list[PartitionStatus], list[PartitionStatus]]:

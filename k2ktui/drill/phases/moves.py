@@ -314,7 +314,7 @@ def run_apply(session: Session) -> PhaseResult:
             describe_undo(session.drill, ChangeKind.OFFSETS),
         )
         session.intend(intended)
-        apply_plan(session.config, plan, session.files, session.may)
+        apply_plan(session.config, plan, session.files, session.may, drill=session.drill.id)
         session.settle(intended, ChangeStatus.MADE)
     session.applied = applied_offsets(plan)
     kept = sum(row.action is Action.KEEP for row in plan.rows)
@@ -375,7 +375,14 @@ def restore_offsets(session: Session, change: Change) -> list[str]:
         left, moved = _find_left(session, entry)
         problems += moved
         if left:
-            undo_entry(session.config, entry, session.files, session.may, skip_moved=True)
+            undo_entry(
+                session.config,
+                entry,
+                session.files,
+                session.may,
+                skip_moved=True,
+                drill=session.drill.id,
+            )
     return problems
 
 

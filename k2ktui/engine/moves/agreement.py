@@ -62,7 +62,7 @@ class Agreement:
     def _decide(
         self, row: GroupRow, before: _FirstDifference | None, began: float, ended: float
     ) -> GroupRow:
-        if row.finding is Finding.CHOSEN:
+        if row.finding in (Finding.CHOSEN, Finding.MOVED):
             return row
         behind = row.basis is not Basis.UNMAPPED and (row.divergence or 0) < 0
         if before is not None and before.behind != behind:

@@ -58,7 +58,9 @@ class GroupSummary:
         checking_unmapped: the ``checking`` rows that seem to have no mapping.
         moved: rows on the target, where a failover has moved the group; they are in no sum, and
             ``lag`` is that on the target.
-        moved_unmapped: the ``moved`` rows without a mapping.
+        moved_unmapped, moved_bounded: the ``moved`` rows without a mapping, and with a bound of it.
+        moved_with_topic: the ``moved`` rows whose topic a drill moved; others may stay on the
+            source, so that the group may be active on both clusters.
         chosen: rows for which an operator has decided where the group continues.
     """
 
@@ -85,6 +87,8 @@ class GroupSummary:
     moved: int = 0
     moved_unmapped: int = 0
     chosen: int = 0
+    moved_bounded: int = 0
+    moved_with_topic: int = 0
 
     @property
     def unmapped(self) -> int:
@@ -160,7 +164,7 @@ def _summary(
         target=_side(groups.target.get(name)),
         partitions=len(rows),
         bases=counts([str(row.basis) for row in rows]),
-        missing=sum(row.target_offset is None for row in rows),
+        missing=sum(row.target_offset is None for row in on_source),
         skips=sums.skips,
         rereads=sums.rereads,
         lag=_sum(_lag(on_source, ends[0]), _lag_on_target(moved, ends[1])),
@@ -178,6 +182,8 @@ def _summary(
         moved=len(moved),
         moved_unmapped=sum(row.basis is Basis.UNMAPPED for row in moved),
         chosen=len(on_source) - len(left),
+        moved_bounded=sum(row.basis is Basis.BOUNDED for row in moved),
+        moved_with_topic=sum(bool(row.moved_by) for row in moved),
     )
 
 
@@ -294,9 +300,9 @@ def judge_group(group: GroupSummary) -> SeverityLabel:
         return _DELETED
     if group.behind:
         return SeverityLabel(Severity.WARN, "re-reads")
-    if _is_active(group.source) and _is_active(group.target):
+    if _is_active(group.source) and _is_active(group.target) and not group.moved_with_topic:
         return BOTH_ACTIVE
-    if group.bases.get(Basis.BOUNDED):
+    if group.bases.get(Basis.BOUNDED, 0) > group.moved_bounded:
         return SeverityLabel(Severity.WARN, "bounded")
     if group.checking:
         return _CHECKING

@@ -18,6 +18,7 @@ from k2ktui.engine.mapping.translate import Basis, Translation
 from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.resume_effect import UNKNOWN, Standing, in_both, standing
 from k2ktui.engine.moves.written import WrittenCommits, choice_in_force
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, duration, moment, safe_text
 
@@ -91,6 +92,7 @@ class Snapshot:
             are ours.
         longest_metadata: length of the longest commit metadata that the target accepts, None if
             unknown.
+        moved: source topics whose clients drills moved to the target, read with the positions.
     """
 
     pipeline: str
@@ -110,6 +112,7 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     written: Mapping[str, WrittenCommits] = field(default_factory=dict)
     longest_metadata: int | None = None
+    moved: MovedTopics = NO_MOVED_TOPICS
 
 
 def snapshot_notes(snapshot: Snapshot) -> list[str]:
@@ -149,8 +152,8 @@ class Finding(StrEnum):
 
     ``settled``: there is none, or readings some seconds apart agree on it. ``checking``: it was
     read once. ``moving``: the group is consuming, which explains the difference. ``moved``: the
-    workload has failed over, and the group is on the target: there is nothing to compare.
-    ``chosen``: an operator has decided where the group continues.
+    workload has failed over, or that of the topic, and the group is on the target: there is nothing
+    to compare. ``chosen``: an operator has decided where the group continues.
     """
 
     SETTLED = "settled"
@@ -185,6 +188,8 @@ class GroupRow:
         skipped_now: upper bound of the records never read from the current target commit.
         finding: whether the difference is confirmed; set by callers that read more than once.
         chosen_by: who chose where the group continues, ``user@host``; "" for nobody.
+        moved_by: id of the drill that moved the topic's clients to the target, "" if none has: no
+            forward operation writes the row.
     """
 
     group: str
@@ -206,6 +211,7 @@ class GroupRow:
     skipped_now: int | None = None
     finding: Finding = Finding.SETTLED
     chosen_by: str = ""
+    moved_by: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that commands print."""
@@ -254,21 +260,34 @@ def after_failover(rows: Iterable[GroupRow]) -> list[GroupRow]:
     re-reads records, and a group without a commit on the target was not moved; their rows do not
     change.
     """
-    return [
-        replace(
-            row,
-            reread=None,
-            skipped=None,
-            divergence=None,
-            reason="",
-            reread_now=None,
-            skipped_now=None,
-            finding=Finding.MOVED,
-        )
-        if _is_on_target(row)
-        else row
-        for row in rows
-    ]
+    return [_moved(row) if _is_on_target(row) else row for row in rows]
+
+
+def _moved(row: GroupRow) -> GroupRow:
+    return replace(
+        row,
+        reread=None,
+        skipped=None,
+        divergence=None,
+        reason="",
+        reread_now=None,
+        skipped_now=None,
+        finding=Finding.MOVED,
+    )
+
+
+def _moved_with_topic(row: GroupRow, moved: MovedTopics) -> GroupRow:
+    """Return the row; that of a moved topic says so, as its group lives on the target."""
+    move = moved.get(row.topic)
+    if move is None:
+        return row
+    reason = describe_move(move)
+    return replace(_moved(row), reason=reason, chosen_by="", moved_by=move.drill)
+
+
+def describe_move(move: MovedTopic) -> str:
+    """Return by which drill a topic was moved, and when; not safe to print."""
+    return f"moved to the target by drill {move.drill} at {moment(move.at_ms / 1000)}"
 
 
 def _is_on_target(row: GroupRow) -> bool:
@@ -362,6 +381,8 @@ def make_group_rows(snapshot: Snapshot) -> list[GroupRow]:
             group_rows += _rows_of(snapshot, group, translation, after)
         for source in group.unplaced:
             group_rows.append(_unmapped_row(group, source))
+    if snapshot.moved:
+        group_rows = [_moved_with_topic(row, snapshot.moved) for row in group_rows]
     return sorted(group_rows, key=lambda row: (row.group, row.topic, row.partition))
 
 

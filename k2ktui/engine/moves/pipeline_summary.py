@@ -85,7 +85,9 @@ def summarize_pipeline(snapshot: Snapshot, rows: Iterable[GroupRow]) -> Pipeline
         snapshot: both clusters.
         rows: its rows, with their findings; a row that is still checked counts as such.
     """
-    retained, covered = _count_offsets(snapshot.replicas)
+    # Topics that were moved to the target are the past here.
+    copied = {at: r for at, r in snapshot.replicas.items() if at.topic not in snapshot.moved}
+    retained, covered = _count_offsets(copied)
     rows = tuple(rows)
     groups = summarize_groups(GroupsOnBoth(snapshot.source, snapshot.target, rows), {}, {})
     copies = {(at.topic, at.partition): replica for at, replica in snapshot.replicas.items()}

@@ -14,6 +14,7 @@ from k2ktui.engine.moves.groups import (
     GroupView,
     Snapshot,
     TranslatedGroup,
+    describe_move,
     remembered_choice,
     source_text,
     standing_at,
@@ -24,8 +25,9 @@ from k2ktui.engine.moves.pins import pin_logs
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, decide_action
 from k2ktui.engine.moves.written import find_ours
 from k2ktui.engine.records.mapping_version import MappingVersion, split_guard
+from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import ConfigError
+from k2ktui.errors import ConfigError, Refused
 from k2ktui.text import counted, duration, safe_text
 
 _ITS_OWN = "the application has committed further on the target itself"
@@ -72,11 +74,15 @@ class PlanOptions:
 def make_plan(snapshot: Snapshot, options: PlanOptions) -> Plan:
     """Decide what to commit for every chosen group, without changing anything.
 
+    Rows of topics that were moved to the target are left out.
+
     Raises:
         ConfigError: a choice is for no row, or leads to no offset.
+        Refused: a choice is for a row of a topic that was moved to the target.
     """
     chosen = _choose(snapshot, options)
     if options.choices:
+        _refuse_moved(snapshot, options)
         _check_choices(snapshot, chosen, options)
     stopped = options.conflicts == "fail" and bool(_conflicts(snapshot, chosen))
     rows = [
@@ -127,6 +133,10 @@ def set_row(
 
 
 def _choose(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGroup, Translation]]:
+    return [row for row in _select(snapshot, options) if _find_move(snapshot, row[1]) is None]
+
+
+def _select(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGroup, Translation]]:
     return [
         (group, translation)
         for group in translate_groups(snapshot)
@@ -134,6 +144,50 @@ def _choose(snapshot: Snapshot, options: PlanOptions) -> list[tuple[TranslatedGr
         for translation in group.translations
         if any(options.topic(source.topic) for source in translation.sources)
     ]
+
+
+def _find_move(snapshot: Snapshot, translation: Translation) -> MovedTopic | None:
+    """Return by what the topic of a row was moved; None if it was not."""
+    sources = translation.sources if snapshot.moved else ()
+    moves = (snapshot.moved.get(source.topic) for source in sources)
+    return next((move for move in moves if move is not None), None)
+
+
+def moved_positions(snapshot: Snapshot, options: PlanOptions) -> list[MovedTopic]:
+    """Return what moved the topic of each chosen source commit that a plan leaves out."""
+    if not snapshot.moved:
+        return []
+    return [
+        move
+        for name, view in snapshot.source.items()
+        if options.group(name)
+        for (topic, _), commit in view.offsets.items()
+        if commit.offset >= 0 and options.topic(topic)
+        if (move := snapshot.moved.get(topic)) is not None
+    ]
+
+
+def _refuse_moved(snapshot: Snapshot, options: PlanOptions) -> None:
+    if not snapshot.moved:
+        return
+    moved: dict[RowKey, MovedTopic] = {
+        (group.group, *row.target): move
+        for group, row in _select(snapshot, options)
+        if (move := _find_move(snapshot, row)) is not None
+    }
+    wrong = [
+        f"{safe_text(key[0])} {safe_text(key[1])}:{key[2]}: {safe_text(describe_move(moved[key]))}"
+        for key in options.choices
+        if key in moved
+    ]
+    if wrong:
+        more = [f"… and {len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
+        raise Refused(
+            "rows of topics that were moved to the target cannot be set:\n    "
+            + "\n    ".join(wrong[:_NAMED] + more),
+            unchanged="No plan was made.",
+            hint="Their clients are on the target: set their offsets there.",
+        )
 
 
 def _conflicts(

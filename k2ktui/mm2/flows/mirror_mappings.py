@@ -20,6 +20,7 @@ from k2ktui.engine.mapping.anchors import OffsetAnchors
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -76,6 +77,10 @@ class MirrorMappings:
     def clusters(self) -> ClusterPair:
         """Return none: MirrorMaker 2 records no cluster ids."""
         return UNKNOWN_PAIR
+
+    def moved_topics(self) -> MovedTopics:
+        """Return none: a flow of MirrorMaker 2 is moved as a whole."""
+        return NO_MOVED_TOPICS
 
     def refresh(
         self,

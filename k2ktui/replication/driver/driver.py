@@ -251,7 +251,7 @@ class Driver:
 
     def _report_topics(self) -> None:
         held = self._held.select(self._topics.routes.keys())
-        self._report(self._topics.event(self._positions, held))
+        self._report(self._topics.event(self._positions, held, self._moved))
 
     def _forget(self, deleted: Sequence[SourcePartition]) -> None:
         """Copy partitions of deleted topics no longer."""

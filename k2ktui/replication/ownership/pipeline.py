@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.slot_settings import produce_settings
-from k2ktui.replication.fencing_errors import TIMEOUT, UnreadableRecords
+from k2ktui.replication.fencing_errors import TIMEOUT, UnreadableRecords, unreadable_moves
 from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, read_commit_state
 from k2ktui.replication.ownership.ownership import Claim, Ownership
 from k2ktui.text import counted, safe_text
@@ -64,6 +65,18 @@ def _read_state(config: PipelineConfig, target: Cluster, timeout: float) -> Comm
     if topic is None:
         return None
     return read_commit_state(target, commit_topic(config, topic.partitions), timeout)
+
+
+def moved_topics(config: PipelineConfig, states: Iterable[CommitState]) -> MovedTopics:
+    """Return the topics that drills moved to the target, by pipelines' states.
+
+    Raises:
+        UnreadableRecords: a record of one cannot be read.
+    """
+    states = tuple(states)
+    if unreadable := sum(state.unreadable_moves for state in states):
+        raise unreadable_moves(config.coordination.commit.topic, unreadable)
+    return MovedTopics(move for state in states for move in state.moved.all)
 
 
 def describe_malformed(config: PipelineConfig, state: CommitState) -> str:

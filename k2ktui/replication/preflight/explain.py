@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.moves.groups import describe_move
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.topics import topic_settings
 from k2ktui.kafka.clients import TopicDescription, source_cluster, target_cluster
@@ -26,6 +27,7 @@ class Explanation:
     """How one source topic is copied and why; ``path`` is None if it is not copied.
 
     ``left_out`` says that a pattern matches it, and that it belongs to another program.
+    ``moved_by`` is the drill that moved its clients to the target, "" if none has.
     """
 
     topic: str
@@ -33,6 +35,7 @@ class Explanation:
     path: CopyPath | None
     reason: str
     left_out: bool = False
+    moved_by: str = ""
 
 
 def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
@@ -43,8 +46,10 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         ConnectionFailed, TimedOut: a cluster did not answer.
     """
     source, target = source_cluster(config), target_cluster(config)
-    replicated = {at.topic for at in known_positions(config, target)}
-    described = source.describe(sorted(selected_topics(config, source, replicated)))
+    positions, moved = known_positions(config, target)
+    replicated = {at.topic for at in positions}
+    selected = selected_topics(config, source, replicated)
+    described = source.describe(sorted(topic for topic in selected if topic not in moved))
     topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
     plans, refused = plan_targets(config, source, target, topics, replicated)
     existing = topic_settings(target, [plan.name for plan in plans if plan.existing])
@@ -70,7 +75,17 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
         Explanation(name, "", None, f"it holds the state of {program}", left_out=True)
         for name, program in left_out_topics(config, source, replicated).items()
     ]
-    rows = absent + left_out + explain(config, topics, plans, refused, types)
+    on_target = [
+        Explanation(
+            move.topic,
+            _target_or_blank(config, move.topic),
+            None,
+            f"{describe_move(move)}; not copied from the source any more",
+            moved_by=move.drill,
+        )
+        for move in moved.all
+    ]
+    rows = absent + left_out + on_target + explain(config, topics, plans, refused, types)
     return sorted(rows, key=lambda row: row.topic)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from confluent_kafka.admin import OffsetSpec
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.topics import may_be_heartbeats
 from k2ktui.errors import K2kError
@@ -24,7 +25,7 @@ from k2ktui.kafka.clients import Cluster, TopicDescription
 from k2ktui.kafka.control.findings import inspect_control_topics, missing_control_topic
 from k2ktui.kafka.control.specs import is_optional
 from k2ktui.replication.ownership.commit_state import read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic
+from k2ktui.replication.ownership.pipeline import commit_topic, moved_topics
 from k2ktui.replication.preflight.checks import (
     Check,
     error_check,
@@ -51,15 +52,19 @@ def check_topics(
     config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
 ) -> Iterator[Check]:
     """Check control topics, source topics, target topics and retention on the source."""
+    positions: Mapping[SourcePartition, Position] = {}
+    moved = NO_MOVED_TOPICS
     try:
         yield from _control(config, target.cluster)
-        positions = known_positions(config, target.cluster)
+        positions, moved = known_positions(config, target.cluster)
     except K2kError as error:
         yield error_check("control topics", error, fatal=True)
-        positions = {}
+    if moved:
+        names = first_names(f"{move.topic} (drill {move.drill})" for move in moved.all)
+        yield passed_check("moved topics", f"on the target, not copied and not checked: {names}")
     try:
         replicated = {at.topic for at in positions}
-        topics, problems = _source_topics(config, source.cluster, replicated)
+        topics, problems = _source_topics(config, source.cluster, replicated, moved)
         yield from problems
         yield from _other_programs(config, source.cluster, replicated)
         if not topics:
@@ -71,8 +76,10 @@ def check_topics(
         yield error_check("topics", error)
 
 
-def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePartition, Position]:
-    """Return the pipeline's positions; empty if it was never started.
+def known_positions(
+    config: PipelineConfig, target: Cluster
+) -> tuple[Mapping[SourcePartition, Position], MovedTopics]:
+    """Return the pipeline's positions and moved topics; empty if it was never started.
 
     Raises:
         K2kError: the commit topic could not be read.
@@ -80,8 +87,9 @@ def known_positions(config: PipelineConfig, target: Cluster) -> Mapping[SourcePa
     name = config.coordination.commit.topic
     topic = target.describe([name])[name]
     if not isinstance(topic, TopicDescription):
-        return {}
-    return read_commit_state(target, commit_topic(config, topic.partitions), _READ_S).positions
+        return {}, NO_MOVED_TOPICS
+    state = read_commit_state(target, commit_topic(config, topic.partitions), _READ_S)
+    return state.positions, moved_topics(config, [state])
 
 
 def _control(config: PipelineConfig, target: Cluster) -> Iterator[Check]:
@@ -139,16 +147,19 @@ def _other_programs(
 
 
 def _source_topics(
-    config: PipelineConfig, source: Cluster, replicated: Collection[str]
+    config: PipelineConfig, source: Cluster, replicated: Collection[str], moved: MovedTopics
 ) -> tuple[list[TopicDescription], list[Check]]:
     name = "source topics"
-    described = source.describe(sorted(selected_topics(config, source, replicated)))
+    selected = selected_topics(config, source, replicated)
+    described = source.describe(sorted(topic for topic in selected if topic not in moved))
     topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
     absent = sorted(described.keys() - {topic.name for topic in topics})
     if absent:
         hint = "Create them, grant Read on them, or take them out of replication.source.topic."
         what = f"{counted(len(absent), 'topic')} cannot be described: {first_names(absent)}"
         return topics, [failed_check(name, what, hint)]
+    if not topics and moved:
+        return [], [passed_check(name, "every topic was moved to the target: nothing is copied")]
     if not topics:
         selection = safe_text(config.topics)
         return [], [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.replication.copying.slot_task import (
@@ -159,7 +160,7 @@ class TopicsDiscovered:
     open transactions hold back above them. ``positions`` are those of the last ended laps;
     ``lag_records`` counts from the positions that were committed when the ends were read, None if
     unknown, and leaves out the partitions that operators hold (``held``). ``starts`` are the log
-    start offsets of these.
+    start offsets of these. ``moved`` are source topics that drills moved to the target.
     """
 
     partitions: Collection[SourcePartition]
@@ -169,6 +170,7 @@ class TopicsDiscovered:
     lag_records: int | None = None
     held: Collection[SourcePartition] = frozenset()
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    moved: MovedTopics = NO_MOVED_TOPICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic, time
 from typing import TypeVar
 
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.status import sum_lags
 from k2ktui.replication.copying.slot_task import Fault
 from k2ktui.replication.reports.events import (
@@ -199,6 +200,7 @@ class SharedEvents:
             lag_records=sum_lags(discovery.lag_records for discovery in discoveries),
             held={source for discovery in discoveries for source in discovery.held},
             starts={at: start for d in discoveries for at, start in d.starts.items()},
+            moved=MovedTopics(move for d in discoveries for move in d.moved.all),
         )
 
     def _report_progress(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome, SlotStats
 from k2ktui.replication.reports.events import (
@@ -85,6 +86,7 @@ class PipelineMetrics:
         self._rehearsed: Rehearsed | None = None
         self._pair: PairSeen | None = None
         self._partitions: int | None = None
+        self._moved = NO_MOVED_TOPICS
         self._alive_at = clock()
 
     @property
@@ -140,7 +142,7 @@ class PipelineMetrics:
             self._slots.setdefault(number, _SlotFigures())
 
     def _add_discovery(self, discovery: TopicsDiscovered) -> None:
-        self._partitions = len(discovery.partitions)
+        self._partitions, self._moved = len(discovery.partitions), discovery.moved
         for source in discovery.partitions:
             row = self._row(source)
             row.discovered_end = discovery.ends.get(source, row.discovered_end)
@@ -152,7 +154,12 @@ class PipelineMetrics:
             position = discovery.positions.get(source)
             if position is not None:
                 row.move(position)
-        gone = [s for s, r in self._rows.items() if s not in discovery.partitions and not r.fault]
+        gone = [
+            source
+            for source, row in self._rows.items()
+            if source not in discovery.partitions
+            and (not row.fault or source.topic in discovery.moved)
+        ]
         for source in gone:
             del self._rows[source]
 
@@ -189,6 +196,12 @@ class PipelineMetrics:
         with self._lock:
             rows = [row for row in self._rows.values() if row.fault is not None]
             return [(1, {**row.labels, "kind": str(row.fault)}) for row in rows]
+
+    def moved_topics(self) -> Points:
+        """Return a 1 for every topic that was moved to the target, labeled with the drill."""
+        with self._lock:
+            moves = self._moved.all
+        return [(1, {**self._labels, "topic": move.topic, "drill": move.drill}) for move in moves]
 
     def by_slot(self, read: Callable[[_SlotFigures], float | None]) -> Points:
         """Return one point per slot whose figure is known."""
@@ -321,6 +334,13 @@ CATALOG: tuple[Metric, ...] = (
         "{partition}",
         "1 for a partition that is stopped, by kind of fault",
         PipelineMetrics.stopped_rows,
+    ),
+    Metric(
+        "source_consumer",
+        "moved",
+        "{topic}",
+        "1 for a topic that a drill moved to the target",
+        PipelineMetrics.moved_topics,
     ),
     _written("records", "{record}", "Records sent to the target", lambda t: t.records),
     _written("bytes", "By", "Bytes of record batches sent", lambda t: t.written_bytes),

@@ -137,12 +137,14 @@ class TopicSnapshot:
         self,
         positions: Mapping[SourcePartition, Position],
         held: Collection[SourcePartition] = frozenset(),
+        moved: MovedTopics = NO_MOVED_TOPICS,
     ) -> TopicsDiscovered:
         """Return the event for this snapshot.
 
         Args:
             positions: those of the last ended laps.
             held: the partitions that operators hold, whose lag does not count.
+            moved: source topics that a drill has moved, which the snapshot is without.
         """
         return TopicsDiscovered(
             self.routes.keys(),
@@ -152,6 +154,7 @@ class TopicSnapshot:
             self.sum_lags(held),
             held,
             self.starts,
+            moved,
         )
 
 

@@ -29,10 +29,12 @@ from k2ktui.engine.moves.groups import (
 )
 from k2ktui.engine.moves.journal import SYNC
 from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind
+from k2ktui.engine.moves.planning import moved_positions
 from k2ktui.errors import K2kError
 from k2ktui.sync.commit_snapshots import CommitSnapshotWriter
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import Applier
+from k2ktui.sync.moves.moved_topics import left_out_note
 from k2ktui.sync.moves.plans import make_pipeline_plan, plan_options
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from k2ktui.sync.summaries import SummaryWriter
@@ -127,11 +129,13 @@ class SyncLoop:
         notes = [*snapshot.notes, *unread, *self._keep(snapshot)]
         options = plan_options(self._config, rewind=self._rewind, own_only=True, keeps_choices=True)
         plan = make_pipeline_plan(snapshot, options, logged=self._refusals)
-        translated = any(row.basis is not Basis.UNMAPPED for row in plan.rows)
+        moved = moved_positions(snapshot, options)
+        notes += left_out_note(moved)
+        translated = bool(moved) or any(row.basis is not Basis.UNMAPPED for row in plan.rows)
         self.unmapped = "" if translated else self._snapshots.explain_none()
         notes += [self.unmapped] if self.unmapped else []
         self._stop_if_configured(plan, snapshot)
-        notes += self._look_at_active(plan)
+        notes += self._look_at_active(plan, snapshot)
         rows = [row for row in plan.changes if row.group not in self.stopped]
         written = self._write(rows)
         failed = [
@@ -198,7 +202,11 @@ class SyncLoop:
             why, key = describe_conflicting_pipelines(snapshot), "onMultipleTargetCommittedOffsets"
             rows = [row for row in plan.rows if row.proposed is not None]
             hint = "Stop all but one of these pipelines, or give them different topics."
-        elif self._on_active == "fail" and (rows := [row for row in plan.rows if _held_up(row)]):
+        elif self._on_active == "fail" and (
+            rows := [
+                row for row in plan.rows if _held_up(row) and not _has_moved(row.group, snapshot)
+            ]
+        ):
             groups = sorted({row.group for row in rows})
             why, key = _describe_active(groups), "onActiveConsumerGroupCommit"
             hint = "Stop the consumers of the group on the target, or leave it out of "
@@ -217,14 +225,19 @@ class SyncLoop:
             hint=f"{hint} Or set errorHandling.{key}: skip, to continue with the rest.",
         )
 
-    def _look_at_active(self, plan: Plan) -> list[str]:
+    def _look_at_active(self, plan: Plan, snapshot: Snapshot) -> list[str]:
         """Stop or report groups that would have to move but have members on the target."""
         notes = []
         for row in plan.rows:
             if not _held_up(row) or row.group in self.stopped:
                 continue
             why = f"group {safe_text(row.group)} is in use on the target ({row.state_target})"
-            if self._on_active == "skip":
+            if _has_moved(row.group, snapshot):
+                notes.append(
+                    f"{why}, for topics that were moved there; its other offsets are not written "
+                    "before it has stopped there"
+                )
+            elif self._on_active == "skip":
                 log.warning("%s: leaving it alone from now on", why)
                 self.stopped[row.group] = why
                 notes.append(
@@ -285,6 +298,13 @@ def _held_up(row: PlanRow) -> bool:
         and row.proposed != row.current
         and row.state_target not in EMPTY_STATES
     )
+
+
+def _has_moved(group: str, snapshot: Snapshot) -> bool:
+    """Whether topics that a group reads were moved: then it may be in use on both clusters."""
+    view = snapshot.source.get(group)
+    topics = {topic for topic, _ in view.offsets} if snapshot.moved and view is not None else ()
+    return any(snapshot.moved.get(topic) is not None for topic in topics)
 
 
 def _rereads(plan: Plan) -> dict[str, int]:

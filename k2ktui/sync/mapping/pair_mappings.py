@@ -73,6 +73,8 @@ class PairMappings(PipelineMappings):
         }
         self._store.choose(names, owners, others)
         self._pair = pair.follow(used[names[0]].run.pair)
+        # The newest first, as for positions: the last move of a topic counts.
+        self._moved_by = tuple(used[name] for name in reversed(names))
         self._two_way = {at for at, name in owners.items() if used[name].run.bidirectional}
         return positions
 

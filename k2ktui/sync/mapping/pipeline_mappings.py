@@ -13,11 +13,13 @@ from k2ktui.engine.mapping.anchors import OffsetAnchors
 from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import MappingGaps, TargetPartition
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.ownership.commit_state import CommitStatesReader
+from k2ktui.replication.ownership.commit_state import CommitState, CommitStatesReader
+from k2ktui.replication.ownership.pipeline import moved_topics
 from k2ktui.sync.mapping.sort import MappingReport
 from k2ktui.sync.mapping.source import Commits, CopierState, NothingCopied
 from k2ktui.sync.mapping.store import MappingStore
@@ -49,6 +51,7 @@ class PipelineMappings:
         self._fenced_by = ""
         self._logged_term = -1
         self._deleted: Mapping[SourcePartition, DeletedLog] = {}
+        self._moved_by: tuple[CommitState, ...] = ()
         # Source partitions of pipelines that leave out what came from the target.
         self._two_way: Collection[SourcePartition] = ()
         self._next_repeat = 0.0
@@ -80,7 +83,7 @@ class PipelineMappings:
             text = f", fenced by drill {fence}" if fence else ""
             log.info("%s: %s, last run has term %d%s", name, positions, own.run.term, text)
         self._fenced_by = own.run.fenced_by
-        self._deleted = own.deleted
+        self._deleted, self._moved_by = own.deleted, (own,)
         self._two_way = own.positions if own.run.bidirectional else ()
         self._pair = own.run.pair
         return own.positions
@@ -99,6 +102,10 @@ class PipelineMappings:
     def clusters(self) -> ClusterPair:
         """Return those of the last run."""
         return self._pair
+
+    def moved_topics(self) -> MovedTopics:
+        """Return what the commit topic said with the positions."""
+        return moved_topics(self._config, self._moved_by)
 
     def refresh(
         self,

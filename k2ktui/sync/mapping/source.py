@@ -12,6 +12,7 @@ from k2ktui.engine.mapping.ranges import MappingRanges
 from k2ktui.engine.mapping.replica import MappingGaps, Replica, TargetPartition
 from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.gaps import find_returned_end
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 
@@ -65,6 +66,14 @@ class MappingSource(Protocol):
 
     def clusters(self) -> ClusterPair:
         """Return the clusters that the positions read last belong to; unknown if it is not said."""
+        ...
+
+    def moved_topics(self) -> MovedTopics:
+        """Return the topics that drills moved to the target, as read with the last positions.
+
+        Raises:
+            UnreadableRecords: it is not known.
+        """
         ...
 
     def refresh(

@@ -55,6 +55,7 @@ _SOURCE_ID_TIMEOUT_S = 5.0
 _LISTED_ERRORS = 20
 
 WriteKey = tuple[str, str, int]
+_NOTHING: Mapping[WriteKey, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,10 @@ class Applier:
         }
         return views, written
 
-    def apply(self, plan: Plan) -> Applied:
+    def apply(self, plan: Plan, left_alone: Mapping[WriteKey, str] = _NOTHING) -> Applied:
         """Apply a plan exactly as it is, or write nothing.
+
+        A row in ``left_alone`` must not be written, for the reason there.
 
         I6: no offset is committed beyond the target's end, or for a group with members there. The
         translation has no offset beyond the end (``_check_end`` in ``engine.mapping.translate``),
@@ -176,6 +179,7 @@ class Applier:
             **self._log_objections(plan),
             **find_taken(plan.changes, views, written, prefix, guarded=guarded),
             **find_conflicts(expected, views),
+            **{row.key: left_alone[row.key] for row in plan.changes if row.key in left_alone},
         }
         if moved:
             _log_refused(f"plan {plan.id}", moved)
@@ -200,13 +204,21 @@ class Applier:
         logs = self._target.logs([at for at in places if at[0] in ids])
         return log_objections(plan.changes, plan.logs, logs, ids)
 
-    def undo(self, entry: str, rows: Sequence[WriteResult], *, skip_moved: bool) -> Applied:
+    def undo(
+        self,
+        entry: str,
+        rows: Sequence[WriteResult],
+        *,
+        skip_moved: bool,
+        left_alone: Mapping[WriteKey, str] = _NOTHING,
+    ) -> Applied:
         """Undo what a journal entry applied.
 
         Args:
             entry: id of the entry.
             rows: the rows it wrote.
             skip_moved: skip rows that have moved since, instead of refusing.
+            left_alone: rows that must not be written, with the reason.
 
         Raises:
             Refused: a group has moved since, or there is nothing to undo.
@@ -222,6 +234,7 @@ class Applier:
         moved = {
             **find_changed_metadata(changing, views, prefix),
             **find_conflicts({_key(write): write.before for write in changing}, views),
+            **{_key(write): why for write in writes if (why := left_alone.get(_key(write)))},
         }
         if moved:
             _log_refused(f"undo of {entry}", moved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -14,9 +14,11 @@ from k2ktui.engine.moves.choice import RowValue, ValueKind
 from k2ktui.engine.moves.groups import ABSENT, GroupView
 from k2ktui.engine.moves.plan import Plan
 from k2ktui.engine.moves.reset import Reset, TargetState, plan_reset
+from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused, TimedOut
 from k2ktui.sync.cluster_readers import ConsumerGroupReader, TargetClusterReader
 from k2ktui.sync.moves.choices import look_up_times
+from k2ktui.sync.moves.moved_topics import WAY_BACK, left_out_note, read_moved_targets
 from k2ktui.sync.moves.plan_files import digest_files
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import safe_text
@@ -58,6 +60,9 @@ def plan_group_reset(
         taken_at = time.time()
         views = target.views(sorted(names))
         reset = _reset(request, views)
+        moved = read_moved_targets(config, target.cluster)
+        reset, left_out = _leave_moved_out(reset, moved)
+        notes += left_out
         reset = replace(reset, values=_look_up(reset, config))
         ids = target.topic_ids({topic for topic, _ in reset.values})
         state = TargetState(
@@ -124,6 +129,25 @@ def _reset(request: ResetRequest, views: dict[str, GroupView]) -> Reset:
     }
     metadata = {at: commit.metadata for at, commit in chosen.items()}
     return Reset(request.group, values, f"copied from {origin}", metadata)
+
+
+def _leave_moved_out(reset: Reset, moved: Mapping[str, MovedTopic]) -> tuple[Reset, list[str]]:
+    """Return the reset without topics that drills moved to the target, and a note about them.
+
+    Raises:
+        Refused: nothing else is left.
+    """
+    moves = [move for topic, _ in reset.values if (move := moved.get(topic)) is not None]
+    notes = left_out_note(moves)
+    if moves and len(moves) == len(reset.values):
+        raise Refused(
+            f"group {safe_text(reset.group)} is not set: {notes[0]}",
+            unchanged=_UNCHANGED,
+            hint=WAY_BACK,
+        )
+    return replace(
+        reset, values={at: v for at, v in reset.values.items() if at[0] not in moved}
+    ), notes
 
 
 def _hint(names: Collection[str]) -> str:

@@ -83,6 +83,7 @@ class SnapshotReader:
         for_plans: whether plans are made of the snapshots, which takes what was written for groups.
         with_choices: whether to read what operators chose for groups, without ``for_plans``.
         patience_s: as for OppositeMappings.
+        store: the state store, if others read it, too; a new one by default.
 
     Attributes:
         target: reader of the target cluster, also used for writing.
@@ -99,6 +100,7 @@ class SnapshotReader:
         for_plans: bool = True,
         with_choices: bool = False,
         patience_s: float | None = None,
+        store: StateStore | None = None,
     ) -> None:
         config = flow.config
         self._for_plans = for_plans
@@ -110,7 +112,7 @@ class SnapshotReader:
         self._record = flow.open_mappings(*clusters)
         both = config.features.bidirectional_replication
         self._opposite = OppositeMappings(config, *clusters, patience_s) if both else None
-        self.store = StateStore(config, self.target.cluster)
+        self.store = store or StateStore(config, self.target.cluster)
         self.last_source: SourceView | None = None
         self._logged_down, self._logged_notes = False, frozenset[str]()
 
@@ -190,6 +192,7 @@ class SnapshotReader:
             conflicting_pipelines=copies.report.conflicting_pipelines,
             written=written,
             longest_metadata=self._longest_metadata(source.groups),
+            moved=self._record.moved_topics(),
             notes=(
                 *_notes(copies.report),
                 *([unread] if unread else []),

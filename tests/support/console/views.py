@@ -15,6 +15,7 @@ from k2ktui.engine.moves.audit import Audit, AuditRow
 from k2ktui.engine.moves.groups import CommittedOffset, GroupRow, GroupView
 from k2ktui.engine.moves.journal import JournalHeader, Runner, RunnerState
 from k2ktui.engine.records.hold import NO_HOLDS, Holds
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.engine.status import HeldBack
 from k2ktui.watch.assemble import Assembler
@@ -49,6 +50,8 @@ class Made:
         runners: the heartbeats; those of one run, if None.
         held: what open transactions hold back.
         holds: what operators hold.
+        moved: topics that drills moved to the target.
+        deleted: topics that were deleted on the source.
     """
 
     pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
@@ -72,6 +75,8 @@ class Made:
     runners: tuple[Runner, ...] | None = None
     held: dict[SourcePartition, HeldBack] = field(default_factory=dict)
     holds: Holds = NO_HOLDS
+    moved: MovedTopics = NO_MOVED_TOPICS
+    deleted: frozenset[str] = frozenset()
     objectives: Objectives = NO_OBJECTIVES
     rehearsals: tuple[Rehearsal, ...] = ()
 
@@ -200,7 +205,7 @@ class Made:
         """Return what can be read now, of each part."""
         now = self.now
         ages = {at: 3.0 for at, p in self.positions.items() if p.offset < self.ends[at]}
-        ids = {at.topic: TOPIC_ID for at in self.ends}
+        ids = {at.topic: TOPIC_ID for at in self.ends if at.topic not in self.deleted}
         targets = {(at.topic, at.partition): p.offset + 7 for at, p in self.positions.items()}
         rows = tuple(sorted(self.audited, key=lambda row: (row.group, row.topic, row.partition)))
         audit = Audit("mirror->target", now, rows, ())
@@ -219,6 +224,7 @@ class Made:
                 held_back=dict(self.held),
                 positions=dict(self.positions),
                 drills=self.opposite,
+                deleted=self.deleted,
             ),
             PartName.TARGET: TargetFacts(
                 now,
@@ -226,6 +232,7 @@ class Made:
                 dict(self.positions),
                 targets,
                 heartbeat_at=self.heartbeat_at,
+                moved=self.moved,
             ),
             PartName.GROUPS: GroupFacts(
                 now,

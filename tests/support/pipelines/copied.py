@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.moved_topic import MovedTopic, moved_topic_key, moved_topic_value
 from k2ktui.engine.records.state import (
     Covers,
     MappingRange,
@@ -259,6 +260,13 @@ class Copied:
             self.commits,
             [Out(position_value(state), position_key(self.name, source))],
         )
+
+    def move(self, topic: str, drill: str = "20261121-101500-3f2a") -> MovedTopic:
+        """Write the record of a drill that moved a topic's clients to the target."""
+        moved = MovedTopic(topic, topic, drill, int(time.time() * 1000), "ann@bastion")
+        entry = Out(moved_topic_value(moved), moved_topic_key(self.name, topic))
+        produce(self.target, self.commits, [entry])
+        return moved
 
     def put_mapping(self, key: bytes, value: bytes) -> None:
         """Write a record of the mapping topic as it is."""

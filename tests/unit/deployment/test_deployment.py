@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from k2ktui.cli.main import cli
 from k2ktui.config.load import load
+from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import Gap, SourcePartition
 from k2ktui.errors import ExitCode
 from k2ktui.replication.copying.batch_sender import IN_FLIGHT
@@ -78,7 +79,9 @@ def exported() -> Exported:
         drills = (Rehearsed(1.0, 0, 3, 2.0, 5.0), PairSeen("replicating"))
         other = SourcePartition("orders", 9)
         held = surveyed({ORDERS_0: 2100, other: 50}, {other: position(40)})
-        run.feed(*EVENTS, FirstRecord(2.0), *drills, lossy, replace(held, held={other}))
+        moved = MovedTopics([MovedTopic("stock", "stock", "drill-1", 5, "ann@bastion")])
+        survey = replace(held, held={other}, moved=moved)
+        run.feed(*EVENTS, FirstRecord(2.0), *drills, lossy, survey)
         scraped = _scrape(run.port)
     assert len(scraped) == len(pipeline_metrics.CATALOG), "every metric has a value"
 

@@ -10,6 +10,7 @@ import pytest
 
 from k2ktui.config.exports import MetricPrefixes
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
+from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import Gap
 from k2ktui.replication.copying.slot_task import FaultKind, LapOutcome
 from k2ktui.replication.reports.events import (
@@ -131,6 +132,20 @@ def test_a_held_partition_has_a_lag_of_its_own(fed: Fed) -> None:
     assert fed.read("start") == {O0: 70} and fed.read("end") == {O0: 6000}
     fed.feed(surveyed(ends, positions))
     assert fed.read("held.lag") == {} and fed.read("lag").keys() == {O0}
+
+
+def test_a_moved_topic_has_nothing_but_that(fed: Fed) -> None:
+    """Not even that it was stopped: no alert on it may fire."""
+    fed.feed(lap(0, offset=1000, end=1010))
+    fed.feed(stopped(ORDERS_0))
+    assert fed.read("moved") == {} and fed.read("stopped")
+    moved = MovedTopics([MovedTopic(ORDERS_0.topic, "t", "drill-1", 5, "ann@bastion")])
+    fed.feed(replace(surveyed({}, {}), moved=moved))
+    assert fed.read("moved") == {(ORDERS_0.topic, "drill-1"): 1}
+    for name in ("lag", "held.lag", "age", "start", "position", "stopped"):
+        assert fed.read(name) == {}, name
+    fed.feed(surveyed({ORDERS_0: 6000}, {ORDERS_0: position(1000)}))
+    assert fed.read("moved") == {} and fed.read("position")
 
 
 def test_no_lag_is_zero_seconds(fed: Fed) -> None:

@@ -37,7 +37,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 FIELDS = (
     "topic partition state path source_start source_end position lag_records lag_seconds "
     "target_topic target_partition target_end mapped_records coverage held_back held_back_by "
-    "held_back_s copied_at hold"
+    "held_back_s copied_at hold moved_by moved_at"
 )
 
 
