@@ -1,55 +1,178 @@
-"""``--compare FILE``: a MirrorMaker 2 flow beside the pipeline; for the console and ``watch``."""
+"""``k2ktui compare``: compare every retained record of source and target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.config.mirror_files import is_mirror_file
-from k2ktui.errors import ConfigError
+from k2ktui.cli.terminal.notes import print_note, print_notes
+from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline_flow, matcher
+from k2ktui.cli.terminal.tables import print_table
+from k2ktui.config.scalars import parse_instant
+from k2ktui.errors import ConfigError, ExitCode, K2kError
+from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.mm2.mirror_flow import MirrorFlow
-    from k2ktui.sync.flow import Flow
+    from k2ktui.config.model import PipelineConfig
+    from k2ktui.engine.compare.report import ComparisonReport
 
-F = TypeVar("F", bound=Callable[..., Any])
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_RATE = re.compile(r"([0-9]{1,12})\s*([kmg]?)b?", re.IGNORECASE)
+_SHOWN = 200
 
-COMPARE_HELP = (
-    "File of a MirrorMaker 2 that copies the same topics, to compare re-reads: mm2.properties, a "
-    "Strimzi resource or a connector's JSON; FILE#A->B selects one flow."
+
+@click.command(help="Compare every retained record of source and target, as far as it is copied.")
+@file_option
+@json_option
+@click.option(
+    "--topics", metavar="REGEX", help="Source topics to include; the whole name must match."
 )
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Timestamp of the first records: ISO 8601, or milliseconds since 1970.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    metavar="SHARE",
+    help="Share of the offsets to compare, in stretches of 2,000; the same ones each time.  "
+    "[default: 1]",
+)
+@click.option(
+    "--rate",
+    metavar="BYTES",
+    help="Most bytes per second to read, both sides together; with k, M or G.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Continue the last comparison of the same choice that was cut."
+)
+@click.option(
+    "--no-store", is_flag=True, help="Do not write the result to the pipeline's state topic."
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="REPORT",
+    type=click.Path(path_type=Path),
+    help="Write the report to REPORT.json and REPORT.md.",
+)
+def command(
+    files: tuple[str, ...],
+    as_json: bool,
+    topics: str | None,
+    since: str | None,
+    sample: float,
+    rate: str | None,
+    resume: bool,
+    no_store: bool,
+    output: Path | None,
+) -> int:
+    """Compare and print; findings if anything differs."""
+    from k2ktui.compare.plan import ComparisonChoice
+    from k2ktui.compare.run import ComparisonOptions, compare_pipeline
+
+    since_ms = None if since is None else _parse_since(since)
+    choice = ComparisonChoice(matcher("--topics", topics), topics or "", since_ms, sample)
+    options = ComparisonOptions(choice, _parse_rate(rate), resume)
+    if output is not None:
+        _check_output(output)
+    flow = load_pipeline_flow(files)
+    report = compare_pipeline(flow, options)
+    if not no_store:
+        _keep(flow.config, report)
+    if output is not None:
+        _write(report, output)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        _print(report)
+    return int(ExitCode.FINDINGS if report.different else ExitCode.OK)
 
 
-def compare_option(function: F) -> F:
-    """Add ``--compare``."""
-    return click.option("--compare", metavar="FILE", help=COMPARE_HELP)(function)
+def _keep(config: PipelineConfig, report: ComparisonReport) -> None:
+    """Keep the result; what took hours is not lost because that fails."""
+    from k2ktui.compare.run import keep_result
+
+    if config.read_only:
+        print_note("the file has readOnly: the result was not written to the state topic")
+        return
+    try:
+        keep_result(config, report)
+    except K2kError as error:
+        print_note(f"the result was not written to the state topic: {error.message}")
 
 
-def load_compared(file: str | None, flow: Flow) -> MirrorFlow | None:
-    """Load the MirrorMaker 2 flow that ``--compare`` names; None if it was not given.
+def _parse_since(since: str) -> int:
+    try:
+        return parse_instant(since)
+    except ValueError as error:
+        raise ConfigError(f"--since: {safe_text(since)} is not {error}") from error
 
-    Raises:
-        ConfigError: it is not a MirrorMaker 2 file, or ``flow`` is such a flow itself.
-    """
-    from k2ktui.cli.terminal.notes import print_notes
-    from k2ktui.mm2.mirror_flow import load_mirror
 
-    if file is None:
+def _parse_rate(rate: str | None) -> float | None:
+    if rate is None:
         return None
-    if flow.is_mirror:
+    parts = _RATE.fullmatch(rate.strip())
+    if parts is None or not int(parts[1]):
         raise ConfigError(
-            "--compare needs a pipeline file; for a MirrorMaker 2 flow, the "
-            "comparison is shown without it"
+            f"--rate: {safe_text(rate)} is not a number of bytes per second, such as 20M"
         )
-    if not is_mirror_file(file):
+    return float(int(parts[1]) * _UNITS[parts[2].lower()])
+
+
+def _stem(output: Path) -> Path:
+    return output.with_suffix("") if output.suffix in (".json", ".md") else output
+
+
+def _check_output(output: Path) -> None:
+    """Refuse a report that could not be written, before hours of reading."""
+    if not output.absolute().parent.is_dir():
         raise ConfigError(
-            f"--compare: {safe_text(file)} is not a file of MirrorMaker 2",
-            hint="Give its mm2.properties, Strimzi resource or connector JSON; FILE#A->B selects "
-            "one flow.",
+            f"-o: {safe_text(output.absolute().parent)} is not a directory",
+            unchanged="Nothing was compared.",
         )
-    compared, notes = load_mirror(file)
-    print_notes(notes)
-    return compared
+
+
+def _write(report: ComparisonReport, output: Path) -> None:
+    from k2ktui.present.comparisons import markdown
+
+    stem = _stem(output)
+    texts = {".json": json.dumps(report.as_json(), indent=1) + "\n", ".md": markdown(report)}
+    for suffix, text in texts.items():
+        path = stem.with_name(stem.name + suffix)
+        try:
+            write_private(path, text.encode())
+        except OSError as error:
+            raise ConfigError(
+                f"-o: {safe_text(path)} cannot be written ({error.strerror})"
+            ) from error
+        print_note(f"report: {safe_text(path)}")
+
+
+def _print(report: ComparisonReport) -> None:
+    from k2ktui.present.comparisons import (
+        finding_text,
+        is_notable,
+        partition_columns,
+        summary_lines,
+        unread_text,
+    )
+
+    print_notes(report.notes)
+    results = [result for _, result in sorted(report.results.items())]
+    title = f"{safe_text(report.pipeline)}: records of source and target"
+    print_table(title, partition_columns(report), results, most=_SHOWN)
+    for result in filter(is_notable, results):
+        for finding in result.findings:
+            click.echo(finding_text(result.source, finding))
+        if result.unread:
+            click.echo(unread_text(result))
+    for line in summary_lines(report):
+        click.echo(line)

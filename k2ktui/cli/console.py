@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.compare import COMPARE_HELP, load_compared
+from k2ktui.cli.mirrormaker_option import MIRRORMAKER_HELP, load_compared
 from k2ktui.cli.terminal.interval import INTERVAL
 from k2ktui.cli.terminal.options import choose_directory
 from k2ktui.errors import ConfigError, ExitCode, K2kError
@@ -32,7 +32,7 @@ OPTIONS: tuple[click.Option, ...] = (
         help="Directory of pipeline files to open in the console.  [default without -f: "
         "~/.config/k2ktui/pipelines, if it exists]",
     ),
-    click.Option(["--compare"], metavar="FILE", help=COMPARE_HELP),
+    click.Option(["--mirrormaker"], metavar="FILE", help=MIRRORMAKER_HELP),
     click.Option(["--replay"], metavar="FILE", help="Recording to replay in the console."),
     click.Option(["--record"], metavar="FILE", help="New file to record the session to."),
     click.Option(["--read-only"], is_flag=True, help="Refuse all changes in this session."),
@@ -57,7 +57,7 @@ class ConsoleArguments:
 
     files: tuple[str, ...] = ()
     directory: str | None = None
-    compare: str | None = None
+    mirrormaker: str | None = None
     replay: str | None = None
     record: str | None = None
     read_only: bool = False
@@ -74,13 +74,13 @@ def run(given: ConsoleArguments) -> int:
         ConfigError: there is no terminal, or a file or an option is not usable.
     """
     directory = choose_directory(given.files, given.replay, given.directory)
-    if directory and (given.record or given.compare):
-        option = "--record" if given.record else "--compare"
+    if directory and (given.record or given.mirrormaker):
+        option = "--record" if given.record else "--mirrormaker"
         raise ConfigError(f"{option} and -d cannot be combined: open one pipeline with -f")
     if given.replay and given.record:
         raise ConfigError("--record and --replay cannot be combined")
-    if given.replay and given.compare:
-        raise ConfigError("--replay and --compare cannot be combined")
+    if given.replay and given.mirrormaker:
+        raise ConfigError("--replay and --mirrormaker cannot be combined")
     from k2ktui.console import terminal
 
     terminal.check()
@@ -119,7 +119,7 @@ def _session(given: ConsoleArguments) -> Session:
         return Session(player, player.pair, options=options)
     flow, notes = load_flow_and_notes(given.files)
     recorder = Recorder(Path(given.record)) if given.record else None
-    feed = open_poller(flow, given.interval, load_compared(given.compare, flow))
+    feed = open_poller(flow, given.interval, load_compared(given.mirrormaker, flow))
     feed.begin()
     from k2ktui.demo.console import steps_beside, watchdog_beside
 

@@ -37,6 +37,7 @@ _VERBS = {
     "apply": "Apply a plan: commit translated offsets on the target.",
     "bug-report": "Write versions, redacted configuration, logs, crashes and checks to a file.",
     "check": "Check clusters, permissions, topics, Java and Spark before a start.",
+    "compare": "Compare every retained record of source and target.",
     "completion": "Print a completion script for bash, zsh or fish.",
     "config": "Validate and show pipeline files.",
     "demo": "Start two local clusters with traffic and a pipeline between them.",

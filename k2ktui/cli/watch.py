@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from k2ktui.cli.compare import compare_option, load_compared
+from k2ktui.cli.mirrormaker_option import load_compared, mirrormaker_option
 from k2ktui.cli.terminal.ending import ending_signals
 from k2ktui.cli.terminal.interval import interval_option
 from k2ktui.cli.terminal.notes import print_note
@@ -53,7 +53,7 @@ _ONCE_S = 30.0
     is_flag=True,
     help="Print once, then exit; the exit code is 1 if there is a serious problem.",
 )
-@compare_option
+@mirrormaker_option
 @click.option("--record", metavar="FILE", help="New file to record to.")
 @click.option("--replay", metavar="FILE", help="Recording to print from beginning to end.")
 @click.option(
@@ -69,7 +69,7 @@ def command(
     plain: bool,
     interval: float,
     once: bool,
-    compare: str | None,
+    mirrormaker: str | None,
     record: str | None,
     replay: str | None,
     metrics: bool,
@@ -80,7 +80,7 @@ def command(
         raise ConfigError("--plain and --json cannot be combined")
     directory = choose_directory(files, replay, directory)
     if directory:
-        _check_directory(once=once, metrics=metrics, compare=compare, record=record)
+        _check_directory(once=once, metrics=metrics, mirrormaker=mirrormaker, record=record)
         prints = plain or as_json or not metrics
         return _watch_directory(
             Path(directory), interval, once=once, metrics=metrics, prints=prints, as_json=as_json
@@ -91,8 +91,8 @@ def command(
             unchanged="Nothing was started.",
             hint="A run serves the metrics of its own pipeline: k2ktui start --http PORT.",
         )
-    if replay and compare:
-        raise ConfigError("--replay and --compare cannot be combined")
+    if replay and mirrormaker:
+        raise ConfigError("--replay and --mirrormaker cannot be combined")
     if replay:
         return _replay(Path(replay), once=once, as_json=as_json)
     from k2ktui.watch.feed import MIN_INTERVAL_S
@@ -101,13 +101,15 @@ def command(
     flow = load_flow(files)
     if once:
         interval = MIN_INTERVAL_S  # ends with the first view that is complete and settled
-    feed = open_poller(flow, interval, load_compared(compare, flow))
+    feed = open_poller(flow, interval, load_compared(mirrormaker, flow))
     return _print_live(feed, Path(record) if record else None, once=once, as_json=as_json)
 
 
-def _check_directory(*, once: bool, metrics: bool, compare: str | None, record: str | None) -> None:
-    if compare or record:
-        option = "--compare" if compare else "--record"
+def _check_directory(
+    *, once: bool, metrics: bool, mirrormaker: str | None, record: str | None
+) -> None:
+    if mirrormaker or record:
+        option = "--mirrormaker" if mirrormaker else "--record"
         raise ConfigError(f"{option} and -d cannot be combined: watch one pipeline with -f")
     if once and metrics:
         raise ConfigError("--once and --metrics cannot be combined")

@@ -11,6 +11,7 @@ from time import sleep
 from confluent_kafka import KafkaError
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.rehearsals import Rehearsal, list_rehearsals
 from k2ktui.engine.moves.journal import (
@@ -66,6 +67,7 @@ class PipelineState:
         wanted_acls: the ACLs that the target should have; None if they were never kept.
         holds: the topics and partitions that operators hold.
         rehearsals: rehearsals in a few numbers, the oldest first.
+        comparison: the last comparison of all records; None if there was none.
     """
 
     runners: tuple[Runner, ...] = ()
@@ -78,6 +80,7 @@ class PipelineState:
     wanted_acls: WantedAclsRecord | None = None
     holds: Holds = NO_HOLDS
     rehearsals: tuple[Rehearsal, ...] = ()
+    comparison: ComparisonRecord | None = None
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
@@ -429,6 +432,7 @@ def _state(
             summary = record
     wanted_acls = next((record for record in records if isinstance(record, WantedAclsRecord)), None)
     rehearsals = (record for record in records if isinstance(record, Rehearsal))
+    comparisons = (record for record in records if isinstance(record, ComparisonRecord))
     parity = tuple(record for record in records if isinstance(record, ParityRecord))
     return PipelineState(
         runners=runners,
@@ -441,5 +445,6 @@ def _state(
         wanted_acls=wanted_acls,
         holds=Holds(record for record in records if isinstance(record, Hold)),
         rehearsals=list_rehearsals(rehearsals, drills.values()),
+        comparison=next(comparisons, None),
         rows=rows,
     )

@@ -156,10 +156,10 @@ class GroupsScreen(_GroupTable):
         Problems come first until a sort column is chosen. Enter opens a group. T plans its offsets
         on the target, which changes nothing yet.
 
-        If MirrorMaker 2 copies, alone or beside the pipeline (--compare): by k2ktui is what a group
-        would re-read from the translated offset, by MM2 from its newest checkpoint. ≥ means that
-        some partitions have no checkpoint or an unknown number, — that all of them do. m shows the
-        checkpoint, the commit and the right offset of each group and partition.
+        If MirrorMaker 2 copies, alone or beside the pipeline (--mirrormaker): by k2ktui is what a
+        group would re-read from the translated offset, by MM2 from its newest checkpoint. ≥ means
+        that some partitions have no checkpoint or an unknown number, — that all of them do. m shows
+        the checkpoint, the commit and the right offset of each group and partition.
     """
     PANEL: ClassVar[str] = "Groups"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from k2ktui.engine.drill.checks import CheckFinding, could_not_check, fails, passes
+from k2ktui.engine.compare.record import ComparisonRecord
+from k2ktui.engine.drill.checks import (
+    CheckFinding,
+    DrillCheckOutcome,
+    could_not_check,
+    fails,
+    passes,
+)
 from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, safe_text
 
 _NAMED = 3
+_COMPARE_ALL = "Find where they are: k2ktui compare -f FILE -o REPORT."
 _COMPARE = "Compare everything and find where it begins: k2ktui verify -f FILE."
 
 
@@ -95,6 +103,14 @@ def decide_checksums(samples: Sequence[CopySample]) -> CheckFinding:
     whole = checksum(digest for s in samples for _, digest in sorted(s.source_digests.items()))
     text = f"{counted(records, 'record')} compared, SHA-256 {whole[:16]}"
     return _decide(samples, judge, text, _COMPARE)
+
+
+def add_comparison(sampled: CheckFinding, comparison: ComparisonRecord | None) -> CheckFinding:
+    """D36: a comparison of all records tells more than the sample, if that finds nothing."""
+    if comparison is None or sampled.outcome is not DrillCheckOutcome.PASS:
+        return sampled
+    evidence = f"{sampled.evidence}; {comparison.describe()}"
+    return fails(evidence, _COMPARE_ALL) if comparison.differences else passes(evidence)
 
 
 def decide_order(samples: Sequence[CopySample], *, others_write: bool) -> CheckFinding:

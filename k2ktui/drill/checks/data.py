@@ -10,12 +10,14 @@ import numpy as np
 from k2ktui.drill.checks.context import CheckContext
 from k2ktui.drill.checks.copy_samples import (
     CopySample,
+    add_comparison,
     decide_aborted,
     decide_checksums,
     decide_counts,
     decide_order,
 )
 from k2ktui.drill.checks.registration import MOVES, SWITCHOVERS, check
+from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.drill.checks import CheckFinding, DrillKind, DrillPhase
 from k2ktui.engine.mapping.opposite_copy import OppositeCopy
 from k2ktui.engine.mapping.range_columns import I64, Flags, RangeColumns
@@ -31,6 +33,7 @@ from k2ktui.log.content import (
     RecordRange,
     content_digest,
 )
+from k2ktui.sync.store import PipelineState, StateStore
 from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
 
@@ -270,8 +273,38 @@ def check_counts(context: CheckContext) -> CheckFinding:
     blocks=SWITCHOVERS,
 )
 def check_checksums(context: CheckContext) -> CheckFinding:
-    """Pass if the checksum of the newest copied records is the same on both clusters."""
-    return decide_checksums(read_samples(context))
+    """Pass if the checksum of the newest copied records is the same on both clusters.
+
+    A comparison of all records that is newer than the last failure counts, too.
+    """
+    return add_comparison(decide_checksums(read_samples(context)), _last_comparison(context))
+
+
+def _last_comparison(context: CheckContext) -> ComparisonRecord | None:
+    """Return the last comparison of all records, if it is newer than the last failure of D36."""
+    cluster = context.cluster("target")
+
+    def read() -> PipelineState:
+        store = StateStore(context.config, cluster)
+        try:
+            return store.read()
+        finally:
+            store.close()
+
+    state = context.read("the last comparison", read)
+    comparison = state.comparison
+    clusters = context.cluster_id("source"), context.cluster_id("target")
+    if comparison is None or clusters != (comparison.source_cluster, comparison.target_cluster):
+        return None
+    failed_ms = max(
+        (
+            drill.started_ms
+            for drill in state.drills.values()
+            if any(result.failed and result.id == "D36" for result in drill.checks)
+        ),
+        default=0,
+    )
+    return comparison if comparison.at_ms > failed_ms else None
 
 
 @check(

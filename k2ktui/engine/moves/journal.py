@@ -10,6 +10,7 @@ Their encoding is in :mod:`k2ktui.engine.moves.journal_format`.
 - *PipelineSummary*: coverage and groups in a few numbers
   (:mod:`k2ktui.engine.moves.pipeline_summary`).
 - *Rehearsal*: what a rehearsal measured (:mod:`k2ktui.engine.drill.rehearsals`).
+- *Comparison*: what the last comparison has found (:mod:`k2ktui.engine.compare.record`).
 - *ParityRecord*: what parity has done on the target (:mod:`k2ktui.engine.records.parity_record`).
 - *WantedAclsRecord*: the ACLs that the target should have
   (:mod:`k2ktui.engine.records.wanted_acls`).
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from k2ktui.engine.compare.record import ComparisonKey, ComparisonRecord
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.rehearsals import Rehearsal, RehearsalKey
 from k2ktui.engine.moves.choice import Choice
@@ -124,6 +126,7 @@ StateKey = (
     | WantedAclsKey
     | HoldKey
     | RehearsalKey
+    | ComparisonKey
 )
 
 
@@ -319,6 +322,7 @@ StateRecord = (
     | WantedAclsRecord
     | Hold
     | Rehearsal
+    | ComparisonRecord
 )
 
 

@@ -7,9 +7,16 @@ console consumer's output can be filtered; values have sorted keys. ``v`` is the
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from k2ktui.engine.compare.record import (
+    ComparisonKey,
+    ComparisonRecord,
+    comparison_body,
+    read_comparison,
+)
 from k2ktui.engine.drill.format import drill_body, read_drill
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.rehearsals import (
@@ -90,18 +97,29 @@ def state_key(group: str, key: StateKey) -> bytes:
             kind, rest = "drill", {"id": key.id}
         case WrittenKey():
             kind, rest = "written", {"consumerGroup": key.consumer_group}
-        case SummaryKey():
-            kind, rest = "summary", {}
+        case SummaryKey() | WantedAclsKey() | ComparisonKey():
+            kind, rest = _ONLY_ONE[type(key)], {}
         case ParityKey():
             kind, rest = "parity", {"name": key.name, "of": key.kind}
-        case WantedAclsKey():
-            kind, rest = "acls", {}
         case HoldKey():
             partition = {} if key.partition is None else {"partition": key.partition}
             return _dump({"group": group, "kind": "hold", **partition, "topic": key.topic})
         case RehearsalKey():
             kind, rest = "rehearsal", {"id": key.id}
     return _dump({"group": group, "kind": kind, **rest})
+
+
+# Kinds of which a pipeline has one record.
+_ONLY_ONE: Mapping[type, str] = {
+    SummaryKey: "summary",
+    WantedAclsKey: "acls",
+    ComparisonKey: "comparison",
+}
+_ONLY_KEYS: Mapping[str, StateKey] = {
+    "summary": SummaryKey(),
+    "acls": WantedAclsKey(),
+    "comparison": ComparisonKey(),
+}
 
 
 def state_value(record: StateRecord) -> bytes:
@@ -131,9 +149,15 @@ def state_value(record: StateRecord) -> bytes:
             body = wanted_acls_body(record)
         case Hold():
             body = hold_body(record)
-        case Rehearsal():
-            body = rehearsal_body(record)
+        case Rehearsal() | ComparisonRecord():
+            body = _measured_body(record)
     return _dump(dict(sorted({**body, "v": VERSION}.items())))
+
+
+def _measured_body(record: Rehearsal | ComparisonRecord) -> dict[str, Any]:
+    if isinstance(record, Rehearsal):
+        return rehearsal_body(record)
+    return comparison_body(record)
 
 
 def _runner_body(runner: Runner) -> dict[str, Any]:
@@ -293,12 +317,10 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
             return group, DrillKey(text(field(head, "id")))
         case "written":
             return group, WrittenKey(text(field(head, "consumerGroup")))
-        case "summary":
-            return group, SummaryKey()
+        case "summary" | "acls" | "comparison" as kind:
+            return group, _ONLY_KEYS[kind]
         case "parity":
             return group, ParityKey(text(field(head, "of")), text(field(head, "name")))
-        case "acls":
-            return group, WantedAclsKey()
         case "hold":
             return group, read_hold_key(head)
         case "rehearsal":
@@ -334,8 +356,16 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
             return read_wanted_acls(body)
         case HoldKey():
             return read_hold(key, body)
-        case RehearsalKey():
-            return read_rehearsal(key, body)
+        case RehearsalKey() | ComparisonKey():
+            return _read_measured(key, body)
+
+
+def _read_measured(
+    key: RehearsalKey | ComparisonKey, body: dict[str, Any]
+) -> Rehearsal | ComparisonRecord:
+    if isinstance(key, RehearsalKey):
+        return read_rehearsal(key, body)
+    return read_comparison(body)
 
 
 def _body(raw: bytes | None) -> dict[str, Any]:

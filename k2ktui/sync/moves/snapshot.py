@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from k2ktui.engine.mapping.both_directions import translate_both_ways
@@ -67,10 +67,16 @@ class _Copies:
 
 @dataclass(frozen=True, slots=True)
 class CopiesFound:
-    """The state of each source partition's copy, and notes for the operator."""
+    """The state of each source partition's copy, and notes for the operator.
+
+    ``logs`` are the bounds of the target's logs, read before the positions, and ``starts`` the
+    source's log start offsets.
+    """
 
     replicas: Mapping[SourcePartition, Replica]
     notes: tuple[str, ...]
+    logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
+    starts: Mapping[SourcePartition, int] = field(default_factory=dict)
 
 
 class SnapshotReader:
@@ -296,6 +302,31 @@ class SnapshotReader:
         source = self._require_source(self._source.read_logs(list(offsets)))
         copies = self._copies(source, offsets, positions, {}, "")
         return CopiesFound(copies.replicas, (*_notes(copies.report), *self._record.notes()))
+
+    def find_whole_copies(self, topics: Callable[[str], bool]) -> CopiesFound:
+        """Read the mappings of all retained records of source topics, and the bounds of both logs.
+
+        Those of other source topics with the same target topics are read, too.
+
+        Raises:
+            ConnectionFailed, TimedOut, NothingCopied: as for :meth:`find_copies`.
+        """
+        positions = self._record.positions()
+        names = {
+            name
+            for at, position in positions.items()
+            if topics(at.topic)
+            for name in position.target_topics
+        }
+        source = self._require_source(self._source.read_logs(list(positions)))
+        offsets = {
+            at: {source.starts.get(at, 0)}
+            for at, position in positions.items()
+            if names & position.target_topics.keys()
+        }
+        copies = self._copies(source, offsets, positions, {}, "")
+        notes = (*_notes(copies.report), *self._record.notes())
+        return CopiesFound(copies.replicas, notes, copies.logs, source.starts)
 
     def clusters(self) -> ClusterPair:
         """Return the clusters that the positions read last belong to."""

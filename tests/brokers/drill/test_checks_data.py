@@ -9,6 +9,7 @@ import pytest
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from tests.support.clusters.kafka import Out, produce, produce_transaction, read_all
+from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import FAIL, PASS, UNKNOWN, Drilled
 from tests.support.pipelines.copied import Copied
 from tests.support.records.kinds import delete_before
@@ -71,6 +72,25 @@ def test_d36_checksums(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> 
     result = Drilled(tmp_path, source, target, tampered=[1]).check("D36")
 
     assert result.outcome is FAIL and "first difference at 1 and 1" in result.evidence
+
+
+def test_d36_takes_the_last_comparison_of_all_records(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    drilled = Drilled(tmp_path, source, target, partitions=1)
+    assert "compared at" not in drilled.check("D36").evidence
+    compared = ("compare", "-f", drilled.copied.file)
+    k2ktui(*compared, "--no-store")
+    assert "compared at" not in drilled.check("D36").evidence
+    k2ktui(*compared)
+    result = drilled.check("D36")
+    assert result.outcome is PASS and result.evidence.endswith(": 5 equal, 0 different")
+    # Below the newest records, which the sample has, a stranger's record stays unseen.
+    produce(target, drilled.topic, [Out(b"stranger")])
+    k2ktui(*compared, code=1)
+    result = drilled.check("D36")
+    assert result.outcome is FAIL and result.evidence.endswith(": 5 equal, 1 different")
+    assert "k2ktui compare" in result.hint
 
 
 def test_d37_records_of_others(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_directory_is_watched_as_lines(
     ("options", "said"),
     [
         (("-d", "DIR", "--record", "x"), "--record and -d cannot be combined"),
-        (("-d", "DIR", "--compare", "x"), "--compare and -d cannot be combined"),
+        (("-d", "DIR", "--mirrormaker", "x"), "--mirrormaker and -d cannot be combined"),
         (("-d", "DIR", "--once", "--metrics"), "--once and --metrics cannot be combined"),
         (("-d", "DIR", "-f", "x"), "give a pipeline with -f, a directory"),
         (("-f", "x", "--metrics"), "--metrics is for the pipelines of a directory"),

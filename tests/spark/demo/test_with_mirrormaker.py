@@ -40,7 +40,7 @@ def test_both_columns_are_in_its_console_and_q_ends_all(
 ) -> None:
     """The columns are drawn; what they show is what ``watch`` says; nothing is left behind."""
     data = tmp_path / "k2ktui" / "demo" / "data"
-    files = ("-f", data / "pipeline.yaml", "--compare", data / "mm2.properties")
+    files = ("-f", data / "pipeline.yaml", "--mirrormaker", data / "mm2.properties")
 
     def compared() -> bool:
         with contextlib.suppress(OSError):

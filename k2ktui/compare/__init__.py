@@ -1,0 +1,1 @@
+"""Compare the content of source and target, every retained record: ``k2ktui compare``."""

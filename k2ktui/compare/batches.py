@@ -1,0 +1,183 @@
+"""Fetched batches as the walk reads them: compared as bytes, and decoded only if they differ."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from k2ktui.engine.compare.log_items import I64, BatchRows, LogBatch, UnreadableBatch
+from k2ktui.engine.compare.outcomes import Outcome
+from k2ktui.engine.compare.walk import PairVerdict
+from k2ktui.log.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch, CorruptBatch
+from k2ktui.log.record import KafkaRecord, TimestampType, record_at, timestamp_type
+from k2ktui.log.records import Records, decode_records, read_varint
+from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
+
+_OFFSET = struct.Struct(">q")
+# Last offset delta, base and largest timestamp: with the records, all that a consumer sees. A copy
+# has its own base offset, leader epoch, producer and checksum.
+_TIMES = slice(23, 43)
+_LEGACY_CONTENT_AT = 16
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """The records of a fetched batch."""
+
+    records: Records
+    kind: TimestampType
+
+    @property
+    def offsets(self) -> I64:
+        """Their offsets."""
+        return self.records.offsets
+
+    def key(self, row: int) -> bytes | None:
+        """Return the key of a record."""
+        tail = self.records.tails[row]
+        length, at = read_varint(tail, 0)
+        return None if length < 0 else tail[at : at + length]
+
+    def record(self, row: int) -> KafkaRecord:
+        """Decode a record.
+
+        Raises:
+            CorruptBatch: its bytes do not follow the format.
+        """
+        return record_at(self.records, row, self.kind)
+
+
+class FetchedBatch:
+    """A batch of committed records from a fetch response.
+
+    Args:
+        batch: the batch. One of an old message format is decoded at once, as its header does not
+            say which offsets it has.
+
+    Raises:
+        CorruptBatch: it is of an old format, and damaged.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self._rows: FetchedRows | None = None
+        self._content: bytes | None = None
+        self.first, self.last, self.count = batch.base_offset, batch.last_offset, batch.count
+        if batch.magic < 2:
+            rows = self._decode()
+            self.first, self.last = int(rows.offsets[0]), int(rows.offsets[-1])
+            self.count = len(rows.offsets)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch."""
+        return len(self.batch.view)
+
+    def same_bytes(self, other: LogBatch) -> bool:
+        """Whether both are the same records; a batch stamped with append time is not looked at."""
+        if not isinstance(other, FetchedBatch):
+            return False
+        one, two = self.batch, other.batch
+        if (
+            min(one.magic, two.magic) < 2
+            or (one.attributes | two.attributes) & APPEND_TIME
+            or (one.attributes ^ two.attributes) & COMPRESSION_MASK
+            or one.count != two.count
+            or bytes(one.view[_TIMES]) != bytes(two.view[_TIMES])
+            # Slices of a memoryview are compared byte by byte; bytes are compared at once.
+            or bytes(one.view[HEADER_BYTES:]) != bytes(two.view[HEADER_BYTES:])
+        ):
+            return False
+        other.take_content(self._content_digest())
+        return True
+
+    def take_content(self, digest: bytes) -> None:
+        """Take the digest of a batch with the same content, to spare computing it again."""
+        self._content = digest
+
+    def digest(self) -> int:
+        """Return a digest of the base offset and of what a consumer sees."""
+        whole = blake2b(_OFFSET.pack(self.first), digest_size=_DIGEST_BYTES)
+        whole.update(self._content_digest())
+        return int.from_bytes(whole.digest(), "big")
+
+    def _content_digest(self) -> bytes:
+        if self._content is None:
+            view, attributes = self.batch.view, self.batch.attributes
+            content = blake2b(digest_size=_DIGEST_BYTES)
+            if self.batch.magic < 2:
+                content.update(view[_LEGACY_CONTENT_AT:])
+            else:
+                content.update(bytes([attributes & (COMPRESSION_MASK | APPEND_TIME)]))
+                content.update(view[_TIMES])
+                content.update(view[HEADER_BYTES:])
+            self._content = content.digest()
+        return self._content
+
+    def rows(self) -> FetchedRows:
+        """Decode the batch.
+
+        Raises:
+            UnreadableBatch: it cannot be decoded.
+        """
+        try:
+            return self._decode()
+        except CorruptBatch as error:
+            raise UnreadableBatch(str(error)) from error
+
+    def _decode(self) -> FetchedRows:
+        if self._rows is None:
+            self._rows = FetchedRows(decode_records(self.batch), timestamp_type(self.batch))
+        return self._rows
+
+
+class RecordComparer:
+    """Compares the records of one source topic with their copies.
+
+    Args:
+        topic: the source topic.
+        comparison: how its records are compared.
+        maps_schema_ids: whether it maps schema ids: equal bytes then name different schemas.
+    """
+
+    def __init__(self, topic: str, comparison: RecordComparison, *, maps_schema_ids: bool) -> None:
+        self._topic = topic
+        self._comparison = comparison
+        self.trusts_bytes = not maps_schema_ids
+
+    def compare(self, source: tuple[BatchRows, int], target: tuple[BatchRows, int]) -> PairVerdict:
+        """Compare a source record with its copy."""
+        (rows, row), (copies, copy) = source, target
+        assert isinstance(rows, FetchedRows) and isinstance(copies, FetchedRows)
+        if (
+            self.trusts_bytes
+            and rows.records.tails[row] == copies.records.tails[copy]
+            and rows.records.timestamps[row] == copies.records.timestamps[copy]
+        ):
+            return _EQUAL
+        try:
+            one, two = rows.record(row), copies.record(copy)
+        except CorruptBatch as error:
+            return PairVerdict(Outcome.DIFFERS, f"it cannot be decoded: {error}")
+        compared = self._comparison.compare(self._topic, one, two)
+        return PairVerdict(_OUTCOMES[compared.outcome], compared.why)
+
+    def digest(self, record: tuple[BatchRows, int]) -> str:
+        """Return the SHA-256 of a record's content; "" if it cannot be decoded."""
+        rows, row = record
+        assert isinstance(rows, FetchedRows)
+        try:
+            return self._comparison.digest(self._topic, rows.record(row))
+        except CorruptBatch:
+            return ""
+
+
+_EQUAL = PairVerdict(Outcome.EQUAL)
+_OUTCOMES = {
+    ComparisonOutcome.SAME: Outcome.EQUAL,
+    ComparisonOutcome.REREADS: Outcome.DIFFERS,
+    ComparisonOutcome.DIFFERENT: Outcome.DIFFERS,
+    ComparisonOutcome.COULD_NOT_CHECK: Outcome.NOT_COMPARED,
+}

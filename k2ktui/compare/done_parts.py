@@ -1,0 +1,159 @@
+"""Keeps the results of compared parts in a file, so that a comparison can be stopped and resumed.
+
+A line for each part, the first line says of what. The file holds names, offsets and hashes, and is
+of mode 0600. It is removed when everything is compared.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import IO, Any, Self
+
+from k2ktui.compare.plan import ComparisonChoice, ComparisonPlan
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.compare.outcomes import PartResult
+from k2ktui.engine.compare.parts import ComparisonPart
+from k2ktui.engine.compare.report import read_result, result_json
+from k2ktui.engine.strict_json import MalformedRecord, field, mapping, parse_object, text
+from k2ktui.errors import Refused
+from k2ktui.private_files import FILE_MODE, private_directory, user_path
+from k2ktui.text import safe_text
+
+_VERSION = 1
+_KEY_CHARACTERS = 16
+
+
+class DoneParts:
+    """The parts that were compared; a context manager that closes the file, and keeps it.
+
+    Args:
+        config: the pipeline.
+        plan: what is compared.
+        choice: what the operator wants compared; another choice has another file.
+        resumes: whether to use what an earlier run has left; its file is replaced otherwise.
+
+    Raises:
+        Refused: the file cannot be written, or another run writes it.
+    """
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        plan: ComparisonPlan,
+        choice: ComparisonChoice,
+        *,
+        resumes: bool,
+    ) -> None:
+        head = {
+            "v": _VERSION,
+            "pipeline": config.name,
+            "source": plan.source_cluster,
+            "target": plan.target_cluster,
+            "topics": choice.pattern,
+            "since": choice.since_ms,
+            "sample": choice.sample,
+        }
+        key = hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
+        self._path = user_path("state") / "compare" / f"{key[:_KEY_CHARACTERS]}.jsonl"
+        self._known: dict[str, PartResult] = {}
+        try:
+            private_directory(self._path.parent)
+            self._file = _open(self._path)
+            if resumes:
+                self._known = _read(self._file, head)
+            if not self._known:
+                self._file.seek(0)
+                self._file.truncate()
+                self._write(head)
+        except OSError as error:
+            raise _not_kept(self._path, error.strerror or str(error)) from error
+
+    @property
+    def resumed(self) -> int:
+        """Number of parts that an earlier run has compared."""
+        return len(self._known)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def find(self, part: ComparisonPart) -> PartResult | None:
+        """Return the result of a part that was compared with the same mapping; None if not yet."""
+        return self._known.get(_fingerprint(part))
+
+    def add(self, part: ComparisonPart, result: PartResult) -> None:
+        """Keep the result of a part.
+
+        Raises:
+            Refused: it cannot be written.
+        """
+        try:
+            self._write({"part": _fingerprint(part), "result": result_json(result)})
+        except OSError as error:
+            raise _not_kept(self._path, error.strerror or str(error)) from error
+
+    def finish(self) -> None:
+        """Remove the file: everything is compared."""
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line, sort_keys=True).encode() + b"\n")
+        self._file.flush()
+
+
+def _open(path: Path) -> IO[bytes]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+    os.fchmod(handle, FILE_MODE)
+    file = os.fdopen(handle, "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise _not_kept(path, "another comparison of the same choice is running") from error
+    return file
+
+
+def _not_kept(path: Path, why: str) -> Refused:
+    return Refused(
+        f"what is compared cannot be kept in {safe_text(path)}: {why}",
+        unchanged="Nothing was compared.",
+        hint="Set XDG_STATE_HOME to a directory that this user can write.",
+    )
+
+
+def _read(file: IO[bytes], head: dict[str, Any]) -> dict[str, PartResult]:
+    """Return the results by fingerprint; what is damaged, or cut off, is compared again."""
+    known: dict[str, PartResult] = {}
+    whole = 0
+    try:
+        line = file.readline()
+        if parse_object(line) != head:
+            return {}
+        while line.endswith(b"\n"):
+            whole += len(line)
+            line = file.readline()
+            if line.endswith(b"\n"):
+                body = parse_object(line)
+                known[text(field(body, "part"))] = read_result(mapping(field(body, "result")))
+    except MalformedRecord:
+        pass
+    file.seek(whole)
+    file.truncate()
+    return known
+
+
+def _fingerprint(part: ComparisonPart) -> str:
+    """Return a digest of what a part depends on: its offsets, and the mapping of its records."""
+    digest = hashlib.sha256()
+    digest.update(repr((part.source, part.first, part.end, part.log_start, part.start)).encode())
+    for span in part.targets:
+        digest.update(repr((span.at, span.first, span.end, span.log_start)).encode())
+        for column in (span.ranges.source, span.ranges.target, span.ranges.count):
+            digest.update(column.tobytes())
+    return digest.hexdigest()

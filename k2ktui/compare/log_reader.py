@@ -1,0 +1,151 @@
+"""Read a partition of one cluster in order, some megabytes at a time."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Self
+
+from k2ktui.compare.batches import FetchedBatch
+from k2ktui.engine.compare.log_items import Absent, AbsentKind, LogItem, LogItems
+from k2ktui.errors import TimedOut
+from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.log.batch import Batch
+from k2ktui.log.fetcher import Fetcher
+from k2ktui.text import safe_text
+
+_CHUNK_BYTES, _FETCH_BYTES = 8 << 20, 4 << 20
+_CHUNK_S = 60.0
+
+
+class Pace:
+    """Keeps what both sides read below a rate.
+
+    Args:
+        bytes_per_s: the rate; None for none.
+
+    Attributes:
+        bytes: how much was read.
+    """
+
+    def __init__(self, bytes_per_s: float | None = None) -> None:
+        self.bytes = 0
+        self._rate = bytes_per_s
+        self._began_at = monotonic()
+
+    def spend(self, size: int) -> None:
+        """Count bytes that were read, and wait until that many may have been."""
+        self.bytes += size
+        if self._rate is not None:
+            due = self._began_at + self.bytes / self._rate
+            sleep(max(0.0, due - monotonic()))
+
+
+class LogReader:
+    """Reads partitions of one cluster; a context manager that disconnects at the end.
+
+    Args:
+        cluster: the cluster, with its consumer properties.
+        pace: counts the bytes, and bounds their rate.
+    """
+
+    def __init__(self, cluster: Cluster, pace: Pace) -> None:
+        self._cluster = cluster
+        self._fetcher = Fetcher(cluster)
+        self._pace = pace
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._fetcher.close()
+
+    def read(self, at: Partition, first: int, end: int) -> LogItems:
+        """Yield committed batches of the offsets ``[first, end)``, and what is between them.
+
+        The first and the last batch may reach beyond these offsets.
+
+        Raises:
+            TimedOut: the cluster does not answer.
+            ConnectionFailed: no broker responded, or authentication failed.
+            ConfigError: the client properties are not usable.
+        """
+        offset = first
+        while offset < end:
+            chunk = _Chunk(offset, end)
+            until = monotonic() + _CHUNK_S
+            self._fetcher.run({at: chunk}, _CHUNK_S, _FETCH_BYTES)
+            if chunk.refused and monotonic() >= until:
+                where = safe_text(f"{at[0]}-{at[1]}")
+                raise TimedOut(f"{where} on the {self._cluster.label} cluster: {chunk.refused}")
+            yield from chunk.items
+            self._pace.spend(chunk.bytes)
+            offset = chunk.offset
+            if chunk.is_last:
+                return
+
+
+class _Chunk:
+    """The next megabytes of one partition; see ``PartitionRequest``."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self.offset = first
+        self.items: list[LogItem] = []
+        self.bytes = 0
+        self.is_last = False
+        self.refused = ""
+        self._end = end
+        self._high = first
+        self._is_full = False
+
+    def next_offset(self) -> int | None:
+        is_over = self._is_full or self.is_last or self.offset >= self._end
+        return None if is_over else self.offset
+
+    def set_bounds(self, start: int, stable: int, high: int) -> None:
+        self._high = high
+        self._pass(start, AbsentKind.DELETED)
+        if self.offset >= high:
+            self.is_last = True
+
+    def add_batch(self, batch: Batch) -> None:
+        fetched = FetchedBatch(batch)
+        self._pass(fetched.first, AbsentKind.NO_RECORD)
+        self.items.append(fetched)
+        self.bytes += fetched.size
+        self.offset = max(self.offset, batch.last_offset + 1)
+
+    def add_aborted_batch(self, batch: Batch) -> None:
+        self.bytes += len(batch.view)
+        self._pass(batch.last_offset + 1, AbsentKind.NO_RECORD)
+
+    def advance(self, offset: int) -> None:
+        # Behind the end, batches of the response were not delivered.
+        if self.offset < self._end:
+            self._pass(offset, AbsentKind.NO_RECORD)
+        # Not before: the rest of the response would be fetched again.
+        self._is_full = self.bytes >= _CHUNK_BYTES
+
+    def finish(self) -> None:
+        if self.offset < self._end:
+            self._pass(self._high, AbsentKind.HELD_BACK)
+        self.is_last = True
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+        self.items.append(Absent(self.offset, max(self.offset, self._end - 1), _UNREAD, reason))
+        self.is_last = True
+
+    def _pass(self, offset: int, kind: AbsentKind) -> None:
+        """Note that the offsets below one hold no record."""
+        if self.offset < offset:
+            self.items.append(Absent(self.offset, offset - 1, kind))
+            self.offset = offset
+
+
+_UNREAD = AbsentKind.UNREAD

@@ -1,0 +1,167 @@
+"""Decide what a comparison reads: which partitions, and where their copies are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka.admin import OffsetSpec
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.compare.parts import ComparisonPart, PartitionFacts, divide
+from k2ktui.engine.mapping.replica import Replica, target_partitions_of
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import ConfigError, ConnectionFailed
+from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
+from k2ktui.log.record import RecordPart
+from k2ktui.sync.flow import Flow
+from k2ktui.sync.moves.snapshot import SnapshotReader
+from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
+from k2ktui.sync.verify.record_comparison import Compaction
+from k2ktui.text import safe_text
+
+TRANSFORMED = "a transform changes its records"
+_COMPARED = (RecordPart.KEY, RecordPart.VALUE, RecordPart.HEADERS, RecordPart.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonChoice:
+    """What an operator wants compared.
+
+    Attributes:
+        topics: whether a source topic is compared.
+        pattern: what ``topics`` was made of; "" for all topics.
+        since_ms: timestamp of the first records to compare; None for all.
+        sample: share of the offsets.
+    """
+
+    topics: Callable[[str], bool]
+    pattern: str = ""
+    since_ms: int | None = None
+    sample: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPlan:
+    """What a comparison reads.
+
+    Attributes:
+        parts: in order.
+        source_cluster, target_cluster: ids of the clusters.
+        left_out: partitions that are not compared, and why.
+        ignored: parts of records that are not compared, by source topic.
+        both_ways: whether records of the target's own are as they must be.
+        notes: messages for the operator.
+    """
+
+    parts: tuple[ComparisonPart, ...]
+    source_cluster: str
+    target_cluster: str
+    left_out: Mapping[SourcePartition, str]
+    ignored: Mapping[str, tuple[str, ...]]
+    both_ways: bool
+    notes: tuple[str, ...]
+
+
+def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
+    """Read positions, mappings and the bounds of both logs, and divide them into parts.
+
+    Raises:
+        ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
+        NothingCopied: nothing has been replicated yet.
+        ConfigError: no topic that is copied is chosen.
+    """
+    config = flow.config
+    source, target = source_cluster(config), target_cluster(config)
+    snapshots = SnapshotReader(flow, source, target, for_plans=False)
+    try:
+        copies = snapshots.find_whole_copies(choice.topics)
+    finally:
+        snapshots.close()
+    chosen = {at: r for at, r in copies.replicas.items() if choice.topics(at.topic)}
+    if not chosen:
+        raise ConfigError(
+            "no topic that is copied has a name that matches --topics",
+            hint="k2ktui status -f FILE lists the topics that are copied.",
+        )
+    left_out = {
+        at: why
+        for at, replica in chosen.items()
+        if (why := _why_left_out(config, at, replica, copies.starts))
+    }
+    compared = sorted(chosen.keys() - left_out.keys())
+    since = _since(source, compared, choice.since_ms)
+    on_source, on_target = Compaction(source), Compaction(target)
+    leaves_out = {
+        topic: bool(config.bidirectional_mode) or leaves_records_out(config, topic)
+        for topic in {at.topic for at in compared}
+    }
+    facts = {
+        at: PartitionFacts(
+            copies.starts[at], since.get(at), on_source.may(at.topic), leaves_out[at.topic]
+        )
+        for at in compared
+    }
+    names = {name for at in compared for name, _ in target_partitions_of(chosen[at])}
+    usable = {
+        at: replica
+        for at, replica in copies.replicas.items()
+        if replica.position is not None and replica.anchors is None
+    }
+    parts = divide(
+        usable, facts, copies.logs, {name: on_target.may(name) for name in names}, choice.sample
+    )
+    return ComparisonPlan(
+        tuple(parts),
+        source.cluster_id(),
+        target.cluster_id(),
+        left_out,
+        {topic: _ignored(config, topic) for topic in leaves_out},
+        bool(config.bidirectional_mode),
+        copies.notes,
+    )
+
+
+def _why_left_out(
+    config: PipelineConfig,
+    at: SourcePartition,
+    replica: Replica,
+    starts: Mapping[SourcePartition, int],
+) -> str:
+    """Return why a partition is not compared; "" if it is."""
+    if replica.position is None or replica.anchors is not None:
+        return "no pipeline of k2ktui copies it"
+    if config.replication.transform_for(at.topic) is not None:
+        return TRANSFORMED
+    if at not in starts:
+        return "the source has no such partition any more, or its leader does not answer"
+    return replica.unusable_reason
+
+
+def _ignored(config: PipelineConfig, topic: str) -> tuple[str, ...]:
+    ignored = ignored_parts(config, topic)
+    return tuple(str(part) for part in _COMPARED if part in ignored)
+
+
+def _since(
+    source: Cluster, partitions: list[SourcePartition], since_ms: int | None
+) -> dict[SourcePartition, int]:
+    """Return the offset of the first record at or after a time; the log's end without one.
+
+    Raises:
+        ConnectionFailed: a partition's leader does not answer.
+    """
+    if since_ms is None:
+        return {}
+    where = [(at.topic, at.partition) for at in partitions]
+    stamped = source.offsets(where, OffsetSpec.for_timestamp(since_ms))
+    ends = source.offsets(where, OffsetSpec.latest())
+    silent = [at for at in where if at not in stamped or at not in ends]
+    if silent:
+        raise ConnectionFailed(
+            f"the source cluster does not say which offsets {safe_text(silent[0][0])}-"
+            f"{silent[0][1]} has at this time"
+        )
+    return {
+        SourcePartition(*at): ends[at] if offset < 0 else offset for at, offset in stamped.items()
+    }

@@ -1,0 +1,447 @@
+"""The walk over both logs of a part: each record read gets one outcome.
+
+The source is read in order. Copies land in source order, so that each target partition is read in
+order, too, and a few batches of either side are in memory at any time. Records of the target that
+the walk passes have no source record: what they are follows from the mapping.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from k2ktui.engine.compare.key_proofs import KeyProofs
+from k2ktui.engine.compare.log_items import (
+    Absent,
+    AbsentKind,
+    BatchRows,
+    LogBatch,
+    LogItems,
+    UnreadableBatch,
+)
+from k2ktui.engine.compare.outcomes import (
+    DIFFERENCES,
+    KEPT_FINDINGS,
+    Finding,
+    Outcome,
+    PartResult,
+    add_digests,
+)
+from k2ktui.engine.compare.parts import ComparisonPart, TargetSpan
+from k2ktui.engine.mapping.replica import TargetPartition
+
+_KEPT = DIFFERENCES | {Outcome.NOT_COMPARED}
+_RECORD = tuple[BatchRows, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdict:
+    """What comparing a record with its copy has shown; ``EQUAL``, ``DIFFERS``, ``NOT_COMPARED``."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+class PairComparer(Protocol):
+    """Compares a source record with its copy."""
+
+    @property
+    def trusts_bytes(self) -> bool:
+        """Whether batches with the same bytes are equal: not where schema ids are mapped."""
+        ...
+
+    def compare(self, source: _RECORD, target: _RECORD) -> PairVerdict:
+        """Compare two records."""
+        ...
+
+    def digest(self, record: _RECORD) -> str:
+        """Return the SHA-256 of a record's content as hex text."""
+        ...
+
+
+def compare_part(
+    part: ComparisonPart,
+    source: LogItems,
+    targets: Mapping[TargetPartition, LogItems],
+    comparer: PairComparer,
+) -> PartResult:
+    """Compare a part of a source partition with its copies.
+
+    Args:
+        part: the part.
+        source: the source log from ``part.first`` on; batches may begin before it and end after
+            ``part.end``. Nothing of it has to be left out.
+        targets: the same for each target partition of the part.
+        comparer: compares records with their copies.
+    """
+    return _Walk(part, targets, comparer).run(source)
+
+
+class _Walk:
+    """One walk; see ``compare_part``."""
+
+    def __init__(
+        self,
+        part: ComparisonPart,
+        targets: Mapping[TargetPartition, LogItems],
+        comparer: PairComparer,
+    ) -> None:
+        self._part = part
+        self._comparer = comparer
+        self._counts: Counter[Outcome] = Counter()
+        self._findings: list[Finding] = []
+        self._source_records = 0
+        self._source_digest = 0
+        self._keys_on_source = KeyProofs()
+        self._unread = ""
+        self._sides = [_TargetSide(self, span, targets[span.at]) for span in part.targets]
+        self._index = _SourceIndex(part.targets)
+
+    @property
+    def part(self) -> ComparisonPart:
+        return self._part
+
+    def run(self, source: LogItems) -> PartResult:
+        for item in source:
+            if isinstance(item, Absent):
+                if item.kind is AbsentKind.UNREAD:
+                    self._unread = f"from offset {item.first} on: {item.reason}"
+            elif item.first >= self._part.end:
+                break
+            else:
+                self._take_batch(item)
+            if self._unread:
+                break
+        for side in [] if self._unread else self._sides:
+            # Where the source was not read, what follows on the target would prove nothing.
+            side.pass_before(side.span.end)
+        for side in self._sides:
+            self._counts[Outcome.COMPACTED_ON_TARGET] += side.keys.proven
+            self._counts[Outcome.UNCLEAR_ON_TARGET] += side.keys.unproven
+        self._counts[Outcome.COMPACTED_ON_SOURCE] += self._keys_on_source.proven
+        self._counts[Outcome.UNCLEAR_ON_SOURCE] += self._keys_on_source.unproven
+        target_digest = 0
+        for side in self._sides:
+            target_digest = add_digests(target_digest, side.digest)
+        return PartResult(
+            self._part.source,
+            self._part.first,
+            self._part.end,
+            {outcome: count for outcome, count in self._counts.items() if count},
+            self._source_records,
+            sum(side.records for side in self._sides),
+            self._source_digest,
+            target_digest,
+            tuple(self._findings),
+            self._unread,
+        )
+
+    def _take_batch(self, batch: LogBatch) -> None:
+        part = self._part
+        if part.first <= batch.first:
+            self._source_digest = add_digests(self._source_digest, batch.digest())
+        if part.first <= batch.first and batch.last < part.end and self._take_same_bytes(batch):
+            return
+        try:
+            rows = batch.rows()
+        except UnreadableBatch as error:
+            self._unread = f"the batch at offset {batch.first}: {error}"
+            return
+        for row, offset in enumerate(rows.offsets.tolist()):
+            if part.first <= offset < part.end:
+                self._take_record(rows, row, offset)
+
+    def _take_same_bytes(self, batch: LogBatch) -> bool:
+        """Compare a batch with its copy without decoding either; False if that decides nothing."""
+        if not self._comparer.trusts_bytes or batch.count != batch.last - batch.first + 1:
+            return False
+        place = self._index.find_all(batch.first, batch.last)
+        if place is None:
+            return False
+        side = self._sides[place[0]]
+        copy = side.whole_batch(place[1])
+        if copy is None or copy.count != batch.count or not batch.same_bytes(copy):
+            return False
+        if self._keys_on_source or side.keys:
+            self._see_keys(batch, side)
+        side.take_whole(copy)
+        self._source_records += batch.count
+        self._counts[Outcome.EQUAL] += batch.count
+        return True
+
+    def _see_keys(self, batch: LogBatch, side: _TargetSide) -> None:
+        try:
+            rows = batch.rows()
+        except UnreadableBatch:
+            return  # both sides hold the same bytes, and nothing follows from them
+        for row in range(len(rows.offsets)):
+            key = rows.key(row)
+            self._keys_on_source.see(key)
+            side.keys.see(key)
+
+    def _take_record(self, rows: BatchRows, row: int, offset: int) -> None:
+        self._source_records += 1
+        place = self._index.find(offset)
+        if place is None:
+            outcome, why = self._part.explain_unmapped(offset)
+            self.note(outcome, offset, None, None, why, source=(rows, row))
+        else:
+            side = self._sides[place[0]]
+            copy = side.take(place[1])
+            if isinstance(copy, Absent):
+                self._take_without_copy((rows, row), offset, side, place[1], copy)
+            else:
+                self._compare((rows, row), offset, side, place[1], copy)
+        if self._keys_on_source:
+            self._keys_on_source.see(rows.key(row))
+
+    def _compare(
+        self, source: _RECORD, offset: int, side: _TargetSide, landed: int, copy: _RECORD
+    ) -> None:
+        verdict = self._comparer.compare(source, copy)
+        if verdict.outcome is Outcome.EQUAL:
+            self._counts[Outcome.EQUAL] += 1
+            return
+        self.note(
+            verdict.outcome, offset, side.span.at, landed, verdict.why, source=source, copy=copy
+        )
+
+    def _take_without_copy(
+        self, source: _RECORD, offset: int, side: _TargetSide, landed: int, absent: Absent
+    ) -> None:
+        if absent.kind is AbsentKind.NO_RECORD and side.span.compacted:
+            side.keys.wait(source[0].key(source[1]))
+            return
+        outcome = _WITHOUT_COPY.get(absent.kind, Outcome.MISSING)
+        why = absent.reason or _WHY_MISSING.get(absent.kind, "")
+        self.note(outcome, offset, side.span.at, landed, why, source=source)
+
+    def note(
+        self,
+        outcome: Outcome,
+        offset: int | None,
+        target: TargetPartition | None,
+        landed: int | None,
+        why: str,
+        *,
+        source: _RECORD | None = None,
+        copy: _RECORD | None = None,
+    ) -> None:
+        """Count a record, and keep its place if it is one of the first that must not be."""
+        self._counts[outcome] += 1
+        if outcome not in _KEPT or len(self._findings) >= KEPT_FINDINGS:
+            return
+        hashes = ("" if at is None else self._comparer.digest(at) for at in (source, copy))
+        self._findings.append(Finding(outcome, offset, target, landed, why, *hashes))
+
+    def wait_for_key(self, key: bytes | None) -> None:
+        """Note a copy whose source record may have been compacted."""
+        self._keys_on_source.wait(key)
+
+
+_WITHOUT_COPY = {
+    AbsentKind.DELETED: Outcome.DELETED_ON_TARGET,
+    AbsentKind.UNREAD: Outcome.UNREAD_ON_TARGET,
+}
+_WHY_MISSING = {
+    AbsentKind.NO_RECORD: "there is no record where its copy landed",
+    AbsentKind.HELD_BACK: "an open transaction holds back where its copy landed",
+    AbsentKind.END: "the target's log ends before where its copy landed",
+}
+
+
+class _SourceIndex:
+    """Where each source record of a part landed, on any target partition."""
+
+    def __init__(self, spans: tuple[TargetSpan, ...]) -> None:
+        columns = [span.ranges for span in spans]
+        empty = np.empty(0, dtype=np.int64)
+        source = np.concatenate([empty, *(c.source for c in columns)])
+        order = np.argsort(source, kind="stable")
+        which = np.repeat(np.arange(len(columns)), [len(c) for c in columns])
+        self._source = source[order]
+        self._target = np.concatenate([empty, *(c.target for c in columns)])[order]
+        self._count = np.concatenate([empty, *(c.count for c in columns)])[order]
+        self._which = which[order]
+        self._row = 0
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """Return the number of the target partition, and the offset there; None without a mapping.
+
+        Offsets are asked for in order: most are in the row of the one before.
+        """
+        return self.find_all(offset, offset)
+
+    def find_all(self, first: int, last: int) -> tuple[int, int] | None:
+        """Return where the first of these offsets landed, if all landed in a row."""
+        row = self._row
+        if row >= len(self._source) or not (
+            self._source[row] <= first < self._source[row] + self._count[row]
+        ):
+            row = int(np.searchsorted(self._source, first, side="right")) - 1
+            if row < 0:
+                return None
+            self._row = row
+        ahead = first - int(self._source[row])
+        if last - int(self._source[row]) >= int(self._count[row]):
+            return None
+        return int(self._which[row]), int(self._target[row]) + ahead
+
+
+class _TargetSide:
+    """One target partition, read in order beside the source.
+
+    Attributes:
+        span: its offsets that belong to the part.
+        keys: copies that may have been compacted.
+        records: number of records read, those of other source partitions left out.
+        digest: that of its batches, if this part looks at all of them.
+    """
+
+    def __init__(self, walk: _Walk, span: TargetSpan, items: LogItems) -> None:
+        self._walk = walk
+        self._items = items
+        self.span = span
+        self.keys = KeyProofs()
+        self.records = 0
+        self.digest = 0
+        self._batch: LogBatch | None = None
+        self._rows: BatchRows | None = None
+        self._row = 0
+        self._absent: Absent | None = None
+        self._is_over = False
+        ranges = span.ranges
+        order = np.argsort(ranges.target, kind="stable")
+        self._targets = ranges.target[order]
+        self._sources = ranges.source[order]
+        self._counts = ranges.count[order]
+        self._reach = self._counts + ranges.further[order]
+
+    def whole_batch(self, offset: int) -> LogBatch | None:
+        """Return the batch that begins at an offset, if nothing of it was taken yet."""
+        self.pass_before(offset)
+        if self._batch is None or self._rows is not None or self._batch.first != offset:
+            return None
+        return self._batch if self._batch.last < self.span.end else None
+
+    def take_whole(self, batch: LogBatch) -> None:
+        """Take all records of the batch that ``whole_batch`` has returned."""
+        self.records += batch.count
+        self._batch = None
+
+    def take(self, offset: int) -> _RECORD | Absent:
+        """Take the record at an offset; what precedes it is passed."""
+        if offset < self.span.log_start:
+            return Absent(offset, offset, AbsentKind.DELETED)
+        self.pass_before(offset)
+        if self._batch is not None and self._batch.first <= offset:
+            rows = self._decode(self._batch)
+            if rows is not None and self._row < len(rows.offsets):
+                row = self._row
+                if int(rows.offsets[row]) == offset:
+                    self._row += 1
+                    self.records += 1
+                    if self.keys:
+                        self.keys.see(rows.key(row))
+                    return rows, row
+        absent = self._absent
+        if absent is not None and absent.first <= offset <= absent.last:
+            return absent
+        kind = AbsentKind.END if self._is_over else AbsentKind.NO_RECORD
+        return Absent(offset, offset, kind)
+
+    def pass_before(self, offset: int) -> None:
+        """Pass everything below an offset; each record of it has no source record."""
+        while not self._is_over:
+            if self._absent is not None:
+                if self._absent.last >= offset:
+                    return
+                self._absent = None
+            elif self._batch is not None:
+                if self._batch.first >= offset:
+                    return
+                if not self._pass_rows(self._batch, offset):
+                    return
+                self._batch = self._rows = None
+            self._next()
+
+    def _next(self) -> None:
+        item = next(self._items, None)
+        if item is None:
+            self._is_over = True
+        elif isinstance(item, Absent):
+            self._absent = item
+        else:
+            self._batch, self._rows, self._row = item, None, 0
+            if self.span.native_end and self.span.first <= item.first < self.span.end:
+                self.digest = add_digests(self.digest, item.digest())
+
+    def _decode(self, batch: LogBatch) -> BatchRows | None:
+        """Return the records of the current batch; None if they cannot be decoded."""
+        if self._rows is None:
+            try:
+                self._rows = batch.rows()
+            except UnreadableBatch as error:
+                self._batch = None
+                self._absent = Absent(batch.first, batch.last, AbsentKind.UNREAD, str(error))
+        return self._rows
+
+    def _pass_rows(self, batch: LogBatch, offset: int) -> bool:
+        """Pass the records of a batch below an offset; return whether nothing of it is left."""
+        if self._rows is None and batch.last < offset and self._is_of_others(batch):
+            return True
+        rows = self._decode(batch)
+        if rows is None:
+            self._absent = None if batch.last < offset else self._absent
+            return self._absent is None
+        size = len(rows.offsets)
+        while self._row < size and (at := int(rows.offsets[self._row])) < offset:
+            self._pass(rows, self._row, at)
+            self._row += 1
+        return self._row >= size and batch.last < offset
+
+    def _is_of_others(self, batch: LogBatch) -> bool:
+        """Whether none of a batch's records belongs to this part."""
+        span = self.span
+        if batch.last < span.first or batch.first >= span.end:
+            return True
+        row = int(np.searchsorted(self._targets, batch.last, side="right")) - 1
+        if row >= 0 and batch.first < int(self._targets[row] + self._reach[row]):
+            return False
+        return batch.first >= span.native_end or span.others.has_all(batch.first, batch.last)
+
+    def _pass(self, rows: BatchRows, row: int, offset: int) -> None:
+        """Decide what a record without a source record is."""
+        span = self.span
+        if self.keys:
+            self.keys.see(rows.key(row))
+        if not span.first <= offset < span.end:
+            return
+        at = int(np.searchsorted(self._targets, offset, side="right")) - 1
+        ahead = offset - int(self._targets[at]) if at >= 0 else 0
+        if at >= 0 and ahead < int(self._reach[at]):
+            if ahead >= int(self._counts[at]):
+                return  # made of the source record before it, as one of several
+            self.records += 1
+            self._pass_copy(rows, row, offset, int(self._sources[at]) + ahead)
+        elif offset < span.native_end and not span.others.has(offset):
+            self.records += 1
+            outcome = Outcome.EXPIRED_ON_TARGET if span.unknown.has(offset) else Outcome.NATIVE
+            why = "no source record was copied there"
+            self._walk.note(outcome, None, span.at, offset, why, copy=(rows, row))
+
+    def _pass_copy(self, rows: BatchRows, row: int, offset: int, source: int) -> None:
+        part = self._walk.part
+        if source < part.log_start:
+            self._walk.note(Outcome.DELETED_ON_SOURCE, source, self.span.at, offset, "")
+        elif part.compacted:
+            self._walk.wait_for_key(rows.key(row))
+        else:
+            why = "the source has no record where the copy is from"
+            self._walk.note(
+                Outcome.MISSING_ON_SOURCE, source, self.span.at, offset, why, copy=(rows, row)
+            )

@@ -1,0 +1,191 @@
+"""``k2ktui compare`` finds each damage on the target, with its place."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.kafka.admin.topics import alter_topic
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    produce,
+    produce_transaction,
+    read_all,
+    unique_name,
+)
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.pipelines.copied import Copied
+from tests.support.records.damage import (
+    Damage,
+    change_header,
+    damage_log,
+    double,
+    flip_byte,
+    remove,
+    swap,
+)
+from tests.support.records.kinds import delete_before
+
+pytestmark = pytest.mark.slow
+
+SECRET = b"card 4111-1111"
+# Each with the offsets, relative to the damaged record, where something is found.
+DAMAGES: dict[str, tuple[Damage, dict[int, str]]] = {
+    "flipped": (flip_byte, {0: "differs"}),
+    "header": (change_header, {0: "differs"}),
+    "removed": (remove, {0: "missing on the target"}),
+    "doubled": (double, {0: "differs"}),
+    "swapped": (swap, {-1: "differs", 0: "differs"}),
+}
+COMPACTED = {"cleanup.policy": "compact", "min.compaction.lag.ms": "100000000000000"}
+KINDS = ("plain", "lz4", "zstd", "compacted", "transactional")
+
+
+@pytest.fixture
+def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
+    return Copied(tmp_path, source, target, prior=0)
+
+
+def fill(node: KafkaNode, kind: str, topic: str) -> None:
+    records = [Out(SECRET + b"%d" % n, b"k%d" % n) for n in range(30)]
+    create_topic(node, topic, 1, COMPACTED if kind == "compacted" else {})
+    if kind == "transactional":
+        for part in (records[:10], records[10:]):
+            produce_transaction(node, topic, [b"aborted"] * 3, commit=False)
+            produce_transaction(node, topic, part, linger_ms=100)
+    else:
+        codec = kind if kind in ("lz4", "zstd") else "none"
+        produce(node, topic, records, compression_type=codec, linger_ms=100)
+
+
+def findings(report: dict[str, Any], topic: str) -> dict[int, str]:
+    (partition,) = (one for one in report["partitions"] if one["topic"] == topic)
+    assert partition["differences"] == len(partition["findings"])
+    for finding in partition["findings"]:
+        assert finding["target_topic"] == topic and finding["target_partition"] == 0
+    return {finding["target_offset"]: finding["outcome"] for finding in partition["findings"]}
+
+
+def test_each_damage_is_found_with_its_place(
+    copied: Copied, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topics, landed, expected = {}, {}, {}
+    for kind in KINDS:
+        for damage in DAMAGES:
+            if damage == "removed" and kind in ("lz4", "zstd"):
+                continue  # a hole is made in batches without compression
+            topic = topics[kind, damage] = unique_name(f"{kind}-{damage}")
+            fill(source, kind, topic)
+            landed[topic] = copied.copy(topic)[topic, 0]
+            for setting, value in COMPACTED.items() if kind == "compacted" else ():
+                assert alter_topic(copied.cluster, topic, setting, value) is None
+    whole = k2ktui_json("compare", "-f", copied.file)
+    assert whole["differences"] == whole["unproven"] == 0
+    assert whole["counts"] == {"equal": 30 * len(topics)}
+    target.stop()
+    for (kind, damage), topic in topics.items():
+        offset = sorted(landed[topic].values())[17]
+        make, where = DAMAGES[damage]
+        damage_log(target, topic, offset, make)
+        expected[topic] = {offset + ahead: outcome for ahead, outcome in where.items()}
+        if (kind, damage) == ("compacted", "removed"):
+            expected[topic] = {}  # its key has no newer record, and compaction may be why
+    target.start()
+    stranger = topics["plain", "header"]
+    (at,) = produce(target, stranger, [SECRET])
+    expected[stranger][at] = "native to the target"
+    report = k2ktui_json(
+        "compare", "-f", copied.file, "-o", tmp_path / "report.json", code=1, timeout=300
+    )
+    assert {topic: findings(report, topic) for topic in expected} == expected
+    assert report["differences"] == sum(map(len, expected.values()))
+    assert report["unproven"] == report["counts"]["compacted or lost on the target"] == 1
+    # Files for this user alone, and nothing of the contents in them.
+    for name in ("report.json", "report.md"):
+        path = tmp_path / name
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert "4111" not in path.read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["partitions"] == report["partitions"]
+    # The digest of a partition changes with the side that has changed.
+    before = {one["topic"]: one for one in whole["partitions"]}
+    for one in report["partitions"]:
+        assert one["source_digest"] == before[one["topic"]]["source_digest"]
+        assert one["target_digest"] != before[one["topic"]]["target_digest"]
+    shown = k2ktui("compare", "-f", copied.file, "--topics", stranger, code=1)
+    assert f"{stranger}-0@{at}: native to the target" in shown.stdout
+    assert "4111" not in shown.stdout + shown.stderr
+
+
+def test_retention_compaction_and_what_cannot_be_told(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % n for n in range(40)], batch_num_messages=5)
+    landed = copied.copy(topic)[topic, 0]
+    delete_before(source, topic, 10)
+    delete_before(target, topic, landed[20])
+    report = k2ktui_json("compare", "-f", copied.file, "--topics", topic)
+    assert report["counts"] == {"equal": 20, "deleted by retention on the target": 10}
+    assert report["differences"] == 0
+    delete_before(source, topic, 30)
+    report = k2ktui_json("compare", "-f", copied.file, "--topics", topic)
+    assert report["counts"] == {"equal": 10, "deleted by retention on the source": 10}
+
+
+def test_an_expired_mapping_is_not_counted_as_equal(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % n for n in range(20)])
+    create_topic(target, topic)
+    offsets = produce(target, topic, [out.value or b"" for out in read_all(source, topic)])
+    pairs = dict(enumerate(offsets))
+    copied.record(topic, 0, {at: pairs[at] for at in range(12, 20)}, 20, 0, first=12)
+    report = k2ktui_json("compare", "-f", copied.file, "--topics", topic)
+    assert report["counts"]["mapping expired, on the source"] == 12
+    assert report["counts"]["mapping expired, on the target"] == 12
+    assert report["unproven"] == 24
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--topics", "nothing-like-it"), "no topic that is copied has a name"),
+        (("--since", "yesterday"), "--since: yesterday is not an ISO-8601 instant"),
+        (("--rate", "fast"), "--rate: fast is not a number of bytes per second"),
+        (("-o", "/nowhere/report"), "-o: /nowhere is not a directory"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    options: tuple[str, ...], said: str, copied: Copied, source: KafkaNode
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"one"])
+    copied.copy(topic)
+    assert said in k2ktui("compare", "-f", copied.file, *options, code=2).stderr
+
+
+def test_since_sample_and_rate(copied: Copied, source: KafkaNode) -> None:
+    topic = create_topic(source)
+    began_ms = int(time.time() * 1000) - 60_000
+    outs = [Out(b"%d" % n, timestamp=began_ms + n) for n in range(9000)]
+    produce(source, topic, outs, batch_num_messages=100)
+    copied.copy(topic)
+    at = str(began_ms + 4000)
+    since = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--since", at)
+    (partition,) = since["partitions"]
+    assert partition["end"] - partition["first"] == since["counts"]["equal"] == 5000
+    some = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--sample", "0.3")
+    assert 0 < some["counts"]["equal"] < 9000
+    again = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--sample", "0.3")
+    assert again["partitions"] == some["partitions"] and again["counts"] == some["counts"]
+    slow = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--rate", "100k")
+    assert slow["ended_at"] - slow["began_at"] >= slow["read_bytes"] / 100_000
+    assert slow["counts"] == {"equal": 9000}

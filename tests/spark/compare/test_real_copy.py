@@ -1,0 +1,55 @@
+"""``k2ktui compare`` on what a pipeline has copied: topics of every kind, and damage in each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import read_all, unique_name
+from tests.support.commands.cli import k2ktui_json
+from tests.support.pipelines.pipeline import Pipeline
+from tests.support.records.damage import damage_log, flip_byte
+from tests.support.records.kinds import make_all
+
+
+def by_topic(report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    partitions: dict[str, list[dict[str, Any]]] = {}
+    for one in report["partitions"]:
+        partitions.setdefault(one["topic"], []).append(one)
+    return partitions
+
+
+@pytest.mark.slow
+def test_topics_of_every_kind(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    kinds = make_all(source, unique_name("compare"))
+    with Pipeline(tmp_path, source, target, list(kinds.values())) as pipe:
+        pipe.catch_up()
+        report = k2ktui_json("compare", "-f", pipe.file)
+        assert report["differences"] == 0, report
+        copied = {kind: len(list(read_all(target, topic))) for kind, topic in kinds.items()}
+        partitions = by_topic(report)
+        for kind, topic in kinds.items():
+            equal = sum(one["counts"].get("equal", 0) for one in partitions.get(topic, ()))
+            # Compaction goes on, on either side.
+            assert equal == copied[kind] or kind == "compacted", (kind, partitions[topic])
+        places = {}
+        for kind, topic in kinds.items():
+            held = [got for got in read_all(target, topic) if got.value]
+            if held:
+                places[topic] = held[len(held) // 2]
+        target.stop()
+        for topic, got in places.items():
+            damage_log(target, topic, got.offset, flip_byte, got.partition)
+        target.start()
+        report = k2ktui_json("compare", "-f", pipe.file, code=1)
+        found = {
+            (one["target_topic"], one["target_partition"], one["target_offset"], one["why"])
+            for partition in report["partitions"]
+            for one in partition["findings"]
+        }
+        assert found == {
+            (topic, got.partition, got.offset, "value differs") for topic, got in places.items()
+        }

@@ -1,0 +1,130 @@
+"""Reports and records of comparisons: what is written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.compare.key_proofs import KeyProofs
+from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
+from k2ktui.engine.compare.record import ComparisonKey, sum_up_comparison
+from k2ktui.engine.compare.report import ComparisonReport, read_result, result_json
+from k2ktui.engine.moves.journal_format import (
+    read_state_key,
+    read_state_value,
+    state_key,
+    state_value,
+)
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.strict_json import MalformedRecord
+from k2ktui.present.comparisons import finding_text, markdown, summary_lines
+
+AT = SourcePartition("orders", 3)
+offsets = st.integers(0, 1 << 53)
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
+findings = st.builds(
+    Finding,
+    st.sampled_from(Outcome),
+    st.none() | offsets,
+    st.none() | st.tuples(names, st.integers(0, 1000)),
+    st.none() | offsets,
+    names,
+    names,
+    names,
+)
+results = st.builds(
+    PartResult,
+    st.builds(SourcePartition, names, st.integers(0, 1000)),
+    offsets,
+    offsets,
+    st.dictionaries(st.sampled_from(Outcome), st.integers(1, 1 << 53)),
+    offsets,
+    offsets,
+    st.integers(0, (1 << 128) - 1),
+    st.integers(0, (1 << 128) - 1),
+    st.lists(findings, max_size=3).map(tuple),
+    names,
+)
+
+
+def make_report(result: PartResult, **changes: Any) -> ComparisonReport:
+    report = ComparisonReport(
+        "orders", "lQmM", "8Qh2", 1.0, 9.5, None, 1.0, False, {result.source: result}, {}, {}, 123
+    )
+    return replace(report, **changes)
+
+
+@given(results)
+def test_results_are_read_as_they_were_written(result: PartResult) -> None:
+    # A finding without a target partition has no offset there.
+    if all(one.target or one.target_offset is None for one in result.findings):
+        assert read_result(json.loads(json.dumps(result_json(result)))) == result
+
+
+@given(results, st.booleans())
+def test_the_record_is_read_as_it_was_written(result: PartResult, both_ways: bool) -> None:
+    report = make_report(result, both_ways=both_ways)
+    record = sum_up_comparison(report, "ann@host")
+    assert read_state_key(state_key("g", record.key)) == ("g", ComparisonKey())
+    assert read_state_value(record.key, state_value(record)) == record
+    assert record.differences == report.different
+    assert record.positions == {result.source: (result.first, result.end)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": {"never heard of": 1}},
+        {"source_digest": "xyz"},
+        {"source_digest": "f" * 33},
+        {"findings": [{}]},
+        {"first": -1},
+    ],
+)
+def test_damaged_results_are_refused(change: dict[str, Any]) -> None:
+    body = result_json(PartResult(AT, 0, 9))
+    with pytest.raises(MalformedRecord):
+        read_result({**body, **change})
+
+
+def test_what_counts_as_a_difference() -> None:
+    counts = {Outcome.EQUAL: 90, Outcome.NATIVE: 2, Outcome.DIFFERS: 1, Outcome.NEVER_COPIED: 5}
+    result = PartResult(AT, 0, 100, counts, unread="from offset 90 on: x")
+    report = make_report(result)
+    assert report.different == 4 and not report.is_whole
+    assert replace(report, both_ways=True).different == 2
+    whole = make_report(replace(result, unread=""))
+    assert whole.is_whole and whole.different == 3
+    assert not replace(whole, sample=0.5).is_whole
+    assert not replace(whole, since_ms=5).is_whole
+    assert not replace(whole, left_out={AT: "x"}).is_whole
+    assert sum_up_comparison(whole, "a").describe().endswith("90 equal, 3 different")
+    assert "3 different, 0 unproven" in list(summary_lines(whole))[-1]
+
+
+def test_hostile_names_have_no_meaning_in_the_page() -> None:
+    at = SourcePartition("a|b](http://x)<script>\x1b[2J", 0)
+    finding = Finding(Outcome.DIFFERS, 5, ("t*_\n#", 1), 7, "value differs", "ab" * 32, "")
+    result = PartResult(at, 0, 9, {Outcome.DIFFERS: 1}, findings=(finding,))
+    page = markdown(make_report(result, notes=("note <b>",), left_out={AT: "why`"}))
+    for part in ("<script", "](", "\x1b", "<b>"):
+        assert part not in page
+    assert "SHA-256 abababababababab and none" in page
+    assert finding_text(AT, finding).startswith("orders-3@5 → t*_")
+
+
+def test_keys_are_kept_up_to_a_bound() -> None:
+    proofs = KeyProofs(2)
+    for key in (b"a", b"b", b"a", b"c", None):
+        proofs.wait(key)
+    proofs.see(b"a")
+    proofs.see(b"c")
+    proofs.see(None)
+    assert (proofs.proven, proofs.unproven, bool(proofs)) == (2, 3, True)
+    proofs.see(b"b")
+    assert (proofs.proven, proofs.unproven, bool(proofs)) == (3, 2, False)

@@ -1,0 +1,381 @@
+"""The walk over both logs of a partition: random logs, and each damage in them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k2ktui.engine.compare.log_items import I64, Absent, AbsentKind, BatchRows, LogBatch, LogItem
+from k2ktui.engine.compare.outcomes import (
+    DIFFERENCES,
+    OF_PAIRS,
+    OF_SOURCE,
+    OF_TARGET,
+    Outcome,
+    PartResult,
+    join_results,
+)
+from k2ktui.engine.compare.parts import ComparisonPart, PartitionFacts, divide
+from k2ktui.engine.compare.walk import PairVerdict, compare_part
+from k2ktui.engine.mapping.ranges import MappingRanges
+from k2ktui.engine.mapping.replica import Replica, TargetLog
+from k2ktui.engine.records.state import Gap, Position, SourcePartition
+
+SOURCE = SourcePartition("orders", 0)
+OTHER = SourcePartition("others", 0)
+TARGET = ("orders", 0)
+
+
+@dataclass(frozen=True)
+class Record:
+    key: bytes | None
+    value: int
+
+
+@dataclass
+class Rows:
+    offsets: I64
+    records: list[Record]
+
+    def key(self, row: int) -> bytes | None:
+        return self.records[row].key
+
+
+@dataclass
+class Batch:
+    """A batch of the model; ``first`` and ``last`` may be offsets without a record."""
+
+    first: int
+    last: int
+    held: dict[int, Record]
+
+    @property
+    def count(self) -> int:
+        return len(self.held)
+
+    def same_bytes(self, other: LogBatch) -> bool:
+        assert isinstance(other, Batch)
+        mine = [(at - self.first, one) for at, one in self.held.items()]
+        return mine == [(at - other.first, one) for at, one in other.held.items()]
+
+    def digest(self) -> int:
+        return hash((self.first, tuple(self.held.items()))) & 0xFFFF
+
+    def rows(self) -> Rows:
+        return Rows(np.array(list(self.held), dtype=np.int64), list(self.held.values()))
+
+
+class Comparer:
+    """Compares records of the model."""
+
+    def __init__(self, *, trusts_bytes: bool = True) -> None:
+        self.trusts_bytes = trusts_bytes
+
+    def compare(self, source: tuple[BatchRows, int], target: tuple[BatchRows, int]) -> PairVerdict:
+        one, other = (at[0].records[at[1]] for at in (source, target))  # type: ignore[attr-defined]
+        same = one == other
+        return PairVerdict(Outcome.EQUAL if same else Outcome.DIFFERS, "" if same else "value")
+
+    def digest(self, record: tuple[BatchRows, int]) -> str:
+        return str(record[0].records[record[1]].value)  # type: ignore[attr-defined]
+
+
+@dataclass
+class Log:
+    """A partition of the model; offsets without a record are markers, or were removed."""
+
+    records: dict[int, Record] = field(default_factory=dict)
+    end: int = 0
+    start: int = 0
+    cuts: set[int] = field(default_factory=set)  # where batches begin
+
+    def append(self, record: Record) -> int:
+        self.records[self.end] = record
+        self.end += 1
+        return self.end - 1
+
+    def items(self, first: int) -> Iterator[LogItem]:
+        """Yield what a reader yields from an offset on: whole batches, and what is between."""
+        if first < self.start:
+            yield Absent(first, self.start - 1, AbsentKind.DELETED)
+        edges = sorted({0, self.end} | {at for at in self.cuts if at < self.end})
+        seen = max(first, self.start)
+        for low, high in itertools.pairwise(edges):
+            held = {at: self.records[at] for at in range(low, high) if at in self.records}
+            if high <= seen or not held:
+                continue
+            if low > seen:
+                yield Absent(seen, low - 1, AbsentKind.NO_RECORD)
+            yield Batch(low, high - 1, held)
+            seen = high
+        if seen < self.end:
+            yield Absent(seen, self.end - 1, AbsentKind.NO_RECORD)
+
+
+@dataclass
+class Pair:
+    """A source partition, its target partition with records of others, and the mapping."""
+
+    source: Log = field(default_factory=Log)
+    target: Log = field(default_factory=Log)
+    landed: dict[int, int] = field(default_factory=dict)
+    others: list[int] = field(default_factory=list)
+    natives: set[int] = field(default_factory=set)
+    complete_from: int | None = None
+    began_at: int = 0
+    skipped: tuple[int, int] = (0, 0)
+    compacted: tuple[bool, bool] = (False, False)
+
+    def ranges(self, pairs: dict[int, int]) -> MappingRanges:
+        ranges = MappingRanges()
+        for at, to in sorted(pairs.items()):
+            one = np.array([[at], [to], [1]], dtype=np.int64)
+            ranges.append(*one)
+        return ranges
+
+    def parts(self, size: int, sample: float = 1.0) -> list[ComparisonPart]:
+        known = self.complete_from or 0
+        position = Position(
+            self.source.end, self.began_at, -1, "id", 1, 0, *TARGET,
+            gaps=(Gap(*self.skipped, "lost"),) if self.skipped[0] < self.skipped[1] else (),
+        )  # fmt: skip
+        own = {at: to for at, to in self.landed.items() if at >= known}
+        other = Position(len(self.others), 0, -1, "id", 1, 0, *TARGET)
+        replicas = {
+            SOURCE: Replica(position, {TARGET: self.ranges(own)}, self.complete_from),
+            OTHER: Replica(other, {TARGET: self.ranges(dict(enumerate(self.others)))}),
+        }
+        facts = {SOURCE: PartitionFacts(self.source.start, None, self.compacted[0])}
+        logs = {TARGET: TargetLog(self.target.start, self.target.end)}
+        return divide(replicas, facts, logs, {TARGET[0]: self.compacted[1]}, sample, size)
+
+    def compare(self, size: int = 7, *, trusts_bytes: bool = True) -> PartResult:
+        results = [
+            compare_part(
+                part,
+                self.source.items(part.first),
+                {span.at: self.target.items(span.first) for span in part.targets},
+                Comparer(trusts_bytes=trusts_bytes),
+            )
+            for part in self.parts(size)
+        ]
+        result = join_results(results)[SOURCE]
+        check_sums(result)
+        return result
+
+
+def check_sums(result: PartResult) -> None:
+    """The counts add up to what was read on each side."""
+    assert result.count(OF_PAIRS | OF_SOURCE) == result.source_records
+    assert result.count(OF_PAIRS | OF_TARGET) == result.target_records
+    assert all(result.counts.values())
+
+
+def make_pair(seed: int, *, keys: int = 5, others: bool = True, natives: bool = False) -> Pair:
+    """Make a source log with transactions, and its copy between records of others."""
+    dice = random.Random(seed)
+    pair = Pair()
+    batch: list[int] = []
+    for number in range(dice.randrange(60)):
+        if dice.random() < 0.1:
+            pair.source.end += 1  # a marker
+        if dice.random() < 0.3:
+            pair.source.cuts.add(pair.source.end)
+        key = b"k%d" % dice.randrange(keys) if keys else None
+        batch.append(pair.source.append(Record(key, number)))
+    pair.source.end += dice.randrange(2)
+    pair.target.end = dice.randrange(4)
+    for at in batch:
+        while dice.random() < 0.15:
+            pair.target.cuts |= {pair.target.end, pair.target.end + 1}
+            if others and dice.random() < 0.5:
+                pair.others.append(pair.target.append(Record(b"other", -1)))
+            elif natives:
+                pair.natives.add(pair.target.append(Record(b"native", -2)))
+            else:
+                pair.target.end += 1  # a marker
+        if at in pair.source.cuts or dice.random() < 0.1:
+            pair.target.cuts.add(pair.target.end)
+        pair.landed[at] = pair.target.append(pair.source.records[at])
+    pair.target.end += dice.randrange(3)
+    return pair
+
+
+sizes = st.integers(1, 40)
+seeds = st.integers(0, 1 << 32)
+
+
+@given(seeds, sizes, st.booleans())
+def test_a_whole_copy_is_equal(seed: int, size: int, trusts_bytes: bool) -> None:
+    pair = make_pair(seed)
+    result = pair.compare(size, trusts_bytes=trusts_bytes)
+    copied = len(pair.source.records)
+    assert result.counts == ({Outcome.EQUAL: copied} if copied else {})
+    assert result.findings == () and (result.first, result.end) == (0, pair.source.end)
+
+
+def model(pair: Pair) -> Counter[Outcome]:
+    """Return what each record is, from what is known of the logs one by one."""
+    counts: Counter[Outcome] = Counter()
+    known = pair.complete_from or 0
+    source_keys = {one.key: at for at, one in sorted(pair.source.records.items())}
+    target_keys = {one.key: at for at, one in sorted(pair.target.records.items())}
+    first = min((to for at, to in pair.landed.items() if at >= known), default=1 << 60)
+    for at, one in pair.source.records.items():
+        to = pair.landed.get(at)
+        copy = pair.target.records.get(-1 if to is None else to)
+        if at < pair.source.start:
+            continue
+        if at < pair.began_at or pair.skipped[0] <= at < pair.skipped[1]:
+            counts[Outcome.NEVER_COPIED] += 1
+        elif at < known:
+            counts[Outcome.EXPIRED_ON_SOURCE] += 1
+        elif to is None:
+            counts[Outcome.MISSING] += 1
+        elif to < pair.target.start:
+            counts[Outcome.DELETED_ON_TARGET] += 1
+        elif copy is not None:
+            counts[Outcome.EQUAL if copy == one else Outcome.DIFFERS] += 1
+        elif not pair.compacted[1]:
+            counts[Outcome.MISSING] += 1
+        elif target_keys.get(one.key, -1) > to:
+            counts[Outcome.COMPACTED_ON_TARGET] += 1
+        else:
+            counts[Outcome.UNCLEAR_ON_TARGET] += 1
+    back = {to: at for at, to in pair.landed.items() if at >= known}
+    for to, one in pair.target.records.items():
+        if to < pair.target.start or to in pair.others:
+            continue
+        at = back.get(to)
+        if at is None:
+            is_unknown = known > pair.began_at and to < first
+            counts[Outcome.EXPIRED_ON_TARGET if is_unknown else Outcome.NATIVE] += 1
+        elif at < pair.source.start:
+            counts[Outcome.DELETED_ON_SOURCE] += 1
+        elif at not in pair.source.records:
+            if not pair.compacted[0]:
+                counts[Outcome.MISSING_ON_SOURCE] += 1
+            elif source_keys.get(one.key, -1) > at:
+                counts[Outcome.COMPACTED_ON_SOURCE] += 1
+            else:
+                counts[Outcome.UNCLEAR_ON_SOURCE] += 1
+    return counts
+
+
+@given(seeds, sizes, st.booleans(), st.sampled_from([(0, 0), (1, 0), (0, 1), (1, 1)]))
+def test_every_record_gets_its_outcome(
+    seed: int, size: int, trusts_bytes: bool, compacted: tuple[int, int]
+) -> None:
+    """Retention, compaction, lost records, natives, gaps and an expired mapping, all at once."""
+    pair = make_pair(seed, natives=True)
+    dice = random.Random(seed + 1)
+    pair.compacted = bool(compacted[0]), bool(compacted[1])
+    end = pair.source.end
+    for log in (pair.source, pair.target):
+        for at in list(log.records):
+            if dice.random() < 0.1:
+                del log.records[at]
+        log.start = dice.choice([0, dice.randrange(log.end + 1)])
+    for at in list(pair.target.records):
+        if dice.random() < 0.05 and at not in pair.others:
+            pair.target.records[at] = Record(pair.target.records[at].key, -3)
+    pair.others = [at for at in pair.others if at in pair.target.records]
+    if dice.random() < 0.3:
+        pair.began_at = dice.randrange(end + 1)
+        pair.landed = {at: to for at, to in pair.landed.items() if at >= pair.began_at}
+    if dice.random() < 0.3:
+        low = dice.randrange(end + 1)
+        pair.skipped = low, min(end, low + 5)
+        for at in range(*pair.skipped):
+            pair.landed.pop(at, None)
+    if dice.random() < 0.3:
+        pair.complete_from = dice.randrange(pair.began_at, end + 1)
+    elif dice.random() < 0.2 and pair.landed:
+        del pair.landed[dice.choice(list(pair.landed))]
+    result = pair.compare(size, trusts_bytes=trusts_bytes)
+    assert Counter(result.counts) == +model(pair)
+    wrong = sum(result.counts.get(outcome, 0) for outcome in DIFFERENCES)
+    assert len(result.findings) == min(wrong, 20)
+    assert all(one.outcome in DIFFERENCES for one in result.findings)
+
+
+@given(seeds, sizes, st.booleans())
+def test_each_damage_is_found_with_its_place(seed: int, size: int, trusts_bytes: bool) -> None:
+    dice = random.Random(seed)
+    pair = make_pair(seed)
+    places = sorted(pair.landed.values())
+    if len(places) < 2:
+        return
+    target, which = pair.target.records, dice.randrange(len(places) - 1)
+    at, following = places[which], places[which + 1]
+    damage = dice.choice(["changed", "removed", "doubled", "swapped", "stranger"])
+    expected: set[tuple[Outcome, int]]
+    if damage == "changed":
+        target[at] = Record(target[at].key, -9)
+        expected = {(Outcome.DIFFERS, at)}
+    elif damage == "removed":
+        del target[at]
+        expected = {(Outcome.MISSING, at)}
+    elif damage == "doubled":
+        target[following] = target[at]
+        expected = {(Outcome.DIFFERS, following)}
+    elif damage == "swapped":
+        target[at], target[following] = target[following], target[at]
+        expected = {(Outcome.DIFFERS, at), (Outcome.DIFFERS, following)}
+    else:
+        pair.target.cuts.add(pair.target.end)
+        at = pair.target.append(Record(b"x", -8))
+        expected = {(Outcome.NATIVE, at)}
+    result = pair.compare(size, trusts_bytes=trusts_bytes)
+    back = {to: source for source, to in pair.landed.items()}
+    assert {(one.outcome, one.target_offset) for one in result.findings} == expected
+    for one in result.findings:
+        assert one.target == TARGET and one.source_offset == back.get(one.target_offset or 0)
+    assert result.count([Outcome.EQUAL]) == len(places) - len(expected) + (damage == "stranger")
+
+
+@given(seeds, sizes, sizes)
+def test_digests_do_not_depend_on_parts(seed: int, size: int, other: int) -> None:
+    pair = make_pair(seed)
+    one, two = pair.compare(size), pair.compare(other)
+    assert (one.source_digest, one.target_digest) == (two.source_digest, two.target_digest)
+    if pair.landed:
+        at = next(iter(pair.landed.values()))
+        pair.target.records[at] = Record(None, -7)
+        assert pair.compare(size).target_digest != one.target_digest
+        assert pair.compare(size).source_digest == one.source_digest
+
+
+def test_an_unread_source_proves_nothing_of_the_rest() -> None:
+    pair = Pair()
+    for number in range(10):
+        at = pair.source.append(Record(None, number))
+        pair.source.cuts.add(at)
+        pair.landed[at] = pair.target.append(Record(None, number))
+    (part,) = pair.parts(100)
+    items = [*list(pair.source.items(0))[:1], Absent(4, 9, AbsentKind.UNREAD, "wrong checksum")]
+    result = compare_part(part, iter(items), {TARGET: pair.target.items(0)}, Comparer())
+    assert result.unread == "from offset 4 on: wrong checksum"
+    assert set(result.counts) == {Outcome.EQUAL}
+
+
+def test_a_sample_is_the_same_each_time() -> None:
+    pair = Pair()
+    pair.source.end, pair.source.start = 1_000_000, 12_345
+    chosen = [(part.first, part.end) for part in pair.parts(7, 0.3)]
+    assert chosen == [(part.first, part.end) for part in pair.parts(99, 0.3)]
+    assert 0.2 < sum(end - first for first, end in chosen) / 1_000_000 < 0.4
+    # Retention and new records move the ends, not what is chosen between.
+    pair.source.end, pair.source.start = 1_100_000, 112_345
+    moved = {(part.first, part.end) for part in pair.parts(7, 0.3)}
+    assert {one for one in chosen if one[0] > 114_000} <= moved
+    # A short partition has at least its last part.
+    pair.source.start = pair.source.end - 55
+    assert [part.end for part in pair.parts(7, 0.0001)] == [1_100_000]
