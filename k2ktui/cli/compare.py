@@ -54,6 +54,12 @@ _SHOWN = 200
     "--resume", is_flag=True, help="Continue the last comparison of the same choice that was cut."
 )
 @click.option(
+    "--spark/--local",
+    "in_spark",
+    default=None,
+    help="Compare in Spark tasks, or in this process.  [default: Spark for a million offsets]",
+)
+@click.option(
     "--no-store", is_flag=True, help="Do not write the result to the pipeline's state topic."
 )
 @click.option(
@@ -71,6 +77,7 @@ def command(
     sample: float,
     rate: str | None,
     resume: bool,
+    in_spark: bool | None,
     no_store: bool,
     output: Path | None,
 ) -> int:
@@ -80,7 +87,7 @@ def command(
 
     since_ms = None if since is None else _parse_since(since)
     choice = ComparisonChoice(matcher("--topics", topics), topics or "", since_ms, sample)
-    options = ComparisonOptions(choice, _parse_rate(rate), resume)
+    options = ComparisonOptions(choice, _parse_rate(rate), resume, in_spark)
     if output is not None:
         _check_output(output)
     flow = load_pipeline_flow(files)

@@ -12,6 +12,7 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import file_option, json_option, load_flow
 from k2ktui.cli.terminal.pair_line import print_pair
 from k2ktui.cli.terminal.tables import print_table
+from k2ktui.engine.compare.record import comparison_body
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines, objectives_line
@@ -59,6 +60,9 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
         if view.objectives:
             line = objectives_line(view)
             click.echo(f"{line[0].upper()}{line[1:]}")
+        if view.last_comparison is not None:
+            line = view.last_comparison.describe()
+            click.echo(f"{line[0].upper()}{line[1:]}")
         if with_groups:
             for line in failover_lines(view.failover, view.taken_at, final_loss(view)):
                 click.echo(line)
@@ -69,6 +73,8 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
 def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     view, printed = reading.view, reading.status().as_json()
+    last = view.last_comparison
+    printed["last_comparison"] = None if last is None else comparison_body(last)
     if with_groups:
         printed["groups"] = [row.as_json() for row in view.groups]
         printed["failover"] = view.failover.as_json()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 
 from k2ktui.engine.compare.log_items import I64, BatchRows, LogBatch, UnreadableBatch
 from k2ktui.engine.compare.outcomes import Outcome
@@ -39,6 +39,10 @@ class FetchedRows:
         tail = self.records.tails[row]
         length, at = read_varint(tail, 0)
         return None if length < 0 else tail[at : at + length]
+
+    def time_ms(self, row: int) -> int:
+        """Return the timestamp of a record."""
+        return int(self.records.timestamps[row])
 
     def record(self, row: int) -> KafkaRecord:
         """Decode a record.
@@ -99,14 +103,13 @@ class FetchedBatch:
 
     def digest(self) -> int:
         """Return a digest of the base offset and of what a consumer sees."""
-        whole = blake2b(_OFFSET.pack(self.first), digest_size=_DIGEST_BYTES)
-        whole.update(self._content_digest())
-        return int.from_bytes(whole.digest(), "big")
+        whole = sha256(_OFFSET.pack(self.first) + self._content_digest())
+        return int.from_bytes(whole.digest()[:_DIGEST_BYTES], "big")
 
     def _content_digest(self) -> bytes:
         if self._content is None:
             view, attributes = self.batch.view, self.batch.attributes
-            content = blake2b(digest_size=_DIGEST_BYTES)
+            content = sha256()
             if self.batch.magic < 2:
                 content.update(view[_LEGACY_CONTENT_AT:])
             else:

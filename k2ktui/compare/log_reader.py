@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from k2ktui.compare.batches import FetchedBatch
 from k2ktui.engine.compare.log_items import Absent, AbsentKind, LogItem, LogItems
 from k2ktui.errors import TimedOut
-from k2ktui.kafka.clients import Cluster, Partition
+from k2ktui.kafka.clients import Partition
 from k2ktui.log.batch import Batch
-from k2ktui.log.fetcher import Fetcher
+from k2ktui.log.fetcher import ConsumerOptions, Fetcher
 from k2ktui.text import safe_text
 
 _CHUNK_BYTES, _FETCH_BYTES = 8 << 20, 4 << 20
@@ -45,13 +46,14 @@ class LogReader:
     """Reads partitions of one cluster; a context manager that disconnects at the end.
 
     Args:
-        cluster: the cluster, with its consumer properties.
+        options: connection options of its consumers.
+        label: ``source`` or ``target``.
         pace: counts the bytes, and bounds their rate.
     """
 
-    def __init__(self, cluster: Cluster, pace: Pace) -> None:
-        self._cluster = cluster
-        self._fetcher = Fetcher(cluster)
+    def __init__(self, options: Mapping[str, Any], label: str, pace: Pace) -> None:
+        self._label = label
+        self._fetcher = Fetcher(ConsumerOptions(options, label))
         self._pace = pace
 
     def __enter__(self) -> Self:
@@ -82,7 +84,7 @@ class LogReader:
             self._fetcher.run({at: chunk}, _CHUNK_S, _FETCH_BYTES)
             if chunk.refused and monotonic() >= until:
                 where = safe_text(f"{at[0]}-{at[1]}")
-                raise TimedOut(f"{where} on the {self._cluster.label} cluster: {chunk.refused}")
+                raise TimedOut(f"{where} on the {self._label} cluster: {chunk.refused}")
             yield from chunk.items
             self._pace.spend(chunk.bytes)
             offset = chunk.offset

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
-from k2ktui.compare.batches import RecordComparer
 from k2ktui.compare.done_parts import DoneParts
-from k2ktui.compare.log_reader import LogReader, Pace
+from k2ktui.compare.log_reader import Pace
 from k2ktui.compare.plan import ComparisonChoice, ComparisonPlan, plan_comparison
+from k2ktui.compare.tasks import compare_parts, make_task
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.compare.log_items import LogItems
 from k2ktui.engine.compare.outcomes import PartResult, join_results
 from k2ktui.engine.compare.parts import ComparisonPart
 from k2ktui.engine.compare.record import sum_up_comparison
 from k2ktui.engine.compare.report import ComparisonReport
-from k2ktui.engine.compare.walk import compare_part
-from k2ktui.kafka.clients import source_cluster, target_cluster
+from k2ktui.kafka.clients import target_cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import whoami
@@ -27,6 +24,9 @@ from k2ktui.sync.store import StateStore
 from k2ktui.sync.verify.schema_id_comparison import open_record_comparison
 
 log = logging.getLogger(__name__)
+
+# Fewer offsets are compared here before Spark has started.
+_SPARK_FROM = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,13 @@ class ComparisonOptions:
         choice: what is compared.
         bytes_per_s: bound of what is read on both sides together; None for none.
         resumes: whether parts that an earlier run of the same choice has compared are not again.
+        in_spark: whether Spark compares; None if that depends on the number of offsets.
     """
 
     choice: ComparisonChoice
     bytes_per_s: float | None = None
     resumes: bool = False
+    in_spark: bool | None = None
 
 
 def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport:
@@ -59,9 +61,8 @@ def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport
     with long_step("positions and mappings are read"):
         plan = plan_comparison(flow, options.choice)
     log.info("comparison of %d parts", len(plan.parts))
-    pace = Pace(options.bytes_per_s)
     with DoneParts(flow.config, plan, options.choice, resumes=options.resumes) as done:
-        results = _compare_parts(flow.config, plan, pace, done)
+        results, read_bytes, notes = _compare_parts(flow.config, plan, options, done)
         done.finish()
         resumed = _resumed_note(done.resumed, len(plan.parts))
     return ComparisonReport(
@@ -76,8 +77,8 @@ def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport
         results=join_results(results),
         left_out=plan.left_out,
         ignored={topic: parts for topic, parts in plan.ignored.items() if parts},
-        read_bytes=pace.bytes,
-        notes=(*plan.notes, *resumed),
+        read_bytes=read_bytes,
+        notes=(*plan.notes, *notes, *resumed),
     )
 
 
@@ -101,41 +102,70 @@ def _resumed_note(resumed: int, total: int) -> list[str]:
 
 
 def _compare_parts(
-    config: PipelineConfig, plan: ComparisonPlan, pace: Pace, done: DoneParts
-) -> list[PartResult]:
-    total = sum(part.end - part.first for part in plan.parts)
-    results: list[PartResult] = []
-    with ExitStack() as stack:
-        tell = stack.enter_context(long_step("offsets compared", total))
-        comparison = stack.enter_context(open_record_comparison(config))
-        source = stack.enter_context(LogReader(source_cluster(config), pace))
-        target = stack.enter_context(LogReader(target_cluster(config), pace))
-        compared = 0
-        for part in plan.parts:
-            result = done.find(part)
-            if result is None:
-                topic = part.source.topic
-                maps_ids = config.schema_rule_for(topic) is not None
-                comparer = RecordComparer(topic, comparison, maps_schema_ids=maps_ids)
-                result = compare_part(
-                    part,
-                    _told(source, part, compared, tell),
-                    {span.at: target.read(span.at, span.first, span.end) for span in part.targets},
-                    comparer,
-                )
-                done.add(part, result)
+    config: PipelineConfig, plan: ComparisonPlan, options: ComparisonOptions, done: DoneParts
+) -> tuple[list[PartResult], int, list[str]]:
+    """Compare the parts that are not done.
+
+    Returns:
+        The results of all parts, the bytes that were read, and notes.
+    """
+    known = [(part, done.find(part)) for part in plan.parts]
+    results = [result for _, result in known if result is not None]
+    left = [part for part, result in known if result is None]
+    in_spark, here, notes = _share(config, left, options)
+    read_bytes, compared = 0, 0
+    with long_step("offsets compared", sum(part.end - part.first for part in left)) as tell:
+
+        def keep(part: ComparisonPart, result: PartResult) -> None:
+            nonlocal compared
+            done.add(part, result)
             results.append(result)
             compared += part.end - part.first
             tell(compared)
-    return results
+
+        if in_spark:
+            from k2ktui.compare.spark import compare_in_spark
+
+            for task, made in compare_in_spark(config, in_spark, options.bytes_per_s):
+                read_bytes += made.read_bytes
+                for part, result in zip(task.parts, made.results, strict=True):
+                    keep(part, result)
+        pace = Pace(options.bytes_per_s)
+        with open_record_comparison(config) as records:
+            compared_here = compare_parts(
+                make_task(config, here),
+                pace,
+                records,
+                partial(_maps_ids, config),
+                lambda offsets: tell(compared + offsets),
+            )
+            for part, result in zip(here, compared_here, strict=True):
+                keep(part, result)
+    return results, read_bytes + pace.bytes, notes
 
 
-def _told(
-    source: LogReader, part: ComparisonPart, before: int, tell: Callable[[int], None]
-) -> LogItems:
-    """Yield what the source has, and tell how far that is."""
+def _share(
+    config: PipelineConfig, parts: list[ComparisonPart], options: ComparisonOptions
+) -> tuple[list[ComparisonPart], list[ComparisonPart], list[str]]:
+    """Return the parts for Spark, those for this process, and notes.
 
-    at = part.source.topic, part.source.partition
-    for item in source.read(at, part.first, part.end):
-        tell(before + min(part.end, max(part.first, item.first)) - part.first)
-        yield item
+    Topics with mapped schema ids are compared here: executors get no rights to the registries.
+    """
+    is_large = sum(part.end - part.first for part in parts) >= _SPARK_FROM
+    if not parts or not (is_large if options.in_spark is None else options.in_spark):
+        return [], parts, []
+    from k2ktui.compare.spark import why_no_spark
+
+    why = "" if options.in_spark else why_no_spark()
+    if why:
+        return [], parts, [f"one process compares, which takes longer: {why}"]
+    mapped = {topic for topic in {part.source.topic for part in parts} if _maps_ids(config, topic)}
+    return (
+        [part for part in parts if part.source.topic not in mapped],
+        [part for part in parts if part.source.topic in mapped],
+        [],
+    )
+
+
+def _maps_ids(config: PipelineConfig, topic: str) -> bool:
+    return config.schema_rule_for(topic) is not None

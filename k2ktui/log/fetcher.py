@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
@@ -82,6 +83,19 @@ class MarkerRequest(PartitionRequest, Protocol):
         """Add a control batch, which is a transaction marker."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """A cluster for a process that has its connection options alone.
+
+    Attributes:
+        options: those of consumers, as ``kafka.properties.translation.wire`` returns them.
+        label: ``source`` or ``target``, for messages.
+    """
+
+    options: Mapping[str, Any]
+    label: str
+
+
 class Fetcher:
     """Connections to one cluster, opened at first use; not thread-safe.
 
@@ -89,7 +103,7 @@ class Fetcher:
         cluster: the cluster, with its consumer properties.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster | ConsumerOptions) -> None:
         self._cluster = cluster
         self._open: tuple[Loop, Wire] | None = None
 
@@ -125,9 +139,13 @@ class Fetcher:
 
     def _connect(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
-            options = wire(self._cluster.config, "consumer")
+            cluster = self._cluster
+            if isinstance(cluster, ConsumerOptions):
+                options = cluster.options
+            else:
+                options = wire(cluster.config, "consumer")
             loop = Loop()
-            connection = Wire(loop, options, self._cluster.label)
+            connection = Wire(loop, options, cluster.label)
             self._open = loop, connection
             try:
                 loop.run(lambda: connection.open(timeout))

@@ -110,13 +110,13 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
 
 
 def _finding_lines(report: ComparisonReport) -> Iterator[str]:
-    found = {at: result for at, result in sorted(report.results.items()) if is_notable(result)}
-    if not found:
+    notable = {at: result for at, result in sorted(report.results.items()) if is_notable(result)}
+    if not notable:
         return
     yield ""
     yield "## First findings of each partition"
     yield ""
-    for at, result in found.items():
+    for at, result in notable.items():
         for finding in result.findings:
             hashes = (finding.source_hash, finding.target_hash)
             shown = " and ".join(one[:_HASH_CHARACTERS] or "none" for one in hashes)

@@ -49,6 +49,8 @@ def view_lines(view: View, now: float) -> Iterator[str]:
         yield f"  {line if line.startswith('RPO') else line[0].lower() + line[1:]}"
     if view.objectives:
         yield f"  {objectives_line(view)}"
+    if view.last_comparison is not None:
+        yield f"  {view.last_comparison.describe()}{_old(view, now, PartName.STATE)}"
     yield from _compared(view, now)
     yield f"  {_jobs(view, now)}{_old(view, now, PartName.STATE)}"
     for side, cluster, given in (

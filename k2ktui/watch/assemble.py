@@ -150,6 +150,7 @@ class Assembler:
             rehearsals=state.rehearsals if state else (),
             pair_state=pair,
             objectives=self._objectives,
+            last_comparison=state.comparison if state else None,
             totals=totals,
             points=self.history.points,
             audit=audit,

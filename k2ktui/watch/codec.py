@@ -14,6 +14,7 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from k2ktui.engine.compare.record import comparison_body, read_comparison
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.engine.moves.audit import Audit, AuditRow, RereadEstimate
@@ -107,6 +108,7 @@ def to_object(view: View) -> dict[str, Any]:
         "journal": [asdict(header) for header in view.journal],
         "pair_state": view.pair_state.as_json(),
         **({"objectives": _objectives(view)} if view.objectives else {}),
+        **_comparison(view),
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
         **({"audit": _audit(view.audit)} if view.audit else {}),
@@ -141,12 +143,22 @@ def from_object(value: Mapping[str, Any]) -> View:
         # A recording of an earlier release lacks it.
         pair_state=_make(PairState, value.get("pair_state", {})),
         objectives=_read_objectives(value.get("objectives", {})),
+        last_comparison=(
+            read_comparison(value["last_comparison"]) if "last_comparison" in value else None
+        ),
         totals=_make(Totals, value["totals"]),
         points=tuple(_make(Point, row) for row in _rows(value["points"])),
         audit=_read_audit(value["audit"]) if "audit" in value else None,
         notes=tuple(strict_text(note) for note in items(value["notes"])),
         has_run=flag(value.get("has_run", True)),
     )
+
+
+def _comparison(view: View) -> dict[str, Any]:
+    """Return the last comparison without its positions: they may be thousands."""
+    if view.last_comparison is None:
+        return {}
+    return {"last_comparison": {**comparison_body(view.last_comparison), "positions": []}}
 
 
 def _objectives(view: View) -> dict[str, Any]:

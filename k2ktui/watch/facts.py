@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.deleted_logs import DeletedLog
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.rehearsals import Rehearsal
@@ -111,7 +112,8 @@ class GroupFacts:
 class StateFacts:
     """Heartbeats of runners, journal headers, drills with the newest first, the summary and holds.
 
-    ``rehearsals`` are those of which a few numbers are kept, the oldest first.
+    ``rehearsals`` are those of which a few numbers are kept, the oldest first; ``comparison`` is
+    the last one of all records.
     """
 
     taken_at: float
@@ -122,6 +124,7 @@ class StateFacts:
     summary: PipelineSummary | None = None
     rehearsals: tuple[Rehearsal, ...] = ()
     holds: Holds = NO_HOLDS
+    comparison: ComparisonRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

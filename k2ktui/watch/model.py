@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
@@ -246,6 +247,7 @@ class View:
         rehearsals: rehearsals in a few numbers, the oldest first; a recording has none.
         pair_state: which cluster the workload uses; lag, RPO and verdicts follow from it.
         objectives: what a failover may cost at most, by the pipeline's file.
+        last_comparison: the last comparison of all records; None if there was none.
         notes: messages for the operator about the pipeline as a whole.
         has_run: False if the target knows no run of the pipeline.
     """
@@ -267,6 +269,7 @@ class View:
     rehearsals: tuple[Rehearsal, ...] = ()
     pair_state: PairState = NOT_READ
     objectives: Objectives = NO_OBJECTIVES
+    last_comparison: ComparisonRecord | None = None
     totals: Totals = Totals()
     points: tuple[Point, ...] = ()
     audit: Audit | None = None

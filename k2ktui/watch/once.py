@@ -183,7 +183,13 @@ def _read_drills(flow: Flow, target: Cluster) -> tuple[StateFacts | None, K2kErr
     finally:
         store.close()
     drills = tuple(sorted(state.drills.values(), key=lambda drill: drill.id, reverse=True))
-    facts = StateFacts(time.time(), malformed=state.malformed, drills=drills, holds=state.holds)
+    facts = StateFacts(
+        time.time(),
+        malformed=state.malformed,
+        drills=drills,
+        holds=state.holds,
+        comparison=state.comparison,
+    )
     return facts, None
 
 

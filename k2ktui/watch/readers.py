@@ -327,6 +327,7 @@ class StateReader:
             state.summary,
             state.rehearsals[-KEPT_REHEARSALS:],
             state.holds,
+            state.comparison,
         )
 
     def close(self) -> None:

@@ -75,6 +75,7 @@ def pair_lines(
         _line("RPO", *loss_cells(view, now, glyphs)),
         *_moved(view),
         *([] if recorded else [_line("Rehearsal", *rehearsal_cells(view, now, glyphs))]),
+        *([_line("Compared", *cells)] if (cells := _comparison_cells(view, now, glyphs)) else []),
         _line("Positions", *_positions(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
         _line(
@@ -481,6 +482,22 @@ def _rehearsal_severity(drill: Drill) -> Severity:
     if drill.blockers and not misses_only_objectives(drill):
         return Severity.BAD
     return Severity.WARN if has_findings(drill) else Severity.OK
+
+
+def _comparison_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:
+    """Return when all records were compared last, and what was found; none if they never were."""
+    last = view.last_comparison
+    if last is None:
+        return []
+    severity = Severity.BAD if last.differences else Severity.OK
+    word = f"{last.differences:,} different" if last.differences else "no difference"
+    unproven = f", {last.unproven:,} unproven" if last.unproven else ""
+    what = "every record" if last.is_whole else "some records"
+    age = formatting.age(max(0.0, now - last.at_ms / 1000))
+    return [
+        glyphs.mark(SeverityLabel(severity, word)),
+        Cell(f"{unproven}, {what}, {age} ago", Tone.MUTED),
+    ]
 
 
 def rehearsal_cells(view: View, now: float, glyphs: Glyphs) -> list[Cell]:

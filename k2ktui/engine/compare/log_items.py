@@ -45,6 +45,10 @@ class BatchRows(Protocol):
         """Return the key of a record; None for null."""
         ...
 
+    def time_ms(self, row: int) -> int:
+        """Return the timestamp of a record."""
+        ...
+
 
 class LogBatch(Protocol):
     """A batch of committed records, not decoded yet."""

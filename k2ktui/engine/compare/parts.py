@@ -107,6 +107,9 @@ class ComparisonPart:
         unknown: offsets whose mapping is lost or expired.
         leaves_out: whether the pipeline may leave records out.
         compacted: whether compaction may have removed records.
+        is_last: whether no mapped records follow it.
+        keeps_partitions: whether contents show which records belong together where the mapping is
+            unknown: all are on one target partition, in order, and no others are.
         targets: the target partitions.
     """
 
@@ -119,6 +122,8 @@ class ComparisonPart:
     unknown: Offsets
     leaves_out: bool
     compacted: bool
+    is_last: bool
+    keeps_partitions: bool
     targets: tuple[TargetSpan, ...]
 
     def explain_unmapped(self, offset: int) -> tuple[Outcome, str]:
@@ -180,8 +185,17 @@ def divide(
         fact = facts[source]
         names = {topic for topic, _ in target_partitions_of(replicas[source])}
         is_compacted = fact.compacted or any(compacted.get(name, True) for name in names)
-        bounds = _bounds(replicas[source], fact, size, whole=is_compacted and sample >= 1)
-        own = list(_divide_one(source, replicas, facts, logs, compacted, feeders, bounds))
+        keeps = (
+            sample >= 1
+            and not (is_compacted or fact.leaves_out)
+            and _keeps_partition(source, replicas[source], feeders)
+        )
+        bounds = _bounds(
+            replicas[source], fact, size, whole=is_compacted and sample >= 1, keeps=keeps
+        )
+        own = list(
+            _divide_one(source, replicas, facts, logs, compacted, feeders, bounds, keeps=keeps)
+        )
         parts += _choose(own, sample)
     return parts
 
@@ -209,6 +223,8 @@ def _divide_one(
     compacted: Mapping[str, bool],
     feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
     bounds: Sequence[Span],
+    *,
+    keeps: bool,
 ) -> Iterator[ComparisonPart]:
     replica, fact = replicas[source], facts[source]
     position = replica.position
@@ -242,19 +258,42 @@ def _divide_one(
             unknown,
             fact.leaves_out,
             fact.compacted,
+            number == len(bounds) - 1,
+            keeps,
             tuple(spans[at][number] for at in targets),
         )
 
 
-def _bounds(replica: Replica, fact: PartitionFacts, size: int, *, whole: bool) -> list[Span]:
-    """Return the offsets of the parts; they begin at multiples of ``size``, at least one part."""
+def _keeps_partition(
+    source: SourcePartition,
+    replica: Replica,
+    feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
+) -> bool:
+    """Whether all records go to one target partition, and no others are copied there."""
+    position, targets = replica.position, target_partitions_of(replica)
+    if position is None or position.target_partition is None or len(targets) != 1:
+        return False
+    return all(feeders[at] == [source] for at in targets)
+
+
+def _bounds(
+    replica: Replica, fact: PartitionFacts, size: int, *, whole: bool, keeps: bool
+) -> list[Span]:
+    """Return the offsets of the parts; they begin at multiples of ``size``, at least one part.
+
+    Offsets without a mapping are in one part, if ``keeps``: where their copies are divided, is not
+    known.
+    """
     assert replica.position is not None
     first = max(fact.log_start, fact.since or 0)
     end = max(first, replica.position.offset)
     if whole or first >= end:
         return [(first, end)]
-    cuts = [first, *range(first - first % size + size, end, size), end]
-    return list(pairwise(cuts))
+    inner: Sequence[int] = range(first - first % size + size, end, size)
+    if keeps:
+        unknown = Offsets.of(_unknown_spans(replica))
+        inner = [cut for cut in inner if not unknown.has(cut)]
+    return list(pairwise([first, *inner, end]))
 
 
 def _unknown_spans(replica: Replica) -> list[Span]:

@@ -79,8 +79,8 @@ class ComparisonReport:
 
         A source that could not be read is one more.
         """
-        found = result.count(DIFFERENCES) + bool(result.unread)
-        return found - (result.counts.get(Outcome.NATIVE, 0) if self.both_ways else 0)
+        differences = result.count(DIFFERENCES) + bool(result.unread)
+        return differences - (result.counts.get(Outcome.NATIVE, 0) if self.both_ways else 0)
 
     @property
     def different(self) -> int:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from k2ktui.engine.compare.content_match import ContentMatcher, Unmatched
 from k2ktui.engine.compare.key_proofs import KeyProofs
 from k2ktui.engine.compare.log_items import (
     Absent,
@@ -32,6 +33,7 @@ from k2ktui.engine.compare.outcomes import (
     add_digests,
 )
 from k2ktui.engine.compare.parts import ComparisonPart, TargetSpan
+from k2ktui.engine.mapping.intervals import FOREVER
 from k2ktui.engine.mapping.replica import TargetPartition
 
 _KEPT = DIFFERENCES | {Outcome.NOT_COMPARED}
@@ -100,6 +102,10 @@ class _Walk:
         self._unread = ""
         self._sides = [_TargetSide(self, span, targets[span.at]) for span in part.targets]
         self._index = _SourceIndex(part.targets)
+        # Where the mapping has expired; None if contents do not show which records belong together.
+        self._matcher: ContentMatcher | None = None
+        if part.keeps_partitions and comparer.trusts_bytes and len(self._sides) == 1:
+            self._matcher = ContentMatcher(self._miss_copy, self._miss_source)
 
     @property
     def part(self) -> ComparisonPart:
@@ -119,6 +125,9 @@ class _Walk:
         for side in [] if self._unread else self._sides:
             # Where the source was not read, what follows on the target would prove nothing.
             side.pass_before(side.span.end)
+        if self._matcher is not None:
+            self._matcher.finish(is_followed=not self._part.is_last and not self._unread)
+            self._counts[Outcome.EQUAL] += self._matcher.matched
         for side in self._sides:
             self._counts[Outcome.COMPACTED_ON_TARGET] += side.keys.proven
             self._counts[Outcome.UNCLEAR_ON_TARGET] += side.keys.unproven
@@ -164,6 +173,7 @@ class _Walk:
             return False
         side = self._sides[place[0]]
         copy = side.whole_batch(place[1])
+        self._end_stretch()
         if copy is None or copy.count != batch.count or not batch.same_bytes(copy):
             return False
         if self._keys_on_source or side.keys:
@@ -188,10 +198,14 @@ class _Walk:
         place = self._index.find(offset)
         if place is None:
             outcome, why = self._part.explain_unmapped(offset)
-            self.note(outcome, offset, None, None, why, source=(rows, row))
+            if outcome is Outcome.EXPIRED_ON_SOURCE and self._matcher is not None:
+                self._match_source(self._matcher, (rows, row), offset)
+            else:
+                self.note(outcome, offset, None, None, why, source=(rows, row))
         else:
             side = self._sides[place[0]]
             copy = side.take(place[1])
+            self._end_stretch()
             if isinstance(copy, Absent):
                 self._take_without_copy((rows, row), offset, side, place[1], copy)
             else:
@@ -238,11 +252,47 @@ class _Walk:
         hashes = ("" if at is None else self._comparer.digest(at) for at in (source, copy))
         self._findings.append(Finding(outcome, offset, target, landed, why, *hashes))
 
+    def _match_source(self, matcher: ContentMatcher, source: _RECORD, offset: int) -> None:
+        """Match a source record without a mapping, and read the target as far."""
+        matcher.add_source(offset, self._comparer.digest(source), source[0].time_ms(source[1]))
+        side = self._sides[0]
+        limit = self._index.landing_after(offset)
+        while matcher.wants_target and side.pass_one(limit):
+            pass
+
+    def match_target(self, at: TargetPartition, copy: _RECORD, offset: int) -> None:
+        """Match a record of the target that may be a copy without a mapping."""
+        if self._matcher is None:
+            self.note(Outcome.EXPIRED_ON_TARGET, None, at, offset, "", copy=copy)
+        else:
+            time_ms = copy[0].time_ms(copy[1])
+            self._matcher.add_target(offset, self._comparer.digest(copy), time_ms)
+
+    def _end_stretch(self) -> None:
+        """Records with a mapping follow: what has no counterpart so far has none."""
+        if self._matcher is not None and not self._matcher.is_settled:
+            self._matcher.finish(is_followed=True)
+
+    def _miss_copy(self, one: Unmatched) -> None:
+        outcome = Outcome.MISSING if one.is_proven else Outcome.EXPIRED_ON_SOURCE
+        self._keep(Finding(outcome, one.offset, None, None, _BY_CONTENT, one.digest))
+
+    def _miss_source(self, one: Unmatched) -> None:
+        outcome = Outcome.NATIVE if one.is_proven else Outcome.EXPIRED_ON_TARGET
+        at = self._sides[0].span.at
+        self._keep(Finding(outcome, None, at, one.offset, _BY_CONTENT, "", one.digest))
+
+    def _keep(self, finding: Finding) -> None:
+        self._counts[finding.outcome] += 1
+        if finding.outcome in _KEPT and len(self._findings) < KEPT_FINDINGS:
+            self._findings.append(finding)
+
     def wait_for_key(self, key: bytes | None) -> None:
         """Note a copy whose source record may have been compacted."""
         self._keys_on_source.wait(key)
 
 
+_BY_CONTENT = "matched by content, as its mapping has expired"
 _WITHOUT_COPY = {
     AbsentKind.DELETED: Outcome.DELETED_ON_TARGET,
     AbsentKind.UNREAD: Outcome.UNREAD_ON_TARGET,
@@ -290,6 +340,11 @@ class _SourceIndex:
         if last - int(self._source[row]) >= int(self._count[row]):
             return None
         return int(self._which[row]), int(self._target[row]) + ahead
+
+    def landing_after(self, offset: int) -> int:
+        """Return the target offset of the first mapped record behind a source offset."""
+        row = int(np.searchsorted(self._source, offset, side="right"))
+        return int(self._target[row]) if row < len(self._target) else FOREVER
 
 
 class _TargetSide:
@@ -369,6 +424,29 @@ class _TargetSide:
                 self._batch = self._rows = None
             self._next()
 
+    def pass_one(self, limit: int) -> bool:
+        """Pass the next record below an offset; False if there is none."""
+        while not self._is_over:
+            batch = self._batch
+            if batch is not None:
+                rows = self._decode(batch)
+                if rows is None:
+                    return False
+                if self._row < len(rows.offsets):
+                    at = int(rows.offsets[self._row])
+                    if at >= min(limit, self.span.end):
+                        return False
+                    self._pass(rows, self._row, at)
+                    self._row += 1
+                    return True
+                self._batch = self._rows = None
+            elif self._absent is not None:
+                if self._absent.last >= min(limit, self.span.end):
+                    return False
+                self._absent = None
+            self._next()
+        return False
+
     def _next(self) -> None:
         item = next(self._items, None)
         if item is None:
@@ -430,9 +508,11 @@ class _TargetSide:
             self._pass_copy(rows, row, offset, int(self._sources[at]) + ahead)
         elif offset < span.native_end and not span.others.has(offset):
             self.records += 1
-            outcome = Outcome.EXPIRED_ON_TARGET if span.unknown.has(offset) else Outcome.NATIVE
-            why = "no source record was copied there"
-            self._walk.note(outcome, None, span.at, offset, why, copy=(rows, row))
+            if span.unknown.has(offset):
+                self._walk.match_target(span.at, (rows, row), offset)
+            else:
+                why = "no source record was copied there"
+                self._walk.note(Outcome.NATIVE, None, span.at, offset, why, copy=(rows, row))
 
     def _pass_copy(self, rows: BatchRows, row: int, offset: int, source: int) -> None:
         part = self._walk.part

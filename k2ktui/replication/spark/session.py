@@ -233,6 +233,27 @@ class SparkRuntime:
         """Number of tasks that run at once."""
         return int(self._context.defaultParallelism)
 
+    def call(self, function: Callable[[], _T]) -> Future[_T]:
+        """Call a function in a task of its own; it is pickled with all that it refers to.
+
+        The future fails with K2kError if Spark lost the task, or the function raised any error.
+        """
+
+        def task(_: Iterator[int]) -> Iterator[_T]:
+            yield function()
+
+        def job() -> _T:
+            context = self._context
+            try:
+                context.setJobGroup(f"{_JOB_GROUP}-{next(self._numbers)}", self._name, True)
+                results: list[_T] = context.parallelize((0,), 1).mapPartitions(task).collect()
+            except Exception as error:
+                # To print the cause calls Java, which may never answer.
+                raise K2kError(f"a Spark task failed: {spark_reason(error)}") from None
+            return results[0]
+
+        return self._pool().submit(job)
+
     def submit(self, tasks: Sequence[SlotTask]) -> Future[list[SlotResult]]:
         """Run a job with one Spark task per slot task.
 

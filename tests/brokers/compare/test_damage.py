@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import (
     Out,
     create_topic,
+    eventually,
     produce,
     produce_transaction,
     read_all,
@@ -139,19 +144,27 @@ def test_retention_compaction_and_what_cannot_be_told(
     assert report["counts"] == {"equal": 10, "deleted by retention on the source": 10}
 
 
-def test_an_expired_mapping_is_not_counted_as_equal(
+def test_contents_are_matched_where_the_mapping_has_expired(
     copied: Copied, source: KafkaNode, target: KafkaNode
 ) -> None:
-    topic = create_topic(source)
-    produce(source, topic, [b"%d" % n for n in range(20)])
-    create_topic(target, topic)
-    offsets = produce(target, topic, [out.value or b"" for out in read_all(source, topic)])
-    pairs = dict(enumerate(offsets))
-    copied.record(topic, 0, {at: pairs[at] for at in range(12, 20)}, 20, 0, first=12)
-    report = k2ktui_json("compare", "-f", copied.file, "--topics", topic)
-    assert report["counts"]["mapping expired, on the source"] == 12
-    assert report["counts"]["mapping expired, on the target"] == 12
-    assert report["unproven"] == 24
+    topic, changed = create_topic(source), create_topic(source)
+    for name in (topic, changed):
+        produce(source, name, [b"%d" % n for n in range(20)])
+        create_topic(target, name)
+        values = [out.value or b"" for out in read_all(source, name)]
+        values[5] = b"changed" if name == changed else values[5]
+        pairs = dict(enumerate(produce(target, name, values)))
+        copied.record(name, 0, {at: pairs[at] for at in range(12, 20)}, 20, 0, first=12)
+    report = k2ktui_json("compare", "-f", copied.file, code=1)
+    counts = {one["topic"]: one["counts"] for one in report["partitions"]}
+    assert counts[topic] == {"equal": 20}
+    assert counts[changed] == {"equal": 19, "missing on the target": 1, "native to the target": 1}
+    (partition,) = (one for one in report["partitions"] if one["topic"] == changed)
+    places = [(one["source_offset"], one["target_offset"]) for one in partition["findings"]]
+    assert sorted(places, key=str) == [(5, None), (None, 5)]
+    # A sample does not read what the contents would have to be found in.
+    some = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--sample", "0.5")
+    assert some["unproven"] == 24 and some["counts"]["equal"] == 8
 
 
 @pytest.mark.parametrize(
@@ -189,3 +202,63 @@ def test_since_sample_and_rate(copied: Copied, source: KafkaNode) -> None:
     slow = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--rate", "100k")
     assert slow["ended_at"] - slow["began_at"] >= slow["read_bytes"] / 100_000
     assert slow["counts"] == {"equal": 9000}
+
+
+def test_a_stopped_comparison_is_resumed(
+    copied: Copied, source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(source, partitions=2)
+    for partition in (0, 1):
+        outs = (Out(b"%d" % n, partition=partition) for n in range(150_000))
+        produce(source, topic, outs, linger_ms=50, queue_buffering_max_messages=200_000)
+    copied.copy(topic)
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    words = ("compare", "-f", str(copied.file), "--topics", topic, "--json")
+    # Each side of a partition has some megabytes: it is slow enough to be stopped.
+    slow = subprocess.Popen(
+        [sys.executable, "-m", "k2ktui", *words, "--rate", "500k"],
+        env={**os.environ, **env},
+        stderr=subprocess.PIPE,
+    )
+
+    def has_parts() -> bool:
+        kept = list((tmp_path / "state").rglob("*.jsonl"))
+        return bool(kept) and kept[0].read_bytes().count(b"\n") > 1
+
+    eventually(has_parts, "a part is compared")
+    refused = k2ktui(*words, "--resume", code=5, env=env)
+    assert "another comparison of the same choice is running" in refused.stderr
+    slow.send_signal(signal.SIGINT)
+    _, said = slow.communicate(timeout=60)
+    assert slow.returncode == 130 and b"Traceback" not in said
+    (kept,) = (tmp_path / "state").rglob("*.jsonl")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    # A line that was cut off is compared again.
+    with kept.open("ab") as file:
+        file.write(b'{"part":')
+    report = k2ktui_json(*words[:-1], "--resume", env=env)
+    assert report["counts"] == {"equal": 300_000}
+    assert any("parts were compared by an earlier run" in note for note in report["notes"])
+    assert not kept.exists()
+    again = k2ktui_json(*words[:-1], env=env)
+    assert [one["source_digest"] for one in again["partitions"]] == [
+        one["source_digest"] for one in report["partitions"]
+    ]
+    assert again["read_bytes"] > report["read_bytes"]
+
+
+def test_the_result_is_kept_and_shown(copied: Copied, source: KafkaNode) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % n for n in range(5)])
+    copied.copy(topic)
+    assert k2ktui_json("status", "-f", copied.file)["last_comparison"] is None
+    k2ktui("compare", "-f", copied.file, "--no-store")
+    assert k2ktui_json("status", "-f", copied.file)["last_comparison"] is None
+    k2ktui("compare", "-f", copied.file)
+    kept = k2ktui_json("status", "-f", copied.file)["last_comparison"]
+    assert kept["counts"] == {"equal": 5} and kept["whole"] is True
+    assert kept["positions"] == [[topic, 0, 0, 5]]
+    said = "Every record compared at "
+    assert said in k2ktui("status", "-f", copied.file).stdout
+    shown = k2ktui("watch", "-f", copied.file, "--once", code=None).stdout
+    assert "every record compared at " in shown and ": 5 equal, 0 different" in shown

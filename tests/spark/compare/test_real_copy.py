@@ -25,31 +25,37 @@ def by_topic(report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.slow
 def test_topics_of_every_kind(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     kinds = make_all(source, unique_name("compare"))
-    with Pipeline(tmp_path, source, target, list(kinds.values())) as pipe:
-        pipe.catch_up()
-        report = k2ktui_json("compare", "-f", pipe.file)
-        assert report["differences"] == 0, report
-        copied = {kind: len(list(read_all(target, topic))) for kind, topic in kinds.items()}
-        partitions = by_topic(report)
-        for kind, topic in kinds.items():
-            equal = sum(one["counts"].get("equal", 0) for one in partitions.get(topic, ()))
-            # Compaction goes on, on either side.
-            assert equal == copied[kind] or kind == "compacted", (kind, partitions[topic])
-        places = {}
-        for kind, topic in kinds.items():
-            held = [got for got in read_all(target, topic) if got.value]
-            if held:
-                places[topic] = held[len(held) // 2]
-        target.stop()
-        for topic, got in places.items():
-            damage_log(target, topic, got.offset, flip_byte, got.partition)
-        target.start()
-        report = k2ktui_json("compare", "-f", pipe.file, code=1)
-        found = {
-            (one["target_topic"], one["target_partition"], one["target_offset"], one["why"])
-            for partition in report["partitions"]
-            for one in partition["findings"]
-        }
-        assert found == {
-            (topic, got.partition, got.offset, "value differs") for topic, got in places.items()
-        }
+    pipe = Pipeline(tmp_path, source, target, list(kinds.values()))
+    pipe.catch_up()
+    file = pipe.write()
+    report = k2ktui_json("compare", "-f", file)
+    assert report["differences"] == 0, report
+    copied = {kind: len(list(read_all(target, topic))) for kind, topic in kinds.items()}
+    partitions = by_topic(report)
+    for kind, topic in kinds.items():
+        equal = sum(one["counts"].get("equal", 0) for one in partitions.get(topic, ()))
+        # Compaction goes on, on either side.
+        assert equal == copied[kind] or kind == "compacted", (kind, partitions[topic])
+    places = {}
+    for topic in kinds.values():
+        held = [got for got in read_all(target, topic) if got.value]
+        if held:
+            places[topic] = held[len(held) // 2]
+    target.stop()
+    for topic, got in places.items():
+        damage_log(target, topic, got.offset, flip_byte, got.partition)
+    target.start()
+    report = k2ktui_json("compare", "-f", file, "--no-store", code=1)
+    # Spark tasks find the same; compaction may have gone on.
+    by_spark = k2ktui_json("compare", "-f", file, "--spark", code=1)
+    assert [one["findings"] for one in by_spark["partitions"]] == [
+        one["findings"] for one in report["partitions"]
+    ]
+    found = {
+        (one["target_topic"], one["target_partition"], one["target_offset"], one["why"])
+        for partition in report["partitions"]
+        for one in partition["findings"]
+    }
+    assert found == {
+        (topic, got.partition, got.offset, "value differs") for topic, got in places.items()
+    }

@@ -84,8 +84,8 @@ def _with_hole(records: Records, batch: Batch) -> bytearray:
 def flip_byte(records: Records, row: int) -> Records:
     """Change the last byte of a record's value by one bit."""
     tail = bytearray(records.tails[row])
-    length, at = read_varint(tail, 0)
-    length, at = read_varint(tail, at + max(0, length))
+    length, at = read_varint(records.tails[row], 0)
+    length, at = read_varint(records.tails[row], at + max(0, length))
     assert length > 0, "a record with a value"
     tail[at + length - 1] ^= 1
     return _with_tail(records, row, bytes(tail))

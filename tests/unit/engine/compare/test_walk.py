@@ -47,6 +47,9 @@ class Rows:
     def key(self, row: int) -> bytes | None:
         return self.records[row].key
 
+    def time_ms(self, row: int) -> int:
+        return max(0, self.records[row].value)
+
 
 @dataclass
 class Batch:
@@ -121,7 +124,10 @@ class Log:
 
 @dataclass
 class Pair:
-    """A source partition, its target partition with records of others, and the mapping."""
+    """A source partition, its target partition with records of others, and the mapping.
+
+    ``has_others`` is whether another source partition feeds the target partition.
+    """
 
     source: Log = field(default_factory=Log)
     target: Log = field(default_factory=Log)
@@ -132,6 +138,7 @@ class Pair:
     began_at: int = 0
     skipped: tuple[int, int] = (0, 0)
     compacted: tuple[bool, bool] = (False, False)
+    has_others: bool = True
 
     def ranges(self, pairs: dict[int, int]) -> MappingRanges:
         ranges = MappingRanges()
@@ -148,10 +155,9 @@ class Pair:
         )  # fmt: skip
         own = {at: to for at, to in self.landed.items() if at >= known}
         other = Position(len(self.others), 0, -1, "id", 1, 0, *TARGET)
-        replicas = {
-            SOURCE: Replica(position, {TARGET: self.ranges(own)}, self.complete_from),
-            OTHER: Replica(other, {TARGET: self.ranges(dict(enumerate(self.others)))}),
-        }
+        replicas = {SOURCE: Replica(position, {TARGET: self.ranges(own)}, self.complete_from)}
+        if self.has_others:
+            replicas[OTHER] = Replica(other, {TARGET: self.ranges(dict(enumerate(self.others)))})
         facts = {SOURCE: PartitionFacts(self.source.start, None, self.compacted[0])}
         logs = {TARGET: TargetLog(self.target.start, self.target.end)}
         return divide(replicas, facts, logs, {TARGET[0]: self.compacted[1]}, sample, size)
@@ -253,16 +259,16 @@ def model(pair: Pair) -> Counter[Outcome]:
     for to, one in pair.target.records.items():
         if to < pair.target.start or to in pair.others:
             continue
-        at = back.get(to)
-        if at is None:
+        origin = back.get(to)
+        if origin is None:
             is_unknown = known > pair.began_at and to < first
             counts[Outcome.EXPIRED_ON_TARGET if is_unknown else Outcome.NATIVE] += 1
-        elif at < pair.source.start:
+        elif origin < pair.source.start:
             counts[Outcome.DELETED_ON_SOURCE] += 1
-        elif at not in pair.source.records:
+        elif origin not in pair.source.records:
             if not pair.compacted[0]:
                 counts[Outcome.MISSING_ON_SOURCE] += 1
-            elif source_keys.get(one.key, -1) > at:
+            elif source_keys.get(one.key, -1) > origin:
                 counts[Outcome.COMPACTED_ON_SOURCE] += 1
             else:
                 counts[Outcome.UNCLEAR_ON_SOURCE] += 1
@@ -379,3 +385,74 @@ def test_a_sample_is_the_same_each_time() -> None:
     # A short partition has at least its last part.
     pair.source.start = pair.source.end - 55
     assert [part.end for part in pair.parts(7, 0.0001)] == [1_100_000]
+
+
+def expired_pair(seed: int) -> Pair:
+    """Make a pair with an expired mapping and preserved partitions."""
+    pair = make_pair(seed, others=False)
+    pair.has_others = False
+    pair.complete_from = random.Random(seed + 2).randrange(pair.source.end + 1)
+    return pair
+
+
+@given(seeds, sizes, st.booleans())
+def test_contents_are_matched_where_the_mapping_has_expired(
+    seed: int, size: int, trusts_bytes: bool
+) -> None:
+    pair = expired_pair(seed)
+    copied = len(pair.source.records)
+    result = pair.compare(size)
+    assert result.counts == ({Outcome.EQUAL: copied} if copied else {})
+    # Without trust in contents, as where schema ids are mapped, nothing is known of them.
+    if not trusts_bytes:
+        expired = sum(at < (pair.complete_from or 0) for at in pair.source.records)
+        counts = pair.compare(size, trusts_bytes=False).counts
+        assert counts.get(Outcome.EXPIRED_ON_SOURCE, 0) == expired
+        assert counts.get(Outcome.EXPIRED_ON_TARGET, 0) == expired
+
+
+@given(seeds, sizes)
+def test_damage_where_the_mapping_has_expired(seed: int, size: int) -> None:
+    """It is found between records that match; nothing is called equal that is not."""
+    dice = random.Random(seed)
+    pair = expired_pair(seed)
+    places = sorted(pair.landed.values())
+    if len(places) < 3:
+        return
+    at = dice.choice(places[1:-1])
+    back = {to: origin for origin, to in pair.landed.items()}
+    damage = dice.choice(["changed", "removed"])
+    if damage == "changed":
+        pair.target.records[at] = Record(pair.target.records[at].key, -9)
+    else:
+        del pair.target.records[at]
+    result = pair.compare(size)
+    assert result.counts[Outcome.EQUAL] == len(places) - 1
+    is_expired = back[at] < (pair.complete_from or 0)
+    known = {(one.outcome, one.source_offset or one.target_offset) for one in result.findings}
+    if not is_expired:
+        assert known == {
+            (Outcome.DIFFERS if damage == "changed" else Outcome.MISSING, back[at] or at)
+        }
+        return
+    wanted = {(Outcome.MISSING, back[at] or None)}
+    if damage == "changed":
+        wanted.add((Outcome.NATIVE, at))
+    assert known == wanted
+
+
+@given(seeds, sizes, st.booleans())
+def test_retention_where_the_mapping_has_expired(seed: int, size: int, on_source: bool) -> None:
+    """What retention has removed on one side leaves the rest to be matched."""
+    dice = random.Random(seed)
+    pair = expired_pair(seed)
+    log = pair.source if on_source else pair.target
+    log.start = dice.randrange(log.end + 1)
+    result = pair.compare(size)
+    alive = [
+        (at, to)
+        for at, to in pair.landed.items()
+        if at >= pair.source.start and to >= pair.target.start
+    ]
+    assert result.counts.get(Outcome.EQUAL, 0) == len(alive)
+    assert not result.count(DIFFERENCES)
