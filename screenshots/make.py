@@ -29,6 +29,7 @@ from tour_directory import of_a_directory, of_its_sites
 
 from k2ktui.console import screens
 from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.screens.comparison import ComparisonScreen
 from k2ktui.console.screens.fleet import FleetScreen
 from k2ktui.console.screens.parity import ParityScreen
 from k2ktui.console.screens.site import SiteScreen
@@ -54,7 +55,14 @@ MIRRORMAKER_VIEWS = 60
 Drawn = AsyncIterator[tuple[Path, str]]
 # Those of a directory of pipelines, and what differs between clusters, are not kept of the demo:
 # tests/console/pictures has them.
-NOT_OF_THE_DEMO = {FleetScreen, SiteDrillsScreen, SiteScreen, MemberScreen, ParityScreen}
+NOT_OF_THE_DEMO = {
+    FleetScreen,
+    SiteDrillsScreen,
+    SiteScreen,
+    MemberScreen,
+    ParityScreen,
+    ComparisonScreen,
+}
 
 
 async def draw_pictures(themes: Mapping[str, str]) -> Drawn:

@@ -13,12 +13,11 @@ from k2ktui.cli.terminal.notes import print_note, print_notes
 from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline_flow, matcher
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.scalars import parse_instant
-from k2ktui.errors import ConfigError, ExitCode, K2kError
+from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.config.model import PipelineConfig
     from k2ktui.engine.compare.report import ComparisonReport
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -83,7 +82,7 @@ def command(
 ) -> int:
     """Compare and print; findings if anything differs."""
     from k2ktui.compare.plan import ComparisonChoice
-    from k2ktui.compare.run import ComparisonOptions, compare_pipeline
+    from k2ktui.compare.run import ComparisonOptions, compare_pipeline, keep_result
 
     since_ms = None if since is None else _parse_since(since)
     choice = ComparisonChoice(matcher("--topics", topics), topics or "", since_ms, sample)
@@ -92,8 +91,8 @@ def command(
         _check_output(output)
     flow = load_pipeline_flow(files)
     report = compare_pipeline(flow, options)
-    if not no_store:
-        _keep(flow.config, report)
+    if not no_store and (note := keep_result(flow.config, report)):
+        print_note(note)
     if output is not None:
         _write(report, output)
     if as_json:
@@ -101,19 +100,6 @@ def command(
     else:
         _print(report)
     return int(ExitCode.FINDINGS if report.different else ExitCode.OK)
-
-
-def _keep(config: PipelineConfig, report: ComparisonReport) -> None:
-    """Keep the result; what took hours is not lost because that fails."""
-    from k2ktui.compare.run import keep_result
-
-    if config.read_only:
-        print_note("the file has readOnly: the result was not written to the state topic")
-        return
-    try:
-        keep_result(config, report)
-    except K2kError as error:
-        print_note(f"the result was not written to the state topic: {error.message}")
 
 
 def _parse_since(since: str) -> int:
@@ -175,7 +161,7 @@ def _print(report: ComparisonReport) -> None:
     print_notes(report.notes)
     results = [result for _, result in sorted(report.results.items())]
     title = f"{safe_text(report.pipeline)}: records of source and target"
-    print_table(title, partition_columns(report), results, most=_SHOWN)
+    print_table(title, partition_columns(report.differences), results, most=_SHOWN)
     for result in filter(is_notable, results):
         for finding in result.findings:
             click.echo(finding_text(result.source, finding))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +17,7 @@ from k2ktui.engine.compare.outcomes import PartResult, join_results
 from k2ktui.engine.compare.parts import ComparisonPart
 from k2ktui.engine.compare.record import sum_up_comparison
 from k2ktui.engine.compare.report import ComparisonReport
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.flow import Flow
@@ -38,12 +40,14 @@ class ComparisonOptions:
         bytes_per_s: bound of what is read on both sides together; None for none.
         resumes: whether parts that an earlier run of the same choice has compared are not again.
         in_spark: whether Spark compares; None if that depends on the number of offsets.
+        is_stopped: asked after each batch; the comparison ends with Refused once it is true.
     """
 
     choice: ComparisonChoice
     bytes_per_s: float | None = None
     resumes: bool = False
     in_spark: bool | None = None
+    is_stopped: Callable[[], bool] = lambda: False
 
 
 def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport:
@@ -55,7 +59,7 @@ def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport
         ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
         NothingCopied: nothing has been replicated yet.
         ConfigError: no topic that is copied is chosen.
-        Refused: what is done cannot be kept, or another run keeps it.
+        Refused: what is done cannot be kept, or another run keeps it; or it was stopped.
     """
     began_at = time.time()
     with long_step("positions and mappings are read"):
@@ -82,16 +86,22 @@ def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport
     )
 
 
-def keep_result(config: PipelineConfig, report: ComparisonReport) -> None:
+def keep_result(config: PipelineConfig, report: ComparisonReport) -> str:
     """Write the result in a few numbers to the pipeline's state topic, in place of the last one.
 
-    Raises:
-        K2kError: it was not acknowledged.
+    Returns:
+        Why it was not written, "" if it was: what took hours is not lost because of that.
     """
+    if config.read_only:
+        return "the file has readOnly: the result was not written to the state topic"
     target = target_cluster(config)
     store = StateStore(config, target)
     try:
         store.put([sum_up_comparison(report, whoami())])
+    except K2kError as error:
+        return f"the result was not written to the state topic: {error.message}"
+    else:
+        return ""
     finally:
         store.close()
         target.disconnect()
@@ -114,7 +124,12 @@ def _compare_parts(
     left = [part for part, result in known if result is None]
     in_spark, here, notes = _share(config, left, options)
     read_bytes, compared = 0, 0
-    with long_step("offsets compared", sum(part.end - part.first for part in left)) as tell:
+    with long_step("offsets compared", sum(part.end - part.first for part in left)) as report:
+
+        def tell(offsets: int) -> None:
+            if options.is_stopped():
+                raise Refused("the comparison was stopped", hint="Compare again to continue it.")
+            report(offsets)
 
         def keep(part: ComparisonPart, result: PartResult) -> None:
             nonlocal compared

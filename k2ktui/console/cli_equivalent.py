@@ -66,6 +66,11 @@ def parity_plan(files: Sequence[str]) -> str:
     return shlex.join(["k2ktui", "parity", "plan", *_files(files), "-o", "parity.json"])
 
 
+def compare(files: Sequence[str]) -> str:
+    """Return the command that compares every record of both clusters."""
+    return shlex.join(["k2ktui", "compare", *_files(files), "--resume"])
+
+
 def parity_plan_and_apply(files: Sequence[str]) -> str:
     """Return the commands that compare them, and change the target."""
     return f"{parity_plan(files)}; k2ktui parity apply parity.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from k2ktui.engine.compare.outcomes import UNPROVEN, Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
@@ -17,13 +17,15 @@ _MARKS = str.maketrans(
 )
 
 
-def partition_columns(report: ComparisonReport) -> tuple[Column[PartResult], ...]:
-    """Return the columns of a table of partitions."""
+def partition_columns(
+    differences: Callable[[PartResult], int],
+) -> tuple[Column[PartResult], ...]:
+    """Return the columns of a table of partitions; ``differences`` counts those of one."""
     return (
         text_column("partition", lambda result: safe_text(result.source), left=True),
         text_column("offsets", lambda result: f"{result.first}…{result.end}"),
         text_column("equal", lambda result: f"{result.counts.get(Outcome.EQUAL, 0):,}"),
-        text_column("differences", lambda result: f"{report.differences(result):,}"),
+        text_column("differences", lambda result: f"{differences(result):,}"),
         text_column("unproven", lambda result: f"{result.count(UNPROVEN):,}"),
         text_column("digest", lambda result: f"{result.target_digest:032x}", left=True, wide=True),
     )

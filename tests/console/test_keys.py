@@ -23,6 +23,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "console.md"
 # Screens that are opened from others.
 DETAILS = {
     "AuditScreen": "an audit",
+    "ComparisonScreen": "a comparison",
     "DrillScreen": "a drill",
     "EntryScreen": "an entry",
     "GroupScreen": "a group",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from k2ktui.console import cli_equivalent
 from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.comparison import ComparisonScreen
 from k2ktui.console.screens.parity import ParityScreen
 from k2ktui.console.screens.partition import (
     LOG,
@@ -22,9 +24,11 @@ from k2ktui.console.screens.partition import (
 from k2ktui.console.screens.preview import PreviewScreen
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
+from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import NotInstalled
 from k2ktui.present import formatting
@@ -58,14 +62,15 @@ class ReplicationScreen(ListScreen):
         Problems come first until a sort column is chosen. Enter opens a partition with its
         coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row
         shows all of them. x shows what the transform of the topic does to its newest records. d
-        compares topic settings, client quotas and ACLs of both clusters.
+        compares topic settings, client quotas and ACLs of both clusters, c every record.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "compare", "Compare", show=False, id="replication.compare"),
         Binding("d", "parity", "Parity", show=False, id="replication.parity"),
         Binding("x", "preview", "Preview transform", id="replication.preview"),
         Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
-    DETAILS = (ParityScreen, PreviewScreen, PartitionScreen)
+    DETAILS = (ComparisonScreen, ParityScreen, PreviewScreen, PartitionScreen)
     PANEL: ClassVar[str] = "Partitions"
 
     def __init__(self) -> None:
@@ -158,7 +163,7 @@ class ReplicationScreen(ListScreen):
         """Return why an action is unavailable now."""
         if action == "preview":
             return self._no_preview()
-        if action == "parity":
+        if action in ("parity", "compare"):
             return self._no_parity()
         return super().refusal(action)
 
@@ -177,6 +182,27 @@ class ReplicationScreen(ListScreen):
         if flow is None:
             return "this is a recording"
         return "" if flow.pipeline is not None else "no pipeline of k2ktui copies this flow"
+
+    @work(group=ASK)
+    async def action_compare(self) -> None:
+        """Ask, and compare every record of both clusters."""
+        lines = [
+            "Every retained record of all topics is read on both clusters, and compared. That may "
+            "take hours, and takes their network and disks.",
+            "Nothing is changed, but for one record in the state topic with the result. Leaving "
+            "the screen stops it; what is done is kept for the next time.",
+            "",
+            cli_equivalent.compare(self.session.files),
+        ]
+        dialog = Confirm(
+            "Compare every record",
+            lines,
+            self.session.pair.pipeline,
+            "Compare",
+            canceled="Nothing was compared.",
+        )
+        if await self.ask(dialog):
+            self.app.push_screen(ComparisonScreen())
 
     def action_parity(self) -> None:
         """Compare what both clusters have besides records."""

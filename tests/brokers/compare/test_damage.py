@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,12 @@ def test_contents_are_matched_where_the_mapping_has_expired(
     for name in (topic, changed):
         produce(source, name, [b"%d" % n for n in range(20)])
         create_topic(target, name)
-        values = [out.value or b"" for out in read_all(source, name)]
-        values[5] = b"changed" if name == changed else values[5]
-        pairs = dict(enumerate(produce(target, name, values)))
+        copies = [
+            Out(got.value, got.key, timestamp=got.timestamp) for got in read_all(source, name)
+        ]
+        if name == changed:
+            copies[5] = replace(copies[5], value=b"changed")
+        pairs = dict(enumerate(produce(target, name, copies)))
         copied.record(name, 0, {at: pairs[at] for at in range(12, 20)}, 20, 0, first=12)
     report = k2ktui_json("compare", "-f", copied.file, code=1)
     counts = {one["topic"]: one["counts"] for one in report["partitions"]}

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 
 from k2ktui.drill.report import report_json, report_markdown
+from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
 from k2ktui.engine.drill.checks import CheckResult, DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, Drill, DrillEvent, GroupResult, new_phases
@@ -194,6 +195,7 @@ STATE: tuple[StateRecord, ...] = (
     PipelineSummary(1000, 90, 85, (GroupCount(Severity.BAD, "skips", 2),), 7, 3),
     Hold("orders", None, "ops@h", 1000, "why"),
     Hold("orders", 3, "ops@h", 1000),
+    ComparisonRecord(1000, "ops@h", "c", "d", 1, 2, 3, {"equal": 9}, 0.5, False, {AT: (0, 9)}),
 )
 DRILL = Drill(
     "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",

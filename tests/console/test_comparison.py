@@ -1,0 +1,117 @@
+"""``c`` on Replication: every record compared, once the operator has agreed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from k2ktui.compare.run import ComparisonOptions
+from k2ktui.console.screens import comparison
+from k2ktui.console.screens.comparison import ComparisonScreen
+from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
+from k2ktui.engine.compare.report import ComparisonReport
+from k2ktui.engine.records.state import SourcePartition
+from k2ktui.errors import Refused
+from tests.console.test_parity import FLOW
+from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.views import NOON, usual
+
+AT, OTHER = SourcePartition("payments", 0), SourcePartition("payments", 1)
+FINDING = Finding(
+    Outcome.DIFFERS, 4711, ("payments", 0), 4698, "value differs", "ab" * 32, "cd" * 32
+)
+REPORT = ComparisonReport(
+    "orders", "src", "tgt", NOON - 60, NOON, None, 1.0, False,
+    {
+        AT: PartResult(AT, 0, 5000, {Outcome.EQUAL: 4999, Outcome.DIFFERS: 1}, 5000, 5000,
+                       findings=(FINDING,)),
+        OTHER: PartResult(OTHER, 0, 10, {Outcome.EQUAL: 7, Outcome.EXPIRED_ON_SOURCE: 3}, 10, 7),
+    },
+    {SourcePartition("masked", 0): "a transform changes its records"}, {}, 12345,
+)  # fmt: skip
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    calls: dict[str, list[Any]] = {"compare": [], "keep": []}
+
+    def compare(_: object, options: ComparisonOptions) -> ComparisonReport:
+        calls["compare"].append(options)
+        return REPORT
+
+    def keep(_: object, report: ComparisonReport) -> str:
+        calls["keep"].append(report)
+        return ""
+
+    monkeypatch.setattr(comparison, "compare_pipeline", compare)
+    monkeypatch.setattr(comparison, "keep_result", keep)
+    return calls
+
+
+async def agree(console: ConsoleDriver) -> ComparisonScreen:
+    await console.press("2")
+    await console.pilot.press("c")
+    await console.until(lambda: isinstance(console.app.focused, Input), "the dialog")
+    assert "Every retained record" in console.text
+    await console.pilot.press(*"orders", "tab", "space")
+    await console.until(lambda: isinstance(console.app.screen, ComparisonScreen), "the screen")
+    screen = console.app.screen
+    assert isinstance(screen, ComparisonScreen)
+    return screen
+
+
+def test_it_asks_and_compares(called: dict[str, list[Any]]) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        screen = await agree(console)
+        await console.until(lambda: screen.report, "compared")
+        await console.settle()
+        (options,) = called["compare"]
+        assert options.resumes and options.choice.sample == 1
+        assert called["keep"] == [REPORT]
+        assert "1 different, 3 unproven of 2 partitions" in console.text
+        assert "payments-0@4711" in console.text and "value differs" in console.text
+        assert "a transform changes its records" in console.text
+        assert screen.text_to_copy() == "k2ktui compare -f orders.yaml --resume"
+        assert '"differences": 1' in (screen.document() or "")
+        await console.press("escape")
+        assert options.is_stopped()
+
+    drive(steps, usual(), flow=FLOW, files=("orders.yaml",))
+
+
+def test_a_read_only_session_writes_no_result(called: dict[str, list[Any]]) -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        screen = await agree(console)
+        await console.until(lambda: screen.report, "compared")
+        await console.settle()
+        assert called["keep"] == []
+
+    drive(steps, usual(), flow=FLOW, files=("orders.yaml",), read_only=True)
+
+
+def test_why_nothing_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(*_: object) -> ComparisonReport:
+        raise Refused("another comparison of the same choice is running")
+
+    monkeypatch.setattr(comparison, "compare_pipeline", compare)
+
+    async def steps(console: ConsoleDriver) -> None:
+        screen = await agree(console)
+        await console.until(lambda: screen.error, "refused")
+        await console.settle()
+        assert "another comparison of the same choice is running" in console.text
+        assert "Not compared: see above." in console.text
+
+    drive(steps, usual(), flow=FLOW, files=("orders.yaml",))
+
+
+def test_it_is_not_offered_in_a_recording() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2", "c")
+        assert not isinstance(console.app.screen, ComparisonScreen)
+        assert "this is a recording" in console.text
+
+    drive(steps, replace(usual()))
