@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from k2ktui.cli.terminal.notes import print_note, print_notes
-from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline_flow, matcher
+from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline_flow
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.scalars import parse_instant
+from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
@@ -85,7 +86,7 @@ def command(
     from k2ktui.compare.run import ComparisonOptions, compare_pipeline, keep_result
 
     since_ms = None if since is None else _parse_since(since)
-    choice = ComparisonChoice(matcher("--topics", topics), topics or "", since_ms, sample)
+    choice = ComparisonChoice(pattern_of("--topics", topics), topics or "", since_ms, sample)
     options = ComparisonOptions(choice, _parse_rate(rate), resume, in_spark)
     if output is not None:
         _check_output(output)
