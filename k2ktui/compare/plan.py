@@ -15,7 +15,7 @@ from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.record import RecordPart
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.moves.snapshot import SnapshotReader
+from k2ktui.sync.moves.snapshot import CopiesFound, SnapshotReader
 from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
 from k2ktui.text import safe_text
@@ -87,7 +87,7 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
     left_out = {
         at: why
         for at, replica in chosen.items()
-        if (why := _why_left_out(config, at, replica, copies.starts))
+        if (why := _why_left_out(config, at, replica, copies))
     }
     compared = sorted(chosen.keys() - left_out.keys())
     since = _since(source, compared, choice.since_ms)
@@ -126,14 +126,17 @@ def _why_left_out(
     config: PipelineConfig,
     at: SourcePartition,
     replica: Replica,
-    starts: Mapping[SourcePartition, int],
+    copies: CopiesFound,
 ) -> str:
     """Return why a partition is not compared; "" if it is."""
     if replica.position is None or replica.anchors is not None:
         return "no pipeline of k2ktui copies it"
     if config.replication.transform_for(at.topic) is not None:
         return TRANSFORMED
-    if at not in starts:
+    moved = copies.moved.get(at.topic)
+    if moved is not None:
+        return moved.describe()
+    if at not in copies.starts:
         return "the source has no such partition any more, or its leader does not answer"
     return replica.unusable_reason
 

@@ -34,6 +34,7 @@ from k2ktui.engine.moves.groups import GroupView, Snapshot, describe_conflicts
 from k2ktui.engine.moves.plan import metadata_length
 from k2ktui.engine.moves.written import WrittenCommits
 from k2ktui.engine.records.cluster_pair import ClusterPair
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import ConnectionFailed, K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
@@ -69,14 +70,15 @@ class _Copies:
 class CopiesFound:
     """The state of each source partition's copy, and notes for the operator.
 
-    ``logs`` are the bounds of the target's logs, read before the positions, and ``starts`` the
-    source's log start offsets.
+    ``logs`` are the bounds of the target's logs, read before the positions, ``starts`` the source's
+    log start offsets, and ``moved`` the topics whose clients were moved to the target.
     """
 
     replicas: Mapping[SourcePartition, Replica]
     notes: tuple[str, ...]
     logs: Mapping[TargetPartition, TargetLog] = field(default_factory=dict)
     starts: Mapping[SourcePartition, int] = field(default_factory=dict)
+    moved: MovedTopics = NO_MOVED_TOPICS
 
 
 class SnapshotReader:
@@ -326,7 +328,8 @@ class SnapshotReader:
         }
         copies = self._copies(source, offsets, positions, {}, "")
         notes = (*_notes(copies.report), *self._record.notes())
-        return CopiesFound(copies.replicas, notes, copies.logs, source.starts)
+        moved = self._record.moved_topics()
+        return CopiesFound(copies.replicas, notes, copies.logs, source.starts, moved)
 
     def clusters(self) -> ClusterPair:
         """Return the clusters that the positions read last belong to."""
