@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,6 +38,7 @@ from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
 from k2ktui.replication.ownership.topic_moves import move_topics, read_moved, release_topics
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, produce, read_all
+from tests.support.commands.earlier_code import unpack
 from tests.support.pipelines.copied import Copied
 
 
@@ -197,6 +201,54 @@ def test_earlier_releases_refuse_the_pipeline_while_topics_are_moved(
     release_topics(copied.config, copied.cluster, ["orders"])
     runs.start()
     assert versions(copied)[-1] == 1
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package of the last commit that does not know moved topics."""
+    return unpack("6adee294", tmp_path_factory.mktemp("earlier"))
+
+
+# What a driver of that commit does before it copies, of the pipeline or of a slot.
+START = """
+import sys
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.properties.translation import load_checked, wire
+from k2ktui.replication.ownership.pipeline import describe_malformed, make_ownership
+config, layout = load_checked((sys.argv[1],)).config, sys.argv[2]
+ownership = make_ownership(config, target_cluster(config), wire(config.target, "producer"), 1)
+if layout:
+    ownership = ownership.of_slot(0, layout)
+state = ownership.take_over(1)
+if state.malformed:
+    describe_malformed(config, state)
+print("copies")
+"""
+
+
+def start_earlier(copied: Copied, earlier: Path, layout: str = "") -> str:
+    """Return what a driver of the earlier commit says."""
+    env = {**os.environ, "PYTHONPATH": str(earlier), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-c", START, str(copied.file), layout]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+    return done.stdout + done.stderr
+
+
+def test_an_earlier_release_copies_nothing_of_the_pipeline(
+    copied: Copied, runs: Runs, earlier: Path
+) -> None:
+    """Not the whole of it and no slot, as often as it tries; this release then goes on."""
+    layout = runs.divide(2)
+    assert "copies" in start_earlier(copied, earlier, layout)
+    assert "copies" in start_earlier(copied, earlier)
+    layout = runs.divide(2)
+    move(copied, "orders")
+    for of in (layout, "", ""):
+        said = start_earlier(copied, earlier, of)
+        assert "of this pipeline" in said and "cannot be read" in said and "copies" not in said
+    state = runs.whole().take_over(2)
+    assert state.moved.all == (moved("orders"),) and state.run.has_moved is False
+    assert versions(copied)[-1] == 3, "its run record is replaced by one that it does not read"
 
 
 def test_nothing_is_copied_while_a_move_cannot_be_read(copied: Copied, runs: Runs) -> None:

@@ -5,15 +5,13 @@ A fleet is upgraded host by host, so runs of both share a pipeline, or wait for 
 
 from __future__ import annotations
 
-import io
 import signal
-import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.proof.test_faults_fencing import tell_all
+from tests.support.commands.earlier_code import unpack
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Pipeline, Run
 from tests.support.pipelines.shared_pipelines import SHARED, await_all_copying, expect_owning
@@ -28,14 +26,7 @@ MODES = ("exclusive", "standby", "shared")
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package of the earlier commit."""
-    repository, folder = Path(__file__).parents[3], tmp_path_factory.mktemp("earlier")
-    command = ["git", "-C", str(repository), "archive", EARLIER, "k2ktui"]
-    git = subprocess.run(command, capture_output=True)
-    if git.returncode:
-        pytest.skip(f"commit {EARLIER} is not in this clone")
-    with tarfile.open(fileobj=io.BytesIO(git.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return unpack(EARLIER, tmp_path_factory.mktemp("earlier"))
 
 
 def start_earlier(pipeline: Pipeline, earlier: Path) -> Run:
