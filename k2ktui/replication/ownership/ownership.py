@@ -139,6 +139,7 @@ class Ownership:
         self._slot_limit = BoundedSemaphore(claim.parallelism)
         self._pair, self._fenced_by = claim.pair, claim.fenced_by
         self._began = False
+        self._found: Run | None = None  # the newest run record when this driver took over last
         self._fence = Fence(
             options,
             cluster_id=claim.pair.target if claim.pair else None,
@@ -311,6 +312,7 @@ class Ownership:
                 of these is fenced; returns how many shared slots any layout has had.
         """
         runs = self._store.read_written_runs()
+        self._found = find_newest(runs)
         if self._claim.topic.shared_slot is None:
             self._fence_shared(announce(runs))
         return max([slots, *(run.slots for run in runs)])
@@ -465,9 +467,10 @@ class Ownership:
             sleep(_AGAIN_S)
 
     def _is_interrupted(self) -> bool:
-        """Return whether a driver that only records moved topics is at work, or was killed."""
+        """Return whether this takeover met a driver that only records moved topics."""
         newest = find_newest(self._store.read_written_runs())
-        return newest.interrupts is not None and not newest.interrupts.is_over
+        interrupted = newest.interrupts
+        return interrupted is not None and (not interrupted.is_over or newest != self._found)
 
     def read_states(self) -> dict[str, tuple[int, int]]:
         """Return producer id and epoch of each transactional id, as this driver has left them.

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -31,6 +30,7 @@ from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.admin.topics import grow_topics
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, UnreadableRecords
+from k2ktui.replication.ownership import fence as fence_module
 from k2ktui.replication.ownership import ownership as ownership_module
 from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
@@ -304,24 +304,45 @@ def test_a_mover_that_is_killed_halfway_ends_no_run(
     assert move(copied, "orders"), "and it can be done again"
 
 
-def test_a_run_that_starts_meanwhile_waits_for_the_mover(copied: Copied, runs: Runs) -> None:
-    """Both raise the same epochs: neither ends, and the run knows what is moved."""
-    results: list[object] = []
+def test_a_run_that_takes_over_during_a_move_knows_it(
+    copied: Copied, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mover is fenced by it, begins again, and interrupts it."""
+    started: list[Ownership] = []
 
-    def start() -> None:
-        try:
-            results.append(runs.whole().take_over(2).moved)
-        except Superseded as error:
-            results.append(error)
+    def start(name: str) -> None:
+        if name == "moved" and not started:
+            started.append(runs.whole())
+            assert started[0].take_over(2).moved.all == (moved("orders"),)
+            started[0].renew(0)
 
-    starting = Thread(target=start)
-    starting.start()
-    final = move(copied, "orders")
-    starting.join()
-    assert final and len(results) == 1
-    assert moved_now(copied) == {"orders"}
-    run = runs.start()
+    monkeypatch.setattr(ownership_module, "failpoint", start)
+    assert move(copied, "orders")
+    (run,) = started
+    with pytest.raises(OwnershipLost):
+        run.renew(0)
+    assert run.take_over(2).moved.all == (moved("orders"),)
     run.renew(0)
+
+
+def test_a_run_that_starts_is_interrupted_and_takes_over_again(
+    copied: Copied, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics are moved between two of its requests; it does not end, and knows what is moved."""
+    runs.start().close()
+    monkeypatch.setattr(fence_module, "_TAKE_PAUSE_S", 0.1)
+    final: list[object] = []
+
+    def move_once(name: str) -> None:
+        if name == "fencing" and not final:
+            final.append("begun")
+            final.append(move(copied, "orders"))
+
+    run = runs.whole()
+    monkeypatch.setattr(fence_module, "failpoint", move_once)
+    assert run.take_over(2).moved.all == (moved("orders"),)
+    run.renew(0)
+    assert len(final) == 2
 
 
 def test_it_is_refused_where_no_run_can_be_fenced(copied: Copied) -> None:
