@@ -34,7 +34,7 @@ from k2ktui.replication.driver.isolation import UnfinishedTransactions
 from k2ktui.replication.driver.laps import LapPlanner, LapRunner
 from k2ktui.replication.driver.learned_limits import LearnedLimits, with_settings
 from k2ktui.replication.driver.loss import LossRecorder
-from k2ktui.replication.fencing_errors import Superseded, TransactionUnfinished
+from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, TransactionUnfinished
 from k2ktui.replication.ownership.commit_state import CommitState, adopt_positions
 from k2ktui.replication.ownership.epochs import Contested
 from k2ktui.replication.ownership.ownership import Ownership
@@ -64,7 +64,9 @@ _DISCOVERY_INTERVAL_S = 5.0
 _LOST_IN_A_ROW = 3
 _PROGRESS_S = 5.0  # where laps are micro-batches
 _TAKE_OVER_RETRY_S = 1.0
+_LOOK_S = 3.0
 _DISCOVERY = "looking for new topics"
+_LOOK = "looking for moved topics"
 _TAKE_OVER = "taking over"
 _LOST = frozenset({FaultKind.TRUNCATED, FaultKind.DIVERGED})
 
@@ -113,6 +115,7 @@ class Driver:
         self._stopped = StoppedPartitions(report)
         self._held = HeldPartitions(holds, report)
         self._moved = NO_MOVED_TOPICS  # as of the last takeover: a later one fences this driver
+        self._next_look = 0.0
         self._limits = LearnedLimits()
         self._refused: dict[SourcePartition, Fault] = {}
         self._until: dict[SourcePartition, int] = {}
@@ -206,6 +209,7 @@ class Driver:
             running = [slot.running for slot in self._slots if slot.running is not None]
             if self._until_caught_up and not running and self._all_reached():
                 return
+            self._look_for_release(running)
             if running:
                 wait(running, timeout=_TICK_S, return_when=FIRST_COMPLETED)
             else:
@@ -224,6 +228,22 @@ class Driver:
             if pending is not None and pending.done():
                 next_discovery = monotonic() + self._finish_discovery(pending)
                 pending = None
+
+    def _look_for_release(self, running: Sequence[object]) -> None:
+        """Find out whether topics were released, where no lap runs that finds itself fenced."""
+        if running or not self._moved or monotonic() < self._next_look:
+            return
+        self._next_look = monotonic() + _LOOK_S
+        try:
+            self._ownership.confirm()
+        except OwnershipLost:
+            return  # it takes over again
+        except Superseded:
+            raise
+        except K2kError as error:
+            self._next_look = monotonic() + self._notifier.report_error(_LOOK, error, _LOOK_S)
+        else:
+            self._notifier.over(_LOOK)
 
     def _finish_discovery(self, pending: Future[TopicSnapshot]) -> float:
         """Apply what was discovered; return the seconds until the next discovery."""

@@ -512,6 +512,16 @@ class Ownership:
             self._store.register(token.producer_id)
         return token
 
+    def confirm(self) -> None:
+        """Raise if another driver has fenced this one; without exactly-once, none can.
+
+        Raises:
+            Superseded, OwnershipLost: another one has, or may have.
+            ConnectionFailed, TimedOut, Refused: the coordinator did not say.
+        """
+        if self._claim.transactional:
+            self._fence.confirm()
+
     def renew_own(self) -> None:
         """Abort a transaction that the driver's own write left open; raises as ``recover``."""
         self._fence.recover(STATE)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.replication.copying.slot_task import CopyPath, LapOutcome, Route, SlotResult
+from k2ktui.replication.driver import driver as driver_module
 from k2ktui.replication.driver.driver import Driver
+from k2ktui.replication.fencing_errors import ownership_lost
 from k2ktui.replication.ownership.commit_state import CommitState
-from k2ktui.replication.reports.events import Event, Note, PartitionsReleased, TopicsDiscovered
+from k2ktui.replication.reports.events import (
+    Event,
+    Note,
+    PartitionsReleased,
+    Started,
+    TopicsDiscovered,
+)
 from k2ktui.replication.topics.discovery import TopicSnapshot
 from tests.brokers.ownership.test_slot_driver import Laps, Owned
 from tests.support.clusters.kafka import eventually
@@ -25,11 +36,16 @@ ELSEWHERE = MovedTopics([*MOVED.all, MovedTopic("elsewhere", "x", "d-1", 0, "ann
 class Interrupted(Owned):
     """Takes over; ``interrupt`` is another process that moves topics meanwhile."""
 
-    must_take_over = False
+    must_take_over = is_fenced = False
 
     def __init__(self, moved: MovedTopics = NO_MOVED_TOPICS) -> None:
         super().__init__()
         self.moved = moved
+
+    def confirm(self) -> None:
+        if self.is_fenced:
+            self.must_take_over, self.is_fenced = True, False
+            raise ownership_lost()
 
     def take_over(self, slots: int) -> CommitState:
         self.must_take_over = False
@@ -130,3 +146,24 @@ def test_a_run_that_ends_when_caught_up_waits_for_no_moved_topic() -> None:
             spark.running[-1].set_result([SlotResult(0, LapOutcome.DONE, reached)])
             finished = ended.result(10)
         assert finished.caught_up and finished.faults == ()
+
+
+def test_a_driver_without_a_lap_finds_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that it copies was moved: no lap finds that the release has fenced it."""
+    monkeypatch.setattr(driver_module, "_LOOK_S", 0.05)
+    ownership: Any = Interrupted(MovedTopics([*MOVED.all, replace(MOVED.all[0], topic="other")]))
+    spark: Any = Laps()
+    discovery: Any = Discovery()
+    events: list[Event] = []
+    driver = Driver(pipeline(), ownership, spark, discovery, events.append, mapping_partitions=0)
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(driver.run, 1)
+        try:
+            eventually(lambda: any(isinstance(event, Started) for event in events), "started", 10)
+            assert not spark.tasks
+            ownership.moved, ownership.is_fenced = MOVED, True
+            eventually(lambda: spark.tasks, "a lap", 10)
+            assert [a.source for a in spark.tasks[0].assignments] == [OTHER]
+        finally:
+            driver.stop()
+        ended.result(10)
