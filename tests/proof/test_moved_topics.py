@@ -1,0 +1,139 @@
+"""A topic is moved while a pipeline copies: nothing of it follows, and all the rest goes on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from k2ktui.engine.records.moved_topic import MovedTopic
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.replication.ownership.topic_moves import move_topics, release_topics
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import create_topic, end_offsets, eventually, produce, read_all
+from tests.support.clusters.other_hosts import other_host
+from tests.support.pipelines.fixtures import MakePipeline
+from tests.support.pipelines.pipeline import Pipeline, Run
+from tests.support.pipelines.shared_pipelines import SHARED, expect_owning
+from tests.support.records.traffic import Traffic, mixture
+
+pytestmark = pytest.mark.proof
+STANDBY = {
+    "coordination.mode": "standby",
+    "coordination.assignment.graceWindow": "6 seconds",
+}
+PARTITIONS = 3
+# An open transaction of a run that was killed is aborted by the bumps, never by its time-out.
+GOES_ON_S = 60
+
+
+def await_copy(pipeline: Pipeline, topic: str, runs: list[Run], limit: float = 120) -> None:
+    eventually(
+        lambda: pipeline.is_caught_up(topic),
+        lambda: f"{topic} copied\n" + "\n".join(run.tail() for run in runs),
+        limit,
+    )
+
+
+def copied_values(node: KafkaNode, topic: str, before: Mapping[int, int]) -> dict[int, list[Any]]:
+    """Return the records of each partition before some offsets, in order."""
+    values: dict[int, list[Any]] = {number: [] for number in before}
+    for got in read_all(node, topic):
+        if got.offset < before[got.partition]:
+            values[got.partition].append((got.key, got.value, got.headers))
+    return values
+
+
+@pytest.mark.parametrize(
+    ("settings", "runs"),
+    [(SHARED, 2), ({}, 1), (STANDBY, 2)],
+    ids=["shared", "exclusive", "standby"],
+)
+def test_a_topic_is_moved_under_load_and_the_others_go_on(
+    make_pipeline: MakePipeline,
+    source: KafkaNode,
+    target: KafkaNode,
+    settings: Mapping[str, Any],
+    runs: int,
+) -> None:
+    """One of two runs is killed at that moment; the rest of the topic arrives once released."""
+    leaves, stays = (create_topic(source, partitions=PARTITIONS) for _ in range(2))
+    pipeline = make_pipeline([leaves, stays], settings)
+    config = load_checked((str(pipeline.write()),)).config
+    cluster = target_cluster(config)
+    started = [pipeline.start(env=other_host("first"))]
+    started[0].expect("started")
+    started += [pipeline.start(env=other_host("second")) for _ in range(runs - 1)]
+    if settings is SHARED:
+        expect_owning(started)
+    for run in started[1:] if settings is STANDBY else ():
+        run.expect("waiting")
+
+    with Traffic(source, dict.fromkeys((leaves, stays), PARTITIONS), seed=1, pause=0.05):
+        eventually(lambda: min(end_offsets(target, leaves).values()) > 20, "both are copied")
+        if runs > 1:
+            started[0].signal(signal.SIGKILL)
+        move = MovedTopic(leaves, leaves, "20261121-101500-3f2a", 1_795_252_312_786, "ann@bastion")
+        final = {at.partition: p.offset for at, p in move_topics(config, cluster, [move]).items()}
+        # Of the state at that moment, whatever the others are doing.
+        ends = end_offsets(target, leaves)
+        stood_at = end_offsets(target, stays, "read_committed")
+        assert set(final) == set(range(PARTITIONS))
+        assert copied_values(source, leaves, final) == copied_values(target, leaves, ends)
+        working = started[1:] or started
+        eventually(
+            lambda: all(
+                end > stood_at[n] for n, end in end_offsets(target, stays, "read_committed").items()
+            ),
+            lambda: "the other topic goes on\n" + "\n".join(run.tail() for run in started),
+            GOES_ON_S,
+        )
+    produce(source, leaves, mixture(2, 60, PARTITIONS))
+    await_copy(pipeline, stays, working)
+    assert all(run.running for run in working)
+    assert end_offsets(target, leaves) == ends, "nothing follows, not even an aborted record"
+    eventually(
+        lambda: any(
+            "moved by drill" in event["text"] for run in working for event in run.events("note")
+        ),
+        lambda: "\n".join(run.tail() for run in working),
+        60,
+    )
+
+    # A run that starts now knows it, too.
+    late = pipeline.start() if runs > 1 else None
+    if settings is SHARED and late is not None:
+        expect_owning([*working, late])
+        assert end_offsets(target, leaves) == ends
+    released = release_topics(config, cluster, [leaves])
+    assert {at.partition: p.offset for at, p in released.items()} == final
+    everything = [*working, *([late] if late else [])]
+    for topic in (leaves, stays):
+        await_copy(pipeline, topic, everything)
+    for run in everything:
+        assert run.stop() == 0
+    pipeline.prove()
+
+
+def test_what_is_moved_is_not_waited_for(make_pipeline: MakePipeline, source: KafkaNode) -> None:
+    """``--until-caught-up`` ends with 0, whether one run copies or several share."""
+    moved, other = create_topic(source, partitions=2), create_topic(source)
+    for topic in (moved, other):
+        produce(source, topic, mixture(1, 50, 1))
+    pipeline = make_pipeline([moved, other], SHARED)
+    config = load_checked((str(pipeline.write()),)).config
+    pipeline.catch_up()
+    move = MovedTopic(moved, moved, "20261121-101500-3f2a", 1_795_252_312_786, "ann@bastion")
+    move_topics(config, target_cluster(config), [move])
+    for seed, mode, settings in ((2, "shared", SHARED), (3, "exclusive", {})):
+        pipeline.mode, pipeline.settings = mode, settings
+        for topic in (moved, other):
+            produce(source, topic, mixture(seed, 50, 1))
+        pipeline.catch_up()
+        assert pipeline.is_caught_up(other) and not pipeline.is_caught_up(moved)
+    release_topics(config, target_cluster(config), [moved])
+    pipeline.catch_up()
+    pipeline.prove()
