@@ -42,11 +42,11 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Mapping[PartName, StubReader]:
     made.partition("orders", 0, end=100, lag=10)
     facts = made.facts()
     readers = {name: StubReader(fact) for name, fact in facts.items()}
-    monkeypatch.setattr(once, "make_readers", lambda flow, groups: dict(readers))
+    monkeypatch.setattr(once, "make_readers", lambda flow, groups, clusters: dict(readers))
     groups = facts[PartName.GROUPS]
     assert isinstance(groups, GroupFacts)
     mappings = StubReader(GroupFacts(groups.taken_at, mapped=groups.mapped))
-    monkeypatch.setattr(once, "MappingReader", lambda flow: mappings)
+    monkeypatch.setattr(once, "MappingReader", lambda flow, clusters: mappings)
     return readers
 
 
