@@ -6,7 +6,8 @@ docs/configuration.md lists conflicting defaults in Lenses' documentation and de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -348,6 +349,14 @@ class PipelineConfig(Section):
         own = self.control_topics | self.opposite_topics
         excluded = own | KAFKA_INTERNAL_TOPICS
         return TopicSelection(pattern, names, excluded, self.features.exclude_program_topics)
+
+    def only(self, topics: Collection[str]) -> Self:
+        """Return the same pipeline with only these source topics."""
+        chosen = self.model_copy()
+        # Cached properties of the copy are those of this one, until they are replaced.
+        chosen.__dict__.pop("schema_topics", None)
+        chosen.__dict__["topics"] = replace(self.topics, pattern=None, names=tuple(sorted(topics)))
+        return chosen
 
     @property
     def replicates(self) -> bool:

@@ -117,6 +117,7 @@ def drill(files: Sequence[str], kind: DrillKind, options: DrillOptions) -> str:
     """Return the command that starts a drill."""
     words = ["k2ktui", "drill", str(kind), *_files(files)]
     words += ["--groups", options.groups] if options.groups else []
+    words += ["--topics", options.topics] if options.topics else []
     words += ["--fence", str(options.fence)] if options.fence is not Fence.HAND else []
     words += ["--tail", str(options.tail)] if options.tail is not TailChoice.STOP else []
     return shlex.join(words)

@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 
 _STAYS = "The drill stays where it is."
 _PREFIX = "K2KTUI_DRILL_"
-_LONGEST_FACT = 4096
+# Characters of a fact, and of the topics: the kernel takes 128 KiB of one variable.
+_LONGEST = 4096, 120_000
 _UNKNOWN = (
     "The process that ran it has ended, so it is not known whether the {name} has ended: "
     "{purpose}. It ran: {command}."
@@ -276,11 +277,13 @@ def hook_environment(session: Session, hook: Hook, attempt: int, action: str) ->
         "SOURCE_CLUSTER": drill.source_cluster,
         "TARGET_CLUSTER": drill.target_cluster,
     }
+    if drill.topics:
+        facts["TOPICS"] = ",".join(drill.topics)
     if drill.figures.rpo_records is not None:
         facts["RPO_RECORDS"] = drill.figures.rpo_records
     # Names are others' input, and a variable must not hold NUL.
     shown = {
-        f"{_PREFIX}{name}": safe_text(hide_secrets(str(fact)), _LONGEST_FACT)
+        f"{_PREFIX}{name}": safe_text(hide_secrets(str(fact)), _LONGEST[name == "TOPICS"])
         for name, fact in facts.items()
     }
     return inherited_environment() | shown

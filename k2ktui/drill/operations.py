@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from time import time
 from typing import Any
 
@@ -26,12 +27,13 @@ from k2ktui.drill.operator import Operator
 from k2ktui.drill.ownership import Paths, is_owned, new_token, own_drill, was_begun_here
 from k2ktui.drill.peers import ALONE, Peers
 from k2ktui.drill.previews import preview_abort, preview_resume
-from k2ktui.drill.release import find_last_failover
+from k2ktui.drill.release import find_failovers
 from k2ktui.drill.report import verify_report
 from k2ktui.drill.restore import restore
 from k2ktui.drill.runner import run_drill
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
+from k2ktui.drill.topics import DrillTopics, read_topics
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hook_steps import hooks_to_undo, repeat_hooks, steps_back
@@ -59,22 +61,28 @@ from k2ktui.engine.drill.steps import (
     repeat_from,
     turn_into_disaster,
 )
+from k2ktui.engine.drill.topics import TOPICS_STEP, UNCHANGED
+from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.moves.journal import new_id
+from k2ktui.engine.name_pattern import NamePattern, require_match
+from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.errors import ConfigError, ConnectionFailed, K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.replication.ownership.pipeline import make_ownership, read_recorded_pair
+from k2ktui.replication.ownership.topic_moves import read_moved, release_topics
 from k2ktui.sync.drill.guard import read_fence
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.plans import whoami
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import list_names, safe_message, safe_text
 from k2ktui.version import __version__
 
 log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 _READ_S = 30.0
+_NAMED, _LISTED = 3, 20
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -131,6 +139,7 @@ def begun_drill(
     config = flow.config
     if kind is not DrillKind.REHEARSE:
         require_safe_files(config.drill.hook_list, files, "No drill was begun.")
+    topics = read_topics(flow, kind, options)
     target = target_cluster(config)
     now = int(time() * 1000)
     drill = Drill(
@@ -144,9 +153,10 @@ def begun_drill(
         started_by=whoami(),
         options=options,
         files=tuple(files),
-        phases=new_phases(kind),
+        phases=new_phases(kind, topics.names),
         site=site,
         objectives=config.drill.objectives.values or None,
+        topics=topics.names,
     )
     store = DrillStore(config, target)
     session = Session(
@@ -163,12 +173,33 @@ def begun_drill(
     try:
         _refuse_second(session)
         if kind is DrillKind.FAILBACK:
-            find_last_failover(session)
-        session.open(new_token(), f"begun: {kind}", lambda drill: _begin(session, drill))
+            if drill.topics:
+                session.forward.require_moved(drill.topics)
+            find_failovers(session)
+        _confirm_topics(session, topics)
+        text = f"begun: {kind}"
+        if topics.choice is not None:
+            text += f" of {topics.choice.describe()}"
+        session.open(new_token(), text, lambda drill: _begin(session, drill))
+        session.notes = topics.lines[1:]
+        for line in topics.lines:
+            session.write(line, phase=TOPICS_STEP)
         list_hooks(session)
         yield session
     finally:
         session.close()
+
+
+def _confirm_topics(session: Session, topics: DrillTopics) -> None:
+    """Show which topics a drill moves, and let the operator confirm them before it begins.
+
+    Raises:
+        Refused: they were not confirmed.
+    """
+    if topics.choice is None or session.drill.kind is DrillKind.REHEARSE:
+        return
+    if not session.operator.confirm(session.drill, TOPICS_STEP, "\n".join(topics.lines)):
+        raise Refused("the topics were not confirmed", unchanged=UNCHANGED)
 
 
 def _source_id(flow: Flow, target: Cluster) -> str:
@@ -533,6 +564,109 @@ def release_replicator(
         else:
             session.write("starts of the pipeline are allowed again", phase="release")
     return session.drill
+
+
+def find_released(flow: Flow, pattern: str) -> list[MovedTopic]:
+    """Return the moved topics of a pipeline that a pattern matches.
+
+    Raises:
+        ConfigError: no moved topic matches, or no pipeline of k2ktui copies.
+        Refused: a topic that is copied into the same one would stay moved.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    if flow.pipeline is None:
+        raise ConfigError(
+            "only topics of a pipeline of k2ktui can be moved, and released",
+            unchanged=_UNCHANGED,
+        )
+    moved = read_moved(flow.config, target_cluster(flow.config))
+    if not moved:
+        raise ConfigError(
+            f"no topic of pipeline {safe_text(flow.config.name)} is moved", unchanged=_UNCHANGED
+        )
+    chosen = NamePattern("--topics", pattern, compile_pattern(pattern))
+    require_match(chosen, [move.topic for move in moved.all], "moved topic")
+    found = [move for move in moved.all if chosen(move.topic)]
+    into = {move.target for move in found}
+    left = [m.topic for m in moved.all if m.target in into and m not in found]
+    if left:
+        raise Refused(
+            f"{list_names(left, _NAMED)} would stay moved, and is copied into the same topic",
+            unchanged=_UNCHANGED,
+            hint="Choose all topics that are copied into one topic, or none of them.",
+        )
+    return found
+
+
+def release_moved(
+    flow: Flow,
+    moves: Collection[MovedTopic],
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+) -> list[str]:
+    """Let a pipeline copy topics again that drills have moved; return the drills' ids.
+
+    The journals of these drills have it, as far as their records are kept.
+
+    Args:
+        flow: the pipeline.
+        moves: what :func:`find_released` has returned, as it was shown and confirmed.
+        files, may, operator: as for :func:`start_drill`.
+
+    Raises:
+        Refused: not allowed, a drill that has moved them is open, or another operator acts on it.
+        K2kError: as for ``release_topics``.
+    """
+    require(may, "releasing topics")
+    names = sorted(move.topic for move in moves)
+    ids = sorted({move.drill for move in moves})
+    known = {drill.id: drill for drill in list_drills(flow) if drill.id in ids}
+    for drill in known.values():
+        if not drill.is_over:
+            raise Refused(
+                f"drill {safe_text(drill.id)}, which moves some of these topics, has not ended",
+                unchanged=_UNCHANGED,
+                hint=f"Complete it: {drill_command(drill, 'resume')}; or take it back: "
+                f"{drill_command(drill, 'abort')}",
+            )
+    with ExitStack() as stack:
+        sessions = [
+            stack.enter_context(
+                own_drill(
+                    flow,
+                    drill_id,
+                    files,
+                    may,
+                    operator,
+                    _never,
+                    "release begun",
+                    preview=_preview_nothing,
+                    also_over=True,
+                )
+            )
+            for drill_id in sorted(known)
+        ]
+        config, target = flow.config, target_cluster(flow.config)
+        for session in sessions:
+            session.write(
+                f"about to let {list_names(names, _LISTED)} be copied again", phase="release"
+            )
+        failpoint("drill-release-topics")
+        release_topics(config, target, names)
+        in_force = {move.drill for move in read_moved(config, target).all}
+        for session in sessions:
+            change = find_change(session.drill, ChangeKind.MOVED_TOPICS)
+            if change is not None and session.drill.id not in in_force:
+                undone = replace(change, status=ChangeStatus.UNDONE)
+                session.change_drill(partial(put_change, change=undone))
+            session.write(f"{list_names(names, _LISTED)}: copied again", phase="release")
+            finish_drill(session, session.drill.status)
+    return ids
+
+
+def _preview_nothing(_: Session) -> list[str]:
+    return []
 
 
 def _release_run_record(flow: Flow, drill_id: str) -> bool:

@@ -21,7 +21,7 @@ from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore
 from k2ktui.engine.access import Access
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
-from k2ktui.engine.drill.model import PHASES, Drill, PhaseStatus
+from k2ktui.engine.drill.model import Drill, PhaseStatus, phases_of
 from k2ktui.engine.drill.steps import is_acting
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.errors import K2kError, Refused
@@ -29,13 +29,14 @@ from k2ktui.jobs.local_jobs import this_host
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.runtime.host import pid_space
 from k2ktui.sync.flow import Flow
-from k2ktui.text import counted, safe_text
+from k2ktui.text import counted, list_names, safe_text
 
 log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 # As ``new_id`` makes them. A dot would reach the shadow groups of another drill.
 _ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_NAMED = 3
 _OBSERVE_S = 6.0
 _OBSERVE_AGAIN_S = 0.5
 
@@ -104,6 +105,7 @@ def own_drill(
     try:
         _refuse_over(drill, also_over=also_over)
         _refuse_shape(drill)
+        _refuse_topics(drill, flow)
         _refuse_paths(drill, files, paths)
         _refuse_member(drill, peers)
         if is_owned(store, drill):
@@ -128,6 +130,7 @@ def own_drill(
             newest = store.read_settled(drill_id)
             _refuse_over(newest, also_over=also_over)
             _refuse_shape(newest)
+            _refuse_topics(newest, flow)
             _refuse_paths(newest, files, paths)
             if _content(newest) != _content(shown) and not newest.is_over:
                 now = find_doubt(flow.config, target, store, drill_id, owners)
@@ -177,12 +180,26 @@ def _refuse_member(drill: Drill, peers: Peers) -> None:
 def _refuse_shape(drill: Drill) -> None:
     """Refuse a record that no drill can have: its id names groups, its phases are run."""
     phases = tuple(record.phase for record in drill.phases)
-    if _ID.fullmatch(drill.id) is None or phases != PHASES[drill.kind]:
+    if _ID.fullmatch(drill.id) is None or phases != phases_of(drill.kind, drill.topics):
         raise Refused(
             f"the record of drill {safe_text(drill.id)} was not written by k2ktui: its id or its "
             f"phases are not those of a {drill.kind.noun}",
             unchanged=_UNCHANGED,
             hint="Find out what else writes to the state topic.",
+        )
+
+
+def _refuse_topics(drill: Drill, flow: Flow) -> None:
+    """Refuse topics that the pipeline does not copy, by this host's file."""
+    chosen = flow.config.topics
+    other = [name for name in drill.topics if not chosen.matches(name, drill.topics)]
+    if drill.topics and (other or flow.pipeline is None):
+        raise Refused(
+            f"drill {safe_text(drill.id)} is over topics that this file does not copy: "
+            f"{list_names(other or drill.topics, _NAMED)}",
+            unchanged=_UNCHANGED,
+            hint="Give the file with which the drill was begun; or find out what else writes to "
+            "the state topic.",
         )
 
 

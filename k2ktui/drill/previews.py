@@ -6,7 +6,7 @@ with its current state on the clusters, and of the record shows only what is act
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from k2ktui.drill.changes import UnusableChange, read_change
 from k2ktui.drill.phases.moves import find_undone_rows
@@ -24,8 +24,10 @@ from k2ktui.errors import K2kError
 from k2ktui.jobs.local_jobs import this_host
 from k2ktui.kafka.admin.acls import denied_topics
 from k2ktui.kafka.admin.quotas import Quota, producer_quotas, restored
-from k2ktui.text import safe_message, safe_text
+from k2ktui.replication.ownership.topic_moves import read_moved
+from k2ktui.text import counted, list_names, safe_message, safe_text
 
+_LISTED = 20
 _OVER = (PhaseStatus.DONE, PhaseStatus.SKIPPED)
 _SOURCE_FENCES = frozenset({ChangeKind.ACLS, ChangeKind.QUOTAS})
 
@@ -53,6 +55,8 @@ def preview_resume(session: Session) -> list[str]:
     if following is not None:
         lines.append(f"it continues with {following}")
     options = drill.options
+    if drill.topics:
+        lines.append(f"it is over {counted(len(drill.topics), 'topic')}: {_list(drill.topics)}")
     if options.groups:
         lines.append(f"groups that match {safe_text(options.groups)}")
     if options.accepted:
@@ -72,10 +76,14 @@ def preview_resume(session: Session) -> list[str]:
     return lines
 
 
+def _list(topics: Sequence[str]) -> str:
+    return list_names(topics, _LISTED)
+
+
 def _preview_failback(session: Session) -> list[str]:
     lines: list[str] = []
     for change in changes_to_restore(session.drill):
-        if change.kind is ChangeKind.RELEASE:
+        if change.kind in (ChangeKind.RELEASE, ChangeKind.RELEASED_TOPICS):
             lines += _preview(session, change, _REPEATED)
     if session.drill.record(DrillPhase.TAIL).status in _OVER:
         return lines
@@ -172,6 +180,30 @@ def _restored_epochs(session: Session, _: Change) -> Iterable[str]:
     yield f"starts of {safe_text(session.config.name)}: refused → allowed"
 
 
+def _restored_moves(session: Session, _: Change) -> Iterable[str]:
+    moved = read_moved(session.config, session.target)
+    for topic in session.drill.topics:
+        move = moved.get(topic)
+        if move is not None and move.drill == session.drill.id:
+            yield f"{safe_text(topic)} by {safe_text(session.config.name)}: moved → copied"
+
+
+def _restored_released(session: Session, change: Change) -> Iterable[str]:
+    moves = read_change(session.drill, change, drill_changes.read_moves)
+    moved = read_moved(session.forward.config, session.forward.target)
+    for move in moves:
+        if move.topic not in moved:
+            yield f"{safe_text(move.topic)} by {session.forward.name}: copied → moved"
+
+
+def _repeated_released(session: Session, change: Change) -> Iterable[str]:
+    moves = read_change(session.drill, change, drill_changes.read_moves)
+    moved = read_moved(session.forward.config, session.forward.target)
+    for move in moves:
+        if move.topic in moved:
+            yield f"{safe_text(move.topic)} by {session.forward.name}: moved → copied"
+
+
 def _restored_positions(session: Session, change: Change) -> Iterable[str]:
     moves = read_change(session.drill, change, drill_changes.read_moved_positions)
     positions = session.forward.read_positions()
@@ -233,10 +265,13 @@ _RESTORED: Mapping[ChangeKind, Preview] = {
     ChangeKind.RELEASE: _restored_release,
     ChangeKind.STARTED_JOB: _stopped_job,
     ChangeKind.RIGHTS: _nothing,
+    ChangeKind.MOVED_TOPICS: _restored_moves,
+    ChangeKind.RELEASED_TOPICS: _restored_released,
 }
 _REPEATED: Mapping[ChangeKind, Preview] = {
     ChangeKind.ACLS: _repeated_acls,
     ChangeKind.QUOTAS: _repeated_quotas,
     ChangeKind.RELEASE: _repeated_release,
     ChangeKind.TAIL: _repeated_tail,
+    ChangeKind.RELEASED_TOPICS: _repeated_released,
 }

@@ -8,21 +8,23 @@ from functools import partial
 
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
-from k2ktui.drill.forward import find_failover
+from k2ktui.drill.forward import find_failover, find_moving_drills
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.tail import read_bounds
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill
-from k2ktui.engine.drill.steps import describe_undo, find_change_of, put_change
+from k2ktui.engine.drill.steps import describe_undo, find_change, find_change_of, put_change
 from k2ktui.engine.drill.tail import PartitionEnd
+from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
-from k2ktui.text import list_names, safe_message, safe_text
+from k2ktui.replication.ownership.topic_moves import move_topics, release_topics
+from k2ktui.text import counted, list_names, safe_message, safe_text
 
 _NAMED = 3
 
@@ -42,8 +44,12 @@ class _Silent:
         return False
 
 
-def find_last_failover(session: Session) -> Drill:
-    """Return the drill that moved the groups away; errors as for ``find_failover``."""
+def find_failovers(session: Session) -> list[Drill]:
+    """Return the drill that moved the groups away; of some topics, all that moved them, if known.
+
+    Raises:
+        K2kError: as for ``find_failover`` and ``find_moving_drills``.
+    """
     if session.flow.pipeline is None:
         raise Refused(
             "a failback needs pipelines of k2ktui in both directions: MirrorMaker 2 does not copy "
@@ -52,12 +58,20 @@ def find_last_failover(session: Session) -> Drill:
             hint="Before the next failover, import the flow as a pipeline: k2ktui mm2 import.",
         )
     ids = session.source.cluster_id(), session.target.cluster_id()
+    if session.drill.topics:
+        return find_moving_drills(session.forward, ids)
     own = [drill for drill in session.store.read_all() if drill.id != session.drill.id]
-    return find_failover(session.forward, own, ids)
+    return [find_failover(session.forward, own, ids)]
 
 
 def release_forward(session: Session, phase: DrillPhase) -> None:
-    """Let the forward pipeline start again, if drills keep it from starting; record it."""
+    """Let the forward pipeline start again, if drills keep it from starting; record it.
+
+    Over some topics, it runs, and may copy these again.
+    """
+    if session.drill.topics:
+        _release_moves(session, phase)
+        return
     change = find_change_of(session.drill, phase, ChangeKind.RELEASE)
     if change is None:
         ids = [drill.id for drill in session.forward.read_fencing()]
@@ -76,6 +90,57 @@ def release_forward(session: Session, phase: DrillPhase) -> None:
     _set_fences(session, ids, ChangeStatus.UNDONE)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
+
+
+def _release_moves(session: Session, phase: DrillPhase) -> None:
+    """Let the forward pipeline copy the topics again; an earlier phase may have done it."""
+    forward = session.forward
+    change = find_change(session.drill, ChangeKind.RELEASED_TOPICS)
+    if change is None:
+        moves = [move for move in forward.read_moves().all if move.topic in forward.topics]
+        if not moves:
+            return
+        change = Change(
+            phase,
+            ChangeKind.RELEASED_TOPICS,
+            f"let {forward.name} copy {counted(len(moves), 'topic')} again",
+            drill_changes.dump_moves(moves),
+            "",
+            describe_undo(session.drill, ChangeKind.RELEASED_TOPICS),
+        )
+        session.intend(change)
+    wanted = read_change(session.drill, change, drill_changes.read_moves)
+    moved = forward.read_moves()
+    if left := [move.topic for move in wanted if move.topic in moved]:
+        release_topics(forward.config, forward.target, left)
+    _settle_moves(session, {move.drill for move in wanted}, forward.read_moves())
+    if change.status is not ChangeStatus.MADE:
+        session.settle(change, ChangeStatus.MADE)
+
+
+def restore_released(session: Session, change: Change) -> list[str]:
+    """Keep the forward pipeline from copying the topics again, as before the failback."""
+    wanted = read_change(session.drill, change, drill_changes.read_moves)
+    forward = session.forward
+    copied = set(forward.topics)
+    move_topics(forward.config, forward.target, [m for m in wanted if m.topic in copied])
+    _settle_moves(session, {move.drill for move in wanted}, forward.read_moves())
+    return []
+
+
+def _settle_moves(session: Session, drills: Collection[str], moved: MovedTopics) -> None:
+    """Write in drills whether any topic that they have moved still is."""
+    in_force = {move.drill for move in moved.all}
+    for drill in session.forward.read_drills():
+        change = find_change_of(drill, None, ChangeKind.MOVED_TOPICS, any_status=True)
+        if drill.id not in drills or change is None or not drill.is_over:
+            continue
+        status = ChangeStatus.MADE if drill.id in in_force else ChangeStatus.UNDONE
+        if change.status is not status:
+            text = "moved again" if status is ChangeStatus.MADE else "led back"
+            _rewrite(
+                session, drill, text, partial(put_change, change=replace(change, status=status))
+            )
 
 
 def restore_fences(session: Session, change: Change) -> list[str]:
@@ -135,7 +200,7 @@ def record_return(session: Session) -> None:
     It is read if the source is lost another time: which records of the target it had is then
     known, although the reverse pipeline's mappings are lost with it.
     """
-    failover = find_last_failover(session)
+    (failover,) = find_failovers(session)
     ends = tuple(
         PartitionEnd(bounds.at.topic, bounds.at.partition, bounds.high)
         for bounds in read_bounds(session.forward)
@@ -202,7 +267,8 @@ def _find_job(session: Session) -> Job | None:
 
 def run_release(session: Session) -> str:
     """Let the forward pipeline copy on after the failback; return what the operator should know."""
-    record_return(session)
+    if not session.drill.topics:
+        record_return(session)
     told = _pass_deleted(session)
     release_forward(session, DrillPhase.REVERSE)
     try:

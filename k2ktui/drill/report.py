@@ -22,10 +22,10 @@ from k2ktui.engine.drill.model import (
 from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.engine.drill.steps import describe_undo, describe_way_back
 from k2ktui.engine.drill.tail import list_tail
-from k2ktui.text import counted, duration, moment, safe_message, safe_text
+from k2ktui.text import counted, duration, list_names, moment, safe_message, safe_text
 
 ENDED = "ended"
-_LISTED_GROUPS, _LISTED_REHEARSALS = 200, 30
+_LISTED_GROUPS, _LISTED_REHEARSALS, _LISTED_TOPICS = 200, 30, 20
 # The check that compares the measured RPO and RTO with the objectives.
 MEASURES = "D46"
 
@@ -90,7 +90,7 @@ def _count_findings(drill: Drill) -> str:
 def summarize(drill: Drill) -> list[str]:
     """Return the result of a drill in a few lines, the verdict first."""
     figures = drill.figures
-    lines = [_verdict(drill)]
+    lines = [_verdict(drill), *_topics(drill)]
     if figures.rpo_records is not None:
         lines.append(f"RPO: {_rpo(drill)}")
     elif figures.rpo_at_least is not None:
@@ -114,22 +114,38 @@ def summarize(drill: Drill) -> list[str]:
     return lines
 
 
+def _topics(drill: Drill) -> list[str]:
+    """Return which topics a drill over some topics is over, and how many others are left."""
+    if not drill.topics:
+        return []
+    text = f"Topics: {list_names(drill.topics, _LISTED_TOPICS)}"
+    left = drill.figures.topics_left
+    if left == 0:
+        return [f"{text}; every topic of the pipeline has moved: it can be retired"]
+    more = "" if left is None else f"; {counted(left, 'topic')} of the pipeline not moved"
+    return [text + more]
+
+
 def _verdict(drill: Drill) -> str:
     name = f"{drill.kind.noun} of {safe_text(drill.pipeline)}"
+    if drill.topics:
+        name = f"{drill.kind.noun} of {counted(len(drill.topics), 'topic')} of "
+        name += safe_text(drill.pipeline)
     if drill.status is DrillStatus.ABORTED:
         return f"The {name} was aborted; what it had changed was restored."
     if drill.status is not DrillStatus.DONE:
         return f"The {name} has not ended."
     if drill.kind is DrillKind.REHEARSE:
+        of = f" of {counted(len(drill.topics), 'topic')}" if drill.topics else ""
         if drill.blockers and misses_only_objectives(drill):
             return (
-                "A failover now would move every group to its exact position, but would miss an "
-                "objective."
+                f"A failover{of} now would move every group to its exact position, but would miss "
+                "an objective."
             )
         if drill.blockers:
             findings_text = _count_findings(drill) or counted(len(drill.blockers), "finding")
-            return f"A failover now would not be safe: {findings_text}."
-        return "A failover now would move every group to its exact position."
+            return f"A failover{of} now would not be safe: {findings_text}."
+        return f"A failover{of} now would move every group to its exact position."
     findings = _count_findings(drill)
     if harm := list_harm(drill):
         return f"The {name} ended: {', '.join(harm)}."

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from k2ktui.drill.changes import UnusableChange
+from k2ktui.drill.phases.move import restore_moves
 from k2ktui.drill.phases.moves import restore_offsets
 from k2ktui.drill.phases.rights import list_rights_left
 from k2ktui.drill.phases.shadow import delete_shadow_groups
 from k2ktui.drill.phases.source import restore_acls, restore_quotas
 from k2ktui.drill.phases.tail import restore_positions, restore_tail
 from k2ktui.drill.phases.target import restore_job
-from k2ktui.drill.release import restore_fences, restore_started_job
+from k2ktui.drill.release import restore_fences, restore_released, restore_started_job
 from k2ktui.drill.session import Session
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import Change, ChangeKind
@@ -70,4 +71,6 @@ _RESTORES: dict[ChangeKind, Callable[[Session, Change], list[str]]] = {
     ChangeKind.RELEASE: restore_fences,
     ChangeKind.STARTED_JOB: restore_started_job,
     ChangeKind.RIGHTS: _restore_rights,
+    ChangeKind.MOVED_TOPICS: restore_moves,
+    ChangeKind.RELEASED_TOPICS: restore_released,
 }

@@ -10,7 +10,7 @@ from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.drill.facts import DrillMeasures
 from k2ktui.drill.hooks import explain_unsafe_files, run_hooks
-from k2ktui.drill.phases import moves, reverse, shadow, source, source_back, tail, target
+from k2ktui.drill.phases import move, moves, reverse, shadow, source, source_back, tail, target
 from k2ktui.drill.report import stopped_ms
 from k2ktui.drill.session import PhaseResult, Session, finish_drill
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
@@ -33,7 +33,8 @@ _REVERSE = frozenset({"D43", "D47"})
 def run_preflight(session: Session) -> PhaseResult:
     """Remember which groups are active; the checks run after it, as after every phase."""
     if session.drill.kind is DrillKind.REHEARSE:
-        return PhaseResult(source.measure_loss(session), tuple(_find_unsafe_hooks(session)))
+        text = "; ".join([source.measure_loss(session), *session.notes])
+        return PhaseResult(text, tuple(_find_unsafe_hooks(session)))
     plan = moves.make_plan(session)
     moves.keep_group_results(session, plan)
     if session.drill.kind.is_switchover:
@@ -49,6 +50,11 @@ def _find_unsafe_hooks(session: Session) -> list[str]:
 
 def run_report(session: Session) -> PhaseResult:
     """Sum up; the report itself is made of the drill's record whenever it is asked for."""
+    if session.drill.topics and session.drill.kind in (DrillKind.PLANNED, DrillKind.DISASTER):
+        left = move.count_left(session)
+        session.change_drill(
+            lambda drill: replace(drill, figures=replace(drill.figures, topics_left=left))
+        )
     return PhaseResult(f"{duration(session.drill.tool_ms / 1000, tenths=True)} of the tool")
 
 
@@ -67,6 +73,7 @@ RUNS: Mapping[DrillPhase, Run] = {
     DrillPhase.APPLY: moves.run_apply,
     DrillPhase.VERIFY: moves.run_verify,
     DrillPhase.FENCE_REPLICATOR: target.run_fence_replicator,
+    DrillPhase.MOVE_TOPICS: move.run_move_topics,
     DrillPhase.OPEN_TARGET: target.run_open_target,
     DrillPhase.WATCH_CLIENTS: target.run_watch_clients,
     DrillPhase.REVERSE: reverse.run_reverse,
@@ -188,6 +195,8 @@ def _facts(session: Session, phase: DrillPhase) -> DrillFacts:
         },
         tail=_tail_offsets(drill) if phase is DrillPhase.TAIL else None,
         forward=session.forward if phase is DrillPhase.TAIL else None,
+        topics=drill.topics,
+        drill=drill.id,
     )
 
 

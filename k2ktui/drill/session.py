@@ -45,7 +45,7 @@ from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.replication.copying.failpoints import failpoint
-from k2ktui.sync.flow import Flow
+from k2ktui.sync.flow import Flow, only_topics
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.verify.verification import Verification
 from k2ktui.text import safe_text
@@ -82,7 +82,7 @@ class Session:
     """The owner of a drill.
 
     Args:
-        flow: what is failed over.
+        whole: what is copied; of it, a drill over some topics moves these.
         drill: the drill as it was read.
         store: its store; the session closes it.
         operator: who watches and confirms.
@@ -96,6 +96,7 @@ class Session:
     write to the state topic could have written them.
 
     Attributes:
+        notes: what to know about the topics of a drill that this process has begun.
         plan: the last plan that this process made.
         snapshot: the snapshot of this phase; None before there is one, and after a change.
         compared: the comparison of every row of the plan in this phase; None as for ``snapshot``.
@@ -103,7 +104,7 @@ class Session:
         reads: the first records that groups read on the target.
     """
 
-    flow: Flow
+    whole: Flow
     drill: Drill
     store: DrillStore
     operator: Operator
@@ -112,6 +113,7 @@ class Session:
     export_to: str = ""
     forward_file: str = ""
     peers: Peers = ALONE
+    notes: tuple[str, ...] = ()
     plan: Plan | None = None
     snapshot: Snapshot | None = None
     compared: Verification | None = None
@@ -125,10 +127,19 @@ class Session:
     _source: Cluster | None = None
     _target: Cluster | None = None
     _forward: ForwardPipeline | None = None
+    _some: tuple[tuple[str, ...], Flow] | None = None
+
+    @property
+    def flow(self) -> Flow:
+        """What is failed over: with only the drill's topics, if it is over some."""
+        topics = self.drill.topics
+        if self._some is None or self._some[0] != topics:
+            self._some = topics, only_topics(self.whole, topics)
+        return self._some[1]
 
     @property
     def config(self) -> PipelineConfig:
-        """The pipeline's configuration."""
+        """The pipeline's configuration; its topics are those of :attr:`flow`."""
         return self.flow.config
 
     @property
@@ -145,8 +156,15 @@ class Session:
 
     @property
     def forward(self) -> ForwardPipeline:
-        """The forward pipeline of a failback; errors as for ``load_forward``."""
-        self._forward = self._forward or load_forward(self.files, self.forward_file)
+        """The forward pipeline of a failback, with what it copies into the drill's topics.
+
+        Raises:
+            K2kError: as for ``load_forward``, and for ``ForwardPipeline.only``.
+        """
+        if self._forward is None:
+            forward = load_forward(self.files, self.forward_file)
+            topics = self.drill.topics
+            self._forward = forward.only(topics) if topics else forward
         return self._forward
 
     def chooses(self, group: str) -> bool:

@@ -8,7 +8,7 @@ needs a pipeline (to start it, to move its positions) takes :attr:`Flow.pipeline
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -130,6 +130,33 @@ class PipelineFlow(Flow):
 
     def open_auditor(self) -> None:
         """Return None: nothing else translates the groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class SomeTopicsFlow(PipelineFlow):
+    """Some topics of a pipeline, as a drill over them sees it; ``config.only`` has chosen them.
+
+    Positions and groups' commits are those of these topics alone.
+    """
+
+    def open_mappings(self, source: Cluster, target: Cluster) -> MappingSource:
+        """Return the pipeline's own topics as the source, without what is copied besides."""
+        from k2ktui.sync.mapping.some_topics import SomeTopicsMappings
+
+        return SomeTopicsMappings(self.config, target)
+
+
+def only_topics(flow: Flow, topics: Collection[str]) -> Flow:
+    """Return a flow with only these source topics; the whole flow without any.
+
+    Raises:
+        ValueError: no pipeline of k2ktui copies here.
+    """
+    if not topics:
+        return flow
+    if flow.pipeline is None:
+        raise ValueError("only the topics of a pipeline can be chosen")
+    return SomeTopicsFlow(flow.config.only(topics))
 
 
 NOTHING_TO_COPY = (

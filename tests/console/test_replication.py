@@ -8,11 +8,12 @@ from functools import partial
 import pytest
 
 from k2ktui.console.visuals.panel import Panel
+from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.present.formatting import Tone
 from k2ktui.watch.model import PartName
-from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.driver import ConsoleDriver, drive, drive_session, made_session
 from tests.support.console.views import Made, usual
 
 
@@ -49,6 +50,25 @@ def test_below_120_columns_there_is_no_panel_and_enter_opens_it() -> None:
         assert "clicks-2  ○ behind" in console.text
 
     drive(flow, size=(119, 40))
+
+
+def test_a_drill_begins_over_the_topics_of_the_marked_rows() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2")
+        await console.press("slash", *"clicks-0", "enter", "space", "escape")
+        await console.press("slash", *"payments", "enter", "a", "escape")
+        await console.press("N")
+        await console.until(lambda: isinstance(console.screen, DrillDialog), "the dialog")
+        await console.sees("New drill over 2 topics: clicks, payments")
+        assert "slowed by quotas" not in console.text
+        await console.press("down", "enter")
+        await console.sees(
+            "move-topics", "--topics 'clicks|payments'", "of 2 topics: clicks, payments"
+        )
+        assert "fence-replicator" not in console.text
+        await console.press("escape")
+
+    drive_session(made_session(usual()), steps, (120, 40))
 
 
 def test_a_bar_grows_by_powers_of_ten() -> None:

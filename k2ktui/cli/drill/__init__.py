@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,7 @@ from k2ktui.cli.drill.operator import (
     read_phases,
     write_html,
 )
+from k2ktui.cli.terminal.notes import print_note
 from k2ktui.cli.terminal.options import (
     json_option,
     kept_file_option,
@@ -26,7 +28,12 @@ from k2ktui.cli.terminal.options import (
 from k2ktui.drill.report import report_json, report_markdown
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.errors import ConfigError, ExitCode
-from k2ktui.text import safe_text
+from k2ktui.text import list_names, safe_message, safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.sync.flow import Flow
+
+_LISTED = 20
 
 
 @click.group(help="Rehearse and carry out a failover, step by step, with proof.")
@@ -58,7 +65,14 @@ def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
     drills, rehearsals = list_all(flow)
     if as_json:
         rows = [
-            {"id": d.id, "kind": d.kind, "status": d.status, "by": d.started_by} for d in drills
+            {
+                "id": d.id,
+                "kind": d.kind,
+                "status": d.status,
+                "by": d.started_by,
+                "topics": list(d.topics),
+            }
+            for d in drills
         ]
         trend = [rehearsal.as_json() for rehearsal in rehearsals]
         click.echo(json.dumps({"drills": rows, "rehearsals": trend}))
@@ -222,18 +236,42 @@ def abort(
     return print_result(drill, as_json, () if flow.pipeline is None else files)
 
 
-@command.command(help="Allow a pipeline to start again after a drill fenced it.")
-@click.argument("drill_id", metavar="ID")
+@command.command(
+    short_help="Allow a pipeline to start, or topics to be copied again.",
+    help="Allow a pipeline to start again after drill ID fenced it; or, with --topics, let topics "
+    "be copied again that drills have moved.",
+)
+@click.argument("drill_id", metavar="[ID]", required=False)
 @kept_file_option
+@click.option(
+    "--topics", metavar="REGEX", help="Moved topics to copy again; the whole name must match."
+)
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @unlock_option
 @json_option
-def release(drill_id: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
-    """Release a pipeline."""
+def release(
+    drill_id: str | None,
+    files: tuple[str, ...],
+    topics: str | None,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    """Release a pipeline, or topics."""
     from k2ktui.cli.terminal.confirm import confirm
     from k2ktui.drill.operations import release_replicator
 
+    if (drill_id is None) is (topics is None):
+        raise ConfigError(
+            "either the ID of a drill or --topics is required, and not both",
+            unchanged="Nothing was done.",
+            hint="ID lets a pipeline start again that this drill has fenced; --topics REGEX lets "
+            "topics be copied again that drills have moved.",
+        )
     flow = load_flow(files)
+    if drill_id is None:
+        pattern = begin.read_pattern("--topics", topics)
+        return _release_topics(flow, pattern, files, yes=yes, unlock=unlock, as_json=as_json)
     with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
         confirm(flow.config.name, "let this pipeline copy to the target again", yes=yes)
         drill = release_replicator(flow, drill_id, files, may, operator)
@@ -242,6 +280,37 @@ def release(drill_id: str, files: tuple[str, ...], yes: bool, unlock: bool, as_j
         click.echo(json.dumps(lost if drill is None else report_json(drill)))
     else:
         click.echo(f"Pipeline {safe_text(flow.config.name)} may start again.", err=True)
+    return ExitCode.OK
+
+
+def _release_topics(
+    flow: Flow,
+    pattern: str,
+    files: tuple[str, ...],
+    *,
+    yes: bool,
+    unlock: bool,
+    as_json: bool,
+) -> int:
+    from k2ktui.cli.terminal.confirm import confirm
+    from k2ktui.drill.operations import find_released, release_moved
+
+    with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
+        moves = find_released(flow, pattern)
+        names = list_names([move.topic for move in moves], _LISTED)
+        for move in moves[:_LISTED]:
+            print_note(f"{safe_text(move.topic)}: {safe_message(move.describe())}")
+        confirm(
+            flow.config.name,
+            f"let this pipeline copy {names} to the target again; the others stop for seconds",
+            yes=yes,
+        )
+        drills = release_moved(flow, moves, files, may, operator)
+    if as_json:
+        topics = [move.topic for move in moves]
+        click.echo(json.dumps({"pipeline": flow.config.name, "topics": topics, "drills": drills}))
+    else:
+        click.echo(f"Pipeline {safe_text(flow.config.name)} copies {names} again.", err=True)
     return ExitCode.OK
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,12 +23,15 @@ from k2ktui.cli.terminal.options import (
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.hook_steps import hooks_of
 from k2ktui.engine.drill.hooks import Hook, describe_hook, hook_json
-from k2ktui.engine.drill.model import PHASES, DrillOptions, Fence
+from k2ktui.engine.drill.model import DrillOptions, Fence, phases_of
 from k2ktui.engine.drill.steps import describe_phase, needs_confirmation
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.name_pattern import pattern_of
 from k2ktui.errors import ConfigError, ExitCode
 from k2ktui.text import safe_text
+
+if TYPE_CHECKING:
+    from k2ktui.drill.topics import DrillTopics
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DEFAULTS = DrillOptions()
@@ -51,6 +54,12 @@ def _option(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:
 
 _GROUPS = click.option(
     "--groups", metavar="REGEX", help="Groups to move; the whole name must match."
+)
+_TOPICS = click.option(
+    "--topics",
+    metavar="REGEX",
+    help="Source topics of the drill; the whole name must match. The pipeline goes on with the "
+    "others. Default: the whole pipeline.",
 )
 YES_TO = click.option(
     "--yes-to",
@@ -98,6 +107,7 @@ _MAX_LAG = _option(
 @site.kept_files_or_directory
 @site.selection_options
 @_GROUPS
+@_TOPICS
 @_option(
     "--shadow-groups", "shadow_groups", "N", "Maximum number of groups to try as shadow groups."
 )
@@ -128,6 +138,7 @@ def _switchover_options(command: F) -> F:
 @site.kept_files_or_directory
 @site.selection_options
 @_GROUPS
+@_TOPICS
 @_switchover_options
 @unlock_option
 @json_option
@@ -140,6 +151,7 @@ def planned(fence: str, **chosen: Any) -> int:
 @site.kept_files_or_directory
 @site.selection_options
 @_GROUPS
+@_TOPICS
 @_WATCH
 @ACCEPT
 @YES_TO
@@ -178,6 +190,7 @@ FORWARD = click.option(
 @site.kept_files_or_directory
 @site.selection_options
 @_GROUPS
+@_TOPICS
 @TAIL
 @click.option("--show-keys", is_flag=True, help="Show the first keys of these records.")
 @EXPORT_TO
@@ -220,13 +233,16 @@ def _begin(
     **chosen: Any,
 ) -> int:
     from k2ktui.drill.operations import start_drill
+    from k2ktui.drill.topics import read_topics
 
     options = _options(**chosen)
     agreed = read_phases(yes_to)
     selection = {"from": from_cluster, "only": only, "leave_out": leave_out}
     if site.is_site(files, directory, **selection):
         assert directory is not None
-        site.refuse_with_directory(forward=options.forward, export_to=options.export_to)
+        site.refuse_with_directory(
+            forward=options.forward, export_to=options.export_to, topics=options.topics
+        )
         if dry_run:
             chosen_pipelines = site.show_selection(directory, from_cluster, only, leave_out)
             return _show_phases(kind, options, as_json, (), chosen_pipelines)
@@ -243,15 +259,36 @@ def _begin(
         )
     flow = load_flow(files)
     if dry_run:
-        return _show_phases(kind, options, as_json, flow.config.drill.hook_list)
+        shown = read_topics(flow, kind, options) if options.topics else None
+        return _show_phases(kind, options, as_json, flow.config.drill.hook_list, topics=shown)
     with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
         drill = start_drill(flow, kind, options, files, may, operator)
     return print_result(drill, as_json, () if flow.pipeline is None else files)
 
 
-def _options(groups: str | None, accepted: str | None = None, **chosen: Any) -> DrillOptions:
+def _options(
+    groups: str | None, topics: str | None, accepted: str | None = None, **chosen: Any
+) -> DrillOptions:
     pattern_of("--groups", groups)
-    return DrillOptions(groups=groups or "", accepted=read_checks(accepted), **chosen)
+    read_pattern("--topics", topics)
+    accepted_ids = read_checks(accepted)
+    return DrillOptions(groups=groups or "", topics=topics or "", accepted=accepted_ids, **chosen)
+
+
+def read_pattern(option: str, pattern: str | None) -> str:
+    """Return the pattern of an option; "" if it was not given.
+
+    Raises:
+        ConfigError: it is empty, as that of a variable that was not set, or no regular expression.
+    """
+    if pattern is not None and not pattern.strip():
+        raise ConfigError(
+            f"{option} is empty",
+            unchanged="Nothing was done.",
+            hint="Give a regular expression for whole names of source topics.",
+        )
+    pattern_of(option, pattern)
+    return pattern or ""
 
 
 def read_checks(text: str | None) -> tuple[str, ...]:
@@ -288,25 +325,31 @@ def _show_phases(
     as_json: bool,
     hooks: Sequence[Hook],
     selection: Mapping[str, Any] = MappingProxyType({}),
+    topics: DrillTopics | None = None,
 ) -> int:
+    order = phases_of(kind, () if topics is None else topics.names)
     phases = [
         {
             "phase": str(phase),
             "does": describe_phase(phase, options.fence),
             "confirmed": needs_confirmation(phase, options.fence),
         }
-        for phase in PHASES[kind]
+        for phase in order
     ]
     if as_json:
         shown = {"kind": str(kind), "phases": phases, "hooks": list(map(hook_json, hooks))}
+        if topics is not None:
+            shown |= {"topics": list(topics.names), "notes": list(topics.lines)}
         click.echo(json.dumps({**shown, **selection}))
         return ExitCode.OK
-    for number, (phase, row) in enumerate(zip(PHASES[kind], phases, strict=True), start=1):
+    for line in () if topics is None else topics.lines:
+        click.echo(line)
+    for number, (phase, row) in enumerate(zip(order, phases, strict=True), start=1):
         asked = _ASKED if row["confirmed"] else ""
         _list_hooks(kind, hooks_of(hooks, phase, after=False))
         click.echo(f"{number:>3} {phase}: {row['does']}{asked}")
         _list_hooks(kind, hooks_of(hooks, phase, after=True))
-    others = [hook for hook in hooks if hook.phase not in PHASES[kind]]
+    others = [hook for hook in hooks if hook.phase not in order]
     for hook in others:
         click.echo(f"    not run, as a {kind.noun} has no such phase: {describe_hook(hook)}")
     click.echo("No drill was begun.", err=True)

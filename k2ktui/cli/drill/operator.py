@@ -30,6 +30,7 @@ from k2ktui.engine.drill.steps import (
     drill_command,
     waits_for_tail_choice,
 )
+from k2ktui.engine.drill.topics import TOPICS_STEP, UNCHANGED
 from k2ktui.errors import ConfigError, ExitCode, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
@@ -50,13 +51,14 @@ def read_phases(text: str | None) -> frozenset[str]:
         ConfigError: one of them is no phase.
     """
     names = frozenset(part.strip() for part in (text or "").split(",") if part.strip())
-    unknown = sorted(name for name in names if name != ALL and find_phase(name) is None)
+    known = {ALL, TOPICS_STEP}
+    unknown = sorted(name for name in names if name not in known and find_phase(name) is None)
     if unknown:
         raise ConfigError(
             f"--yes-to: {safe_text(unknown[0])} is not a phase",
             unchanged="Nothing was done.",
             hint=f"Use {ALL} or phases, separated by commas: {', '.join(sorted(DrillPhase))}; for "
-            "the hooks of a phase before-PHASE or after-PHASE.",
+            f"the hooks of a phase before-PHASE or after-PHASE; {TOPICS_STEP} for --topics.",
         )
     return names
 
@@ -104,6 +106,12 @@ class TerminalOperator:
         aborts = drill.status is DrillStatus.ABORTING
         if not sys.stdin.isatty():
             name, verb = safe_text(drill.id), "abort" if aborts else "resume"
+            if not drill.session:  # it has not begun
+                raise Refused(
+                    f"{step} must be confirmed, and standard input is not a terminal. {effect}",
+                    unchanged=UNCHANGED,
+                    hint=f"Add --yes-to {step}.",
+                )
             raise Refused(
                 f"{step} must be confirmed, and standard input is not a terminal. {effect}",
                 unchanged="The drill stays where it is.",
@@ -112,7 +120,7 @@ class TerminalOperator:
         self._line.show("")
         first, *more = map(safe_message, effect.splitlines())
         click.echo("\n".join([f"{step}: {first}", *more]), err=True)
-        if can_go_back(drill) and not aborts:
+        if can_go_back(drill) and not aborts and drill.session:
             click.echo(describe_way_back(drill), err=True)
         typed = click.prompt(f"Type {step} to continue", default="", show_default=False, err=True)
         return bool(typed.strip() == str(step))

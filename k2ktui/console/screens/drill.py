@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from k2ktui.console import cli_equivalent
-from k2ktui.console.screens.base import ListScreen
+from k2ktui.console.screens.base import ConsoleScreen, ListScreen
 from k2ktui.console.screens.drill_base import DrillBaseScreen
 from k2ktui.console.screens.drill_checklist import acts_now
 from k2ktui.console.screens.drill_checks import DrillChecksScreen
@@ -28,21 +28,35 @@ from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.drill.progress import describe_state, elapsed_ms, list_phases
 from k2ktui.drill.report import report_json, summarize
-from k2ktui.engine.drill.checks import DrillKind
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.hooks import describe_hook
-from k2ktui.engine.drill.model import PHASES, Drill, DrillStatus
+from k2ktui.engine.drill.model import Drill, DrillStatus, phases_of
 from k2ktui.engine.drill.steps import describe_next, needs_confirmation
 from k2ktui.engine.severity import Severity
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
 from k2ktui.present.drills import drill_columns, judge_drill
 from k2ktui.present.formatting import NOT_YET, Cell, Line, Tone, tone_of
-from k2ktui.text import counted, duration, safe_text
+from k2ktui.text import counted, duration, list_names, safe_text
 from k2ktui.watch.model import PartName, View
 
 _BAR = 8
 # Lines of each chart of the trend: beside the table, and in its dialog.
 _TREND, _HIGH_TREND = 4, 6
+_NAMED = 3
+
+
+async def start_over(screen: ConsoleScreen, topics: Sequence[str]) -> None:
+    """Switch to the screen, and ask for a drill over these topics."""
+    app = screen.app
+    await screen.console.jump("drill")
+    while isinstance(app.screen, ConsoleScreen) and len(app.screen_stack) > 1:
+        if app.screen.reason_to_stay():
+            app.screen.inform(app.screen.reason_to_stay(), "warning")
+            return
+        await app.pop_screen()
+    if isinstance(app.screen, DrillsScreen):
+        app.screen.choose_over(topics)
 
 
 def _took(drill: Drill) -> str:
@@ -274,33 +288,48 @@ class DrillsScreen(DrillBaseScreen):
         drills = view.drills if view is not None else ()
         return next((listed for listed in drills if listed.id == drill.id), drill)
 
-    def _list_hooks(self, kind: DrillKind) -> list[str]:
+    def _list_hooks(self, kind: DrillKind, phases: Collection[DrillPhase]) -> list[str]:
         """Return which hooks of the file a drill will run."""
         hooks = self.flow.config.drill.hook_list
         if kind is DrillKind.REHEARSE:
             return [f"It runs none of the {counted(len(hooks), 'hook')}."] if hooks else []
-        shown = [hook for hook in hooks if hook.phase in PHASES[kind]]
+        shown = [hook for hook in hooks if hook.phase in phases]
         return [f"You confirm each, when it is next: {describe_hook(hook)}" for hook in shown]
 
     @work(group=ASK)
     async def action_start_drill(self) -> None:
         """Choose a drill, confirm it, and run it."""
-        choice = await self.ask(DrillDialog())
+        await self._choose()
+
+    @work(group=ASK)
+    async def choose_over(self, topics: Sequence[str]) -> None:
+        """Choose a drill over some source topics, confirm it, and run it."""
+        await self._choose(topics)
+
+    async def _choose(self, topics: Sequence[str] = ()) -> None:
+        if topics:
+            named = f"{counted(len(topics), 'topic')}: {list_names(topics, _NAMED)}"
+            dialog = DrillDialog(f"New drill over {named}", cli_equivalent.pattern_of(topics))
+        else:
+            dialog = DrillDialog()
+        choice = await self.ask(dialog)
         if choice is None:
             return
         kind, options = choice
-        phases = PHASES[kind]
+        phases = phases_of(kind, topics)
         asked = [str(phase) for phase in phases if needs_confirmation(phase, options.fence)]
         lines: list[str | Line] = [
             f"{len(phases)} phases: {', '.join(phases)}.",
             f"You confirm each of these when it is next: {', '.join(asked)}."
             if asked
             else "It asks for nothing else: no application is touched.",
-            *self._list_hooks(kind),
+            *self._list_hooks(kind, phases),
             "",
             cli_equivalent.drill(self.session.files, kind, options),
         ]
         where = f"of the groups that match {options.groups}" if options.groups else "of all groups"
+        if topics:
+            where = f"of {named}"
         name = self.session.pair.pipeline
         title = f"Start a {kind.noun} {safe_text(where, 60)}"
         if await self.ask(Confirm(title, lines, name, "Start")):

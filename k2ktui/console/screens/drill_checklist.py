@@ -68,13 +68,14 @@ from k2ktui.present.drills import (
     read_share,
 )
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import counted, list_names, safe_message, safe_text
 from k2ktui.watch.model import PartName, View
 from k2ktui.watch.severity import state_time
 
 # Cells of the table of phases beside the timeline: frame, scrollbar, the other columns and gaps.
 _BESIDE_BARS = 5 + 20 + 10 + 8 + 3 * 2
 _LEAST_LIVE = 30
+_NAMED = 3
 # The least lines of what happens now on a narrow terminal, and all others but the phases there;
 # all others but the evidence on a wide one.
 _NARROW_LINES, _BESIDE_NOW = 5, 11
@@ -336,7 +337,12 @@ class DrillChecklist(DrillBaseScreen):
         if self.drill is None:
             return ()
         begun = formatting.moment(self.drill.started_ms / 1000)
-        return (Cell(f"begun {begun} by {safe_text(self.drill.started_by, 60)}"),)
+        text = f"begun {begun} by {safe_text(self.drill.started_by, 60)}"
+        topics = self.drill.topics
+        if not topics:
+            return (Cell(text),)
+        named = f"{counted(len(topics), 'topic')}: {list_names(topics, _NAMED)}  "
+        return (Cell(named, Tone.HEADING), Cell(text))
 
     def wrap(self, text: str) -> list[str]:
         """Return a text wrapped to the panel beside the phases, or to the screen's width."""

@@ -31,6 +31,7 @@ from k2ktui.engine.drill.steps import (
     describe_next,
 )
 from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.drill.topics import TOPICS_STEP
 from k2ktui.errors import K2kError
 from k2ktui.present.drills import report_lines
 from k2ktui.present.formatting import Cell, Line, Tone
@@ -263,6 +264,9 @@ class DrillScreen(DrillChecklist):
         if question.lines:
             lines = list(question.lines)
             title, typed, label = f"Drill {drill.id}", drill.id, "Continue"
+        elif step == TOPICS_STEP:
+            lines, remarks = [first, *remarks, "Esc begins no drill."], []
+            title, typed, label = f"The topics of this {drill.kind.noun}", step, "Begin"
         elif not step:
             lines.append("It changes nothing from then on. The journal has who took over.")
             title, typed, label = f"Take over drill {drill.id}", drill.pipeline, "Take over"
@@ -282,6 +286,8 @@ class DrillScreen(DrillChecklist):
             # Last: they may be many, and the rest must be seen without scrolling.
             lines += [f"What was found so far ({len(remarks):,}):", *(f"- {r}" for r in remarks)]
         canceled = f"{label}: nothing was changed. The drill stops here."
+        if step == TOPICS_STEP:
+            canceled = "No drill was begun."
         if question.lines:
             canceled = "Not agreed; nothing was changed."
         dialog = Confirm(safe_message(title, 80), lines, typed, label, canceled=canceled)

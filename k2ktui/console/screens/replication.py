@@ -26,6 +26,7 @@ from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.visuals.shapes import log_bar, picture_cell, power_of_ten
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
+from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
@@ -63,13 +64,18 @@ class ReplicationScreen(ListScreen):
         coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row
         shows all of them. x shows what the transform of the topic does to its newest records. d
         compares topic settings, client quotas and ACLs of both clusters, c every record.
+
+        Space marks a row, a marks all that pass the filter. N begins a drill over the topics of the
+        marked rows, or of the row under the cursor: the pipeline goes on with the others.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "compare", "Compare", show=False, id="replication.compare"),
         Binding("d", "parity", "Parity", show=False, id="replication.parity"),
         Binding("x", "preview", "Preview transform", id="replication.preview"),
+        Binding("N", "start_drill", "New drill", id="replication.drill"),
         Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"start_drill"})
     DETAILS = (ComparisonScreen, ParityScreen, PreviewScreen, PartitionScreen)
     PANEL: ClassVar[str] = "Partitions"
 
@@ -85,7 +91,7 @@ class ReplicationScreen(ListScreen):
 
     def make_grid(self) -> Grid[PartitionRow]:
         """Create the table of partitions."""
-        return Grid(
+        return SelectableGrid(
             self._columns(),
             key=lambda row: row.key,
             search=lambda row: (
@@ -163,8 +169,8 @@ class ReplicationScreen(ListScreen):
         """Return why an action is unavailable now."""
         if action == "preview":
             return self._no_preview()
-        if action in ("parity", "compare"):
-            return self._no_parity()
+        if action in ("parity", "compare", "start_drill") and (why := self._no_parity()):
+            return why
         return super().refusal(action)
 
     def _no_preview(self) -> str:
@@ -207,6 +213,17 @@ class ReplicationScreen(ListScreen):
     def action_parity(self) -> None:
         """Compare what both clusters have besides records."""
         self.app.push_screen(ParityScreen())
+
+    @work(group=ASK)
+    async def action_start_drill(self) -> None:
+        """Begin a drill over the topics of the marked rows."""
+        # Imported late: what drills consist of is loaded when one is wanted.
+        from k2ktui.console.screens.drill import start_over
+
+        chosen: list[PartitionRow] = self.query_one(SelectableGrid).chosen
+        topics = sorted({row.status.topic for row in chosen})
+        if topics:
+            await start_over(self, topics)
 
     def action_preview(self) -> None:
         """Show what the transform of the topic under the cursor does."""

@@ -111,6 +111,7 @@ class DrillDialog(Dialog[Choice | None]):
 
     Args:
         title: the heading.
+        topics: pattern of the source topics; empty for the whole pipeline.
     """
 
     CANCELED: ClassVar[str] = "No drill was started."
@@ -119,9 +120,11 @@ class DrillDialog(Dialog[Choice | None]):
         Binding("tab,shift+tab", "other", "Groups", show=False, priority=True),
     ]
 
-    def __init__(self, title: str = "New drill") -> None:
+    def __init__(self, title: str = "New drill", topics: str = "") -> None:
         super().__init__()
-        self._title = title
+        self._title, self._topics = title, topics
+        # A quota would slow the producers of all topics.
+        self._kinds = [k for k in _KINDS if not (topics and k.fence is Fence.QUOTA)]
 
     def compose(self) -> ComposeResult:
         """Build the dialog."""
@@ -149,7 +152,7 @@ class DrillDialog(Dialog[Choice | None]):
         keys = "up, down choose; tab goes to the groups; enter continues; esc cancels"
         self.query_one("#drill-keys", TextLines).show([(Cell(keys, Tone.MUTED),)])
         grid: Grid[Any] = self.query_one(Grid)
-        grid.show(_KINDS)
+        grid.show(self._kinds)
         grid.focus()
         self._show()
 
@@ -157,7 +160,7 @@ class DrillDialog(Dialog[Choice | None]):
         """Wrap the text for the new width, and show as many kinds as there is room for."""
         self._show()
         room = dialog_height(self.app.size.height) - _OTHER_LINES - _height(self._width)
-        self.query_one(Grid).styles.height = max(3, min(len(_KINDS) + 1, room))
+        self.query_one(Grid).styles.height = max(3, min(len(self._kinds) + 1, room))
 
     @property
     def _width(self) -> int:
@@ -192,7 +195,9 @@ class DrillDialog(Dialog[Choice | None]):
             self.query_one("#drill-keys", TextLines).show([(Cell(text, Tone.BAD),)])
             self.set_focus(self.query_one(Input))
             return
-        options = DrillOptions(groups=pattern, fence=chosen.fence, tail=chosen.tail)
+        options = DrillOptions(
+            groups=pattern, fence=chosen.fence, tail=chosen.tail, topics=self._topics
+        )
         self.dismiss((chosen.kind, options))
 
     def action_cancel(self) -> None:

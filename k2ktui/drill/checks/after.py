@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import sleep
 
@@ -170,18 +170,24 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
     if not names:
         return could_not_check("no group is known" if active is None else "no group was active")
     cluster = context.cluster("target")
+    # Of a drill over some topics, what its groups read besides does not count.
+    where = (
+        {(topic, number) for _, topic, number in applied}
+        if applied and context.facts.topics
+        else None
+    )
 
     def read() -> tuple[dict[str, GroupLag], dict[str, GroupLag], float]:
         """Read twice; the second time as soon as all groups catch up, or when the time is over."""
         reader = ConsumerGroupReader(context.config, "target")
         most, waited = context.limits.sample_s, 0.0
         try:
-            before = _read_lags(cluster, reader, names)
+            before = _read_lags(cluster, reader, names, where)
             while True:
                 pause = min(_PAUSE_S, most - waited)
                 sleep(pause)
                 waited += pause
-                after = _read_lags(cluster, reader, names)
+                after = _read_lags(cluster, reader, names, where)
                 if waited >= most or not (
                     set(names) - after.keys() or find_not_catching_up(before, after)
                 ):
@@ -212,15 +218,20 @@ def check_target_lag(context: CheckContext) -> CheckFinding:
 
 
 def _read_lags(
-    cluster: Cluster, reader: ConsumerGroupReader, names: list[str]
+    cluster: Cluster,
+    reader: ConsumerGroupReader,
+    names: list[str],
+    only: Collection[tuple[str, int]] | None,
 ) -> dict[str, GroupLag]:
     views = reader.views(names)
-    where = {at for view in views.values() for at in view.offsets}
+    where = {at for view in views.values() for at in view.offsets if only is None or at in only}
     ends = cluster.offsets(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
     lags = {}
     for name, view in views.items():
         offsets = {
-            at: committed.offset for at, committed in view.offsets.items() if committed.offset >= 0
+            at: committed.offset
+            for at, committed in view.offsets.items()
+            if committed.offset >= 0 and at in where
         }
         if offsets:
             lag = sum(max(0, ends.get(at, offset) - offset) for at, offset in offsets.items())

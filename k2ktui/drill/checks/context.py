@@ -101,6 +101,8 @@ class DrillFacts:
         reverse: the reverse pipeline.
         cut_over_ends: end offsets of target partitions before the first client wrote there.
         registry: URL of the schema registry that clients of the target use.
+        topics: the source topics of a drill over some topics; empty for the whole pipeline.
+        drill: id of the drill; empty without one.
     """
 
     kind: DrillKind = DrillKind.REHEARSE
@@ -118,6 +120,8 @@ class DrillFacts:
     reverse: PipelineConfig | None = field(default=None, repr=False)
     cut_over_ends: Mapping[tuple[str, int], int] | None = None
     registry: str = ""
+    topics: tuple[str, ...] = ()
+    drill: str = ""
 
 
 class CheckContext:

@@ -29,6 +29,7 @@ from k2ktui.kafka.admin.transaction_state import TransactionState, describe_tran
 from k2ktui.kafka.clients import Cluster, Partition, TopicDescription
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.kafka.wire.cluster import Wire
+from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.replication.preflight.checks import first_names
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.text import counted, safe_text
@@ -211,6 +212,30 @@ def check_replicator(context: CheckContext) -> CheckFinding:
     if unknown:
         return could_not_check(
             f"{text}; unknown (brokers before Kafka 3.0, or no Describe): {first_names(unknown)}"
+        )
+    return passes(text)
+
+
+@check("D50", "topics moved", {DrillPhase.MOVE_TOPICS: MOVES}, blocks=MOVES)
+def check_moved(context: CheckContext) -> CheckFinding:
+    """Pass if the pipeline's record says of every topic of the drill that this drill has moved it,
+    so that no run copies it.
+    """
+    topics, drill = context.facts.topics, context.facts.drill
+    if not topics:
+        return could_not_check("no drill over some topics is in this phase")
+    target = context.cluster("target")
+    moved = context.read("the moved topics", lambda: read_moved(context.config, target))
+    others = [
+        f"{topic}: {'not moved' if move is None else move.describe()}"
+        for topic in topics
+        if (move := moved.get(topic)) is None or move.drill != drill
+    ]
+    text = f"{len(topics) - len(others):,} of {counted(len(topics), 'topic')} moved by this drill"
+    if others:
+        return fails(
+            f"{text}; {first_names(others)}",
+            "Resume the drill: it moves them again. If something releases them, find out what.",
         )
     return passes(text)
 

@@ -79,7 +79,11 @@ def check_held(context: CheckContext) -> CheckFinding:
         return passes("nothing is held")
     held = [row for row in _statuses(context) if holds.of(row.topic, row.partition)]
     behind = sum(row.lag_records or 0 for row in held)
-    shown = [f"{hold.key.name} {hold.describe()}" for hold in holds.all]
+    some = context.facts.topics
+    in_force = [hold for hold in holds.all if not some or hold.topic in some]
+    if not in_force:
+        return passes("nothing of the chosen topics is held")
+    shown = [f"{hold.key.name} {hold.describe()}" for hold in in_force]
     return fails(
         f"{counted(len(shown), 'hold')}, {counted(behind, 'record')} not copied: "
         f"{first_names(shown)}",

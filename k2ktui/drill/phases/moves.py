@@ -288,6 +288,8 @@ def _compare(session: Session, plan: Plan, limit: int) -> PhaseResult:
 def run_apply(session: Session) -> PhaseResult:
     """Plan, show, confirm, and commit the planned offsets."""
     plan = make_plan(session)
+    if session.drill.topics and _await_empty(session, plan):
+        plan = make_plan(session)
     keep_group_results(session, plan)
     refused = refused_rows(plan)
     if plan.is_stopped_by_conflict:
@@ -320,6 +322,33 @@ def run_apply(session: Session) -> PhaseResult:
     kept = sum(row.action is Action.KEEP for row in plan.rows)
     done = f"{counted(len(plan.changes), 'offset')} committed, {kept:,} were right already"
     return PhaseResult(f"{done}: {_sum_effect(plan)}", tuple(refused))
+
+
+def _await_empty(session: Session, plan: Plan) -> bool:
+    """Wait until the groups of a plan have no members on the target; return whether any had.
+
+    With topics that have moved before, a group may run there already.
+    """
+    names = sorted({row.group for row in plan.rows})
+    if all(row.state_target in EMPTY_STATES for row in plan.rows):
+        return False
+    reader = TargetClusterReader(session.config)
+
+    def look() -> tuple[bool, str]:
+        views = reader.views(names)
+        active = sorted(name for name, view in views.items() if not view.empty and not view.error)
+        named = list_names(active, _NAMED_GROUPS)
+        return not active, f"{counted(len(active), 'group')} with members on the target: {named}"
+
+    try:
+        session.wait(
+            DrillPhase.APPLY,
+            look,
+            hint="Stop these groups on the target until the target is open for these topics.",
+        )
+    finally:
+        reader.close()
+    return True
 
 
 def _digests(session: Session, change: Change | None) -> dict[str, str]:

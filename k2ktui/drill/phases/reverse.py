@@ -26,7 +26,8 @@ def run_reverse(session: Session) -> PhaseResult:
     A failback lets that pipeline, which has a file and has run before, start again.
     """
     if session.drill.kind is DrillKind.FAILBACK:
-        return PhaseResult(f"{session.forward.name} may start again; {run_release(session)}")
+        copies = "copies these topics" if session.drill.topics else "may start"
+        return PhaseResult(f"{session.forward.name} {copies} again; {run_release(session)}")
     if session.flow.pipeline is None or not session.files:
         way_back = (
             "; set up the way back in MirrorMaker 2, or as a pipeline: k2ktui mm2 import"

@@ -12,11 +12,13 @@ from time import time
 
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.session import Session
+from k2ktui.drill.topics import read_routes
 from k2ktui.engine.acl import Acl
 from k2ktui.engine.drill import changes as drill_changes
-from k2ktui.engine.drill.checks import DrillPhase
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
 from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.drill.topics import choose_rights
 from k2ktui.engine.moves.apply import WriteOutcome
 from k2ktui.engine.parity.acl_items import acl_creation, describe_acls, read_acl
 from k2ktui.engine.parity.acls import find_uncovered
@@ -65,16 +67,26 @@ def find_missing_rights(session: Session) -> MissingRights:
     except Refused as error:
         return _none(safe_message(error.message))
     wanted = [acl for acl in record.all if pipeline.parity.acls.rules.compares(acl.principal)]
+    more: tuple[str, ...] = ()
+    if session.drill.topics:
+        routes = read_routes(session.flow, DrillKind.DISASTER, session.target)
+        targets = {name for names in routes.values() for name in names}
+        wanted, others = choose_rights(wanted, targets)
+        if others:
+            more = (
+                f"{counted(others, 'ACL')} for prefixes or all topics would give rights on other "
+                "topics: not created; k2ktui parity plan shows them.",
+            )
     missing = find_uncovered(wanted, present)
     acls = tuple(acl for acl in wanted if acl in missing)
     at = f"{moment(record.at_ms / 1000)}, {duration(max(0.0, time() - record.at_ms / 1000))} ago"
     of = f"cluster {safe_text(record.cluster)} asked for {len(wanted):,} at {at}"
     if not acls:
-        return MissingRights((), (f"Applications have their rights on the target: {of}.",))
+        return MissingRights((), (f"Applications have their rights on the target: {of}.", *more))
     first = (
         f"Creates {counted(len(acls), 'ACL')} on the target, so that applications can use it; {of}:"
     )
-    return MissingRights(acls, (first, *describe_acls(acls)))
+    return MissingRights(acls, (first, *describe_acls(acls), *more))
 
 
 def _none(why: str) -> MissingRights:

@@ -8,6 +8,7 @@ from time import monotonic, time
 
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
+from k2ktui.drill.phases.leaving import run_leave_topics
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE
@@ -275,6 +276,8 @@ def measure_loss(session: Session) -> str:
 
 def run_stop_consumers(session: Session) -> PhaseResult:
     """Wait until no chosen group has members on the source, and none commits."""
+    if session.drill.topics:
+        return run_leave_topics(session)
     reader = SourceClusterReader(session.config)
     before: dict[str, object] = {}
     since = monotonic()

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
-from k2ktui.drill.release import find_last_failover
+from k2ktui.drill.release import find_failovers
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.drill.tail import TailBounds, read_bounds
 from k2ktui.engine.drill.changes import EVERYONE
@@ -19,7 +19,7 @@ from k2ktui.kafka.admin.acls import denied_topics
 from k2ktui.kafka.admin.quotas import producer_quotas
 from k2ktui.kafka.clients import TopicDescription
 from k2ktui.replication.ownership.pipeline import read_run_pair
-from k2ktui.text import counted, first_lines, safe_text
+from k2ktui.text import counted, first_lines, list_names, safe_text
 
 _NAMED = 20
 _READ_S = 30.0
@@ -40,14 +40,15 @@ def _is_same(session: Session, former: str, now: str) -> bool:
 def run_source_back(session: Session) -> PhaseResult:
     """Find out that the old source is the same cluster, with the topics and records of before."""
     ids = session.source.cluster_id(), session.target.cluster_id()
-    failover = find_last_failover(session)
-    if failover.source_cluster and not _is_same(session, failover.source_cluster, ids[1]):
-        return failed(
-            f"cluster {safe_text(ids[1])} answers, and drill {safe_text(failover.id)} left cluster "
-            f"{safe_text(failover.source_cluster)}",
-            "Check bootstrap.servers of the target in the reverse pipeline's file.",
-        )
-    if fenced := list(_find_fences(session, failover)):
+    failovers = find_failovers(session)
+    for failover in failovers:
+        if failover.source_cluster and not _is_same(session, failover.source_cluster, ids[1]):
+            return failed(
+                f"cluster {safe_text(ids[1])} answers, and drill {safe_text(failover.id)} left "
+                f"cluster {safe_text(failover.source_cluster)}",
+                "Check bootstrap.servers of the target in the reverse pipeline's file.",
+            )
+    if fenced := [text for failover in failovers for text in _find_fences(session, failover)]:
         return failed("producers are still kept from writing to the old source", *fenced)
     bounds = read_bounds(session.forward)
     wrong = [
@@ -73,7 +74,8 @@ def run_source_back(session: Session) -> PhaseResult:
     else:
         settle_passed(session, DrillPhase.SOURCE_BACK)
     topics = counted(len({log_bounds.at.topic for log_bounds in bounds}), "topic")
-    text = f"cluster {safe_text(ids[1])} answers, with {topics}; failed over by drill {failover.id}"
+    by = list_names([failover.id for failover in failovers], _NAMED) or "a drill without a record"
+    text = f"cluster {safe_text(ids[1])} answers, with {topics}; failed over by drill {by}"
     return PhaseResult(text + passed)
 
 

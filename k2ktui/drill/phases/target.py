@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
+from k2ktui.drill.phases.leaving import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.rights import create_rights, find_missing_rights
 from k2ktui.drill.phases.source import find_written
@@ -266,6 +267,8 @@ def _find_moved(session: Session) -> list[str]:
     if session.drill.kind.is_switchover:
         logs = SourceLogs(session)
         try:
+            if session.drill.topics:
+                findings += find_returned(session)
             written = find_written(session, logs.read())
         except (ConnectionFailed, TimedOut) as error:
             return [

@@ -15,10 +15,12 @@ from typing import Any
 
 from k2ktui.engine.drill.model import Change
 from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.engine.records.run_record import LARGEST_TERM
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
+    LARGEST_MS,
     LONGEST,
     MalformedRecord,
     field,
@@ -163,6 +165,32 @@ def read_tail_starts(change: Change) -> dict[SourcePartition, int]:
 def read_released(change: Change) -> list[str]:
     """Return the ids of the drills that a failback no longer lets fence the forward pipeline."""
     return _ids(change.before)
+
+
+def read_moved_topics(change: Change) -> list[str]:
+    """Return the topics that a drill has moved, or was about to."""
+    return [_topic(topic) for topic in items(_parse(change.after))]
+
+
+def dump_moves(moves: Iterable[MovedTopic]) -> str:
+    """Return moved topics as a JSON text."""
+    return json.dumps([[m.topic, m.target, m.drill, m.at_ms, m.who] for m in moves])
+
+
+def read_moves(change: Change) -> list[MovedTopic]:
+    """Return the moves that a failback has taken back, as they were before."""
+    moves = [
+        MovedTopic(
+            _topic(topic),
+            _topic(target),
+            text(drill, _LONGEST_ID),
+            integer(at_ms, high=LARGEST_MS),
+            text(who, _LONGEST_HOST),
+        )
+        for topic, target, drill, at_ms, who in rows(_parse(change.before), 5)
+    ]
+    _unique([move.topic for move in moves], "topic")
+    return moves
 
 
 def read_plans(change: Change) -> list[str]:

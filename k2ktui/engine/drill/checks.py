@@ -50,6 +50,7 @@ class DrillPhase(StrEnum):
     VERIFY = "verify"
     SHADOW = "shadow-groups"
     FENCE_REPLICATOR = "fence-replicator"
+    MOVE_TOPICS = "move-topics"
     OPEN_TARGET = "open-target"
     WATCH_CLIENTS = "watch-clients"
     REVERSE = "reverse"

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from k2ktui.engine.bounded import read_as
 from k2ktui.engine.drill.model import Drill, DrillEvent
 from k2ktui.engine.strict_json import MalformedRecord, field, mapping
+from k2ktui.engine.topics import LEGAL_TOPIC
 
 # Fields that only say who acts at the moment; a report does not contain them.
 _MOMENTARY = ("session", "beat_ms", "owner")
@@ -35,6 +36,8 @@ def read_drill(drill_id: str, body: dict[str, Any]) -> Drill:
     names = [record.phase for record in drill.phases]
     if len(set(names)) < len(names):
         raise MalformedRecord("a phase that appears twice")
+    if not all(map(LEGAL_TOPIC.fullmatch, drill.topics)):
+        raise MalformedRecord("a name that no topic can have")
     return drill
 
 
@@ -87,9 +90,13 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
     for name in ("site", "objectives"):
         if value[name] is None:
             del value[name]
-    for name in ("hooks", "hooks_digest"):
+    for name in ("hooks", "hooks_digest", "topics"):
         if not value[name]:
             del value[name]
+    if not value["options"]["topics"]:
+        del value["options"]["topics"]
+    if value["figures"]["topics_left"] is None:
+        del value["figures"]["topics_left"]
     return value
 
 

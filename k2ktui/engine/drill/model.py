@@ -9,7 +9,7 @@ Times are epoch milliseconds. The record on the state topic is in :mod:`k2ktui.e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -59,6 +59,20 @@ PHASES: Mapping[DrillKind, tuple[DrillPhase, ...]] = {
     ),
     DrillKind.FAILBACK: (DrillPhase.SOURCE_BACK, DrillPhase.TAIL, *_SWITCHOVER),
 }
+
+
+def phases_of(kind: DrillKind, topics: Collection[str] = ()) -> tuple[DrillPhase, ...]:
+    """Return the phases of a kind of drill; with topics, those of a drill over some topics.
+
+    It does not fence the pipeline, which goes on with the others: it moves its own. Releases that
+    do not know that phase cannot read the record, and so cannot act on the whole pipeline.
+    """
+    if not topics:
+        return PHASES[kind]
+    partial = {DrillPhase.FENCE_REPLICATOR: DrillPhase.MOVE_TOPICS}
+    return tuple(partial.get(phase, phase) for phase in PHASES[kind])
+
+
 CONFIRMED = frozenset(
     {
         DrillPhase.TAIL,
@@ -66,6 +80,7 @@ CONFIRMED = frozenset(
         DrillPhase.FENCE_PRODUCERS,
         DrillPhase.APPLY,
         DrillPhase.FENCE_REPLICATOR,
+        DrillPhase.MOVE_TOPICS,
         DrillPhase.OPEN_TARGET,
     }
 )
@@ -112,6 +127,8 @@ class ChangeKind(StrEnum):
     RELEASE = "release"
     STARTED_JOB = "started-job"
     RIGHTS = "rights"
+    MOVED_TOPICS = "moved-topics"
+    RELEASED_TOPICS = "released-topics"
 
 
 class ChangeStatus(StrEnum):
@@ -258,6 +275,8 @@ class DrillFigures:
         first_record_ms: when a group was first seen to have read a record on the target.
         content_compared, content_different: records compared by content.
         content_limit: the limit above which rows are sampled; 0 if all were compared.
+        topics_left: of a drill over some topics, how many of the pipeline's were not moved when it
+            ended.
     """
 
     rpo_records: Count | None = None
@@ -271,6 +290,7 @@ class DrillFigures:
     content_compared: Count = 0
     content_different: Count = 0
     content_limit: Count = 0
+    topics_left: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +299,7 @@ class DrillOptions:
 
     Attributes:
         groups: pattern of the groups; empty for all that the pipeline looks after.
+        topics: pattern of the source topics; empty for the whole pipeline.
         fence: how producers are fenced.
         lag_records: largest lag in records with which a switchover continues.
         frozen_s: how long nothing must change on the source, in seconds.
@@ -308,6 +329,7 @@ class DrillOptions:
     show_keys: Flag = False
     export_to: Text = ""
     forward: Text = ""
+    topics: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +367,8 @@ class Drill:
         objectives: those of the pipeline's file when it began; None without any.
         hooks: the hooks of the pipeline's file, and those that ran and are not in it any more.
         hooks_digest: digest of the hooks of the file that a person has agreed to; "" for none.
+        topics: the source topics of a drill over some topics, sorted, as chosen when it began;
+            empty if it is over the whole pipeline.
     """
 
     id: Text
@@ -377,6 +401,7 @@ class Drill:
     objectives: Objectives | None = None
     hooks: Annotated[tuple[HookRecord, ...], FailFast()] = ()
     hooks_digest: Text = ""
+    topics: Annotated[tuple[Text, ...], FailFast()] = ()
 
     @property
     def is_over(self) -> bool:
@@ -398,16 +423,19 @@ class Drill:
         return replace(self, phases=phases)
 
 
-def new_phases(kind: DrillKind) -> tuple[PhaseRecord, ...]:
-    """Return the phases of a new drill."""
-    return tuple(PhaseRecord(phase) for phase in PHASES[kind])
+def new_phases(kind: DrillKind, topics: Collection[str] = ()) -> tuple[PhaseRecord, ...]:
+    """Return the phases of a new drill; arguments as for :func:`phases_of`."""
+    return tuple(PhaseRecord(phase) for phase in phases_of(kind, topics))
 
 
 def find_last_rehearsal(drills: Iterable[Drill]) -> Drill | None:
-    """Return the rehearsal that has ended last; None if there is none."""
+    """Return the rehearsal of the whole pipeline that has ended last; None if there is none."""
     done = [
         drill
         for drill in drills
-        if drill.kind is DrillKind.REHEARSE and drill.status is DrillStatus.DONE and drill.ended_ms
+        if drill.kind is DrillKind.REHEARSE
+        and drill.status is DrillStatus.DONE
+        and drill.ended_ms
+        and not drill.topics
     ]
     return max(done, key=lambda drill: drill.ended_ms or 0, default=None)

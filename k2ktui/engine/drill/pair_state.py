@@ -75,8 +75,11 @@ def fences_pipeline(drill: Drill) -> bool:
 
 
 def find_opened(drills: Collection[Drill]) -> Drill | None:
-    """Return the drill that was the last to open its target; None without one."""
-    opened = [drill for drill in drills if drill.figures.opened_ms is not None]
+    """Return the drill that was the last to open its target; None without one.
+
+    One over some topics has moved only these: the workload of the pipeline is where it was.
+    """
+    opened = [d for d in drills if d.figures.opened_ms is not None and not d.topics]
     return max(opened, key=_opened_ms, default=None)
 
 
@@ -152,10 +155,10 @@ def find_fence(drills: Collection[Drill], named: str = "") -> PipelineFence | No
 def find_displaced(drills: Collection[Drill], most: int) -> list[Drill]:
     """Return the oldest drills to delete; ``most`` stay, besides those that must.
 
-    A drill must stay if it is not over, fences the pipeline, or has left access rules or quotas in
-    place. So must the last one that opened the target: views read from it where the workload is.
-    Drills that have fenced the pipeline are counted separately, since many rehearsals must not
-    displace the one that a run record names.
+    A drill must stay if it is not over, fences the pipeline, keeps topics moved, or has left access
+    rules or quotas in place. So must the last one that opened the target: views read from it where
+    the workload is. Drills that have fenced the pipeline are counted separately, since many
+    rehearsals must not displace the one that a run record names.
     """
     last = find_opened(drills)
     left = [drill for drill in drills if drill is not last and not _is_in_force(drill)]
@@ -166,7 +169,8 @@ def find_displaced(drills: Collection[Drill], most: int) -> list[Drill]:
 
 
 def _is_in_force(drill: Drill) -> bool:
-    blocks = any(find_change(drill, kind) for kind in (ChangeKind.ACLS, ChangeKind.QUOTAS))
+    kept = (ChangeKind.ACLS, ChangeKind.QUOTAS, ChangeKind.MOVED_TOPICS)
+    blocks = any(find_change(drill, kind) for kind in kept)
     return not drill.is_over or fences_pipeline(drill) or blocks
 
 
@@ -192,7 +196,7 @@ def find_pair_state(
     acting = [
         drill
         for drill in (*own, *opposite)
-        if not drill.is_over and drill.kind is not DrillKind.REHEARSE
+        if not drill.is_over and drill.kind is not DrillKind.REHEARSE and not drill.topics
     ]
     if not acting:
         return state

@@ -58,10 +58,13 @@ class Rehearsal:
 
 
 def sum_up_rehearsal(drill: Drill) -> Rehearsal | None:
-    """Return what is kept of a drill for longer; None if it is no rehearsal that has ended."""
+    """Return what is kept of a drill for longer; None if it is no rehearsal that has ended.
+
+    None also for some topics: their RPO and RTO are no points of the pipeline's trend.
+    """
     if drill.kind is not DrillKind.REHEARSE or drill.status is not DrillStatus.DONE:
         return None
-    if drill.ended_ms is None:
+    if drill.ended_ms is None or drill.topics:
         return None
     figures = drill.figures
     missed = (drill.objectives or NO_OBJECTIVES).list_missed(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
     CONFIRMED,
-    PHASES,
     Change,
     ChangeKind,
     ChangeStatus,
@@ -17,6 +16,7 @@ from k2ktui.engine.drill.model import (
     Fence,
     PhaseRecord,
     PhaseStatus,
+    phases_of,
 )
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.text import safe_text
@@ -57,6 +57,8 @@ _SENTENCES: Mapping[DrillPhase, str] = {
     DrillPhase.FENCE_REPLICATOR: "Stops the pipeline's job on this host, and raises the producer "
     "epochs so that no driver anywhere can write for this pipeline. If MirrorMaker 2 copies: waits "
     "until it is stopped by hand, and proves it.",
+    DrillPhase.MOVE_TOPICS: "Records that the chosen topics have moved, and raises the producer "
+    "epochs of all runs: none copies these topics any more. The other topics stop for seconds.",
     DrillPhase.OPEN_TARGET: "Declares the target open: from then on your producers and consumers "
     "use it, and you cannot go back.",
     DrillPhase.WATCH_CLIENTS: "Waits until the producers and consumers are started on the target "
@@ -244,6 +246,9 @@ _UNDOS: Mapping[ChangeKind, str] = {
     ChangeKind.POSITIONS: f"{_ABORT}; or k2ktui offsets set -f FORWARD-FILE",
     ChangeKind.RELEASE: "k2ktui jobs stop -f FORWARD-FILE",
     ChangeKind.STARTED_JOB: "k2ktui jobs stop -f FORWARD-FILE on that host",
+    ChangeKind.MOVED_TOPICS: f"{_ABORT}; after the target was opened, k2ktui drill release "
+    "--topics REGEX -f FILE",
+    ChangeKind.RELEASED_TOPICS: _ABORT,
     ChangeKind.RIGHTS: "k2ktui parity undo ENTRY -f FILE; k2ktui journal -f FILE lists the entry",
 }
 
@@ -306,8 +311,14 @@ def turn_into_disaster(drill: Drill) -> Drill:
         record.phase: record
         for record in drill.phases
         if record.phase
-        in (DrillPhase.FENCE_REPLICATOR, DrillPhase.OPEN_TARGET, DrillPhase.WATCH_CLIENTS)
+        in (
+            DrillPhase.FENCE_REPLICATOR,
+            DrillPhase.MOVE_TOPICS,
+            DrillPhase.OPEN_TARGET,
+            DrillPhase.WATCH_CLIENTS,
+        )
         and record.status in _OVER
     }
-    phases = tuple(kept.get(phase, PhaseRecord(phase)) for phase in PHASES[DrillKind.DISASTER])
+    order = phases_of(DrillKind.DISASTER, drill.topics)
+    phases = tuple(kept.get(phase, PhaseRecord(phase)) for phase in order)
     return replace(drill, kind=DrillKind.DISASTER, phases=phases)

@@ -17,12 +17,14 @@ from kafka.protocol.consumer.group import (
 
 from k2ktui.kafka.wire.codes import GROUP_ACTIVE, Code, code_name
 from k2ktui.kafka.wire.group_coordinator import PASSING, BatchRequest, GroupError
+from k2ktui.kafka.wire.subscriptions import read_assignment, read_subscription
 
 TopicPartition = tuple[str, int]
 
 #: Prefix of every error that is due to the group having members.
 HAS_MEMBERS = "the group has members"
 
+_STABLE, _CONSUMERS = "Stable", "consumer"
 _SCHEMAS = "k2ktui.kafka.wire.groups_schemas"
 _DESCRIBED_AT_ONCE = 100
 _FETCHED_AT_ONCE = 20
@@ -56,11 +58,19 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group; ``host`` is as the broker reports it, such as ``/10.0.0.7``."""
+    """A member of a group.
+
+    Attributes:
+        host: as the broker reports it, such as ``/10.0.0.7``.
+        topics: those that it subscribes to, or is assigned; None if they are not known.
+        pattern: the regular expression that the broker resolves for it (KIP-848); "" without one.
+    """
 
     id: str
     client_id: str
     host: str
+    topics: frozenset[str] | None = None
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +177,26 @@ def _read_group_state(group: Any, kind: str) -> GroupState | GroupError:
         return GroupError(group.error_code)
     if gone or group.group_state == "Dead":
         return GroupState(group.group_id, "", "")
-    members = tuple(Member(m.member_id, m.client_id, m.client_host) for m in group.members)
+    read = _read_modern_member if kind == "consumer" else _read_classic_member
+    members = tuple(read(group, member) for member in group.members)
     return GroupState(group.group_id, group.group_state, kind, members)
+
+
+def _read_modern_member(_: Any, m: Any) -> Member:
+    assigned = (*m.assignment.topic_partitions, *m.target_assignment.topic_partitions)
+    topics = frozenset([*m.subscribed_topic_names, *(part.topic_name for part in assigned)])
+    return Member(m.member_id, m.client_id, m.client_host, topics, m.subscribed_topic_regex or "")
+
+
+def _read_classic_member(group: Any, m: Any) -> Member:
+    """Return a member; brokers say what it reads only of a stable group of consumers."""
+    topics = None
+    if group.group_state == _STABLE and group.protocol_type == _CONSUMERS:
+        subscribed = read_subscription(bytes(m.member_metadata or b""))
+        assigned = read_assignment(bytes(m.member_assignment or b""))
+        if subscribed is not None and assigned is not None:
+            topics = subscribed | assigned
+    return Member(m.member_id, m.client_id, m.client_host, topics)
 
 
 def fetch_offsets(version: int, *, require_stable: bool) -> BatchRequest[FetchedOffsets]:

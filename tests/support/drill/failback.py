@@ -28,6 +28,7 @@ class Workload:
     """A topic with producers and groups on ``a``, which move to ``b`` and back.
 
     Attributes:
+        more: how many other topics the pipelines copy.
         read: what each group has read so far, wherever it read.
     """
 
@@ -36,14 +37,18 @@ class Workload:
     b: KafkaNode
     settings: Mapping[str, Any] = field(default_factory=dict)
     read: dict[str, list[Identity]] = field(default_factory=dict)
+    more: int = 0
 
     def __post_init__(self) -> None:
         self.topic = unique_name("failback")
         create_topic(self.a, self.topic, PARTITIONS)
+        self.others = [create_topic(self.a, partitions=PARTITIONS) for _ in range(self.more)]
         self.groups = [unique_name("fast"), unique_name("slow")]
         names = {"groups.consumerGroups": "|".join(self.groups)}
         settings = {**ENABLED, **names, **self.settings}
-        self.forward = Pipeline(self.directory, self.a, self.b, [self.topic], settings)
+        self.forward = Pipeline(
+            self.directory, self.a, self.b, [self.topic, *self.others], settings
+        )
         self.file = self.forward.write()
         self.back = reverse_path([str(self.file)])
         self._written: Counter[str] = Counter()

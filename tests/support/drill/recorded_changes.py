@@ -20,6 +20,8 @@ CHANGE_READERS: tuple[tuple[ChangeKind, Callable[[Change], object]], ...] = (
     (ChangeKind.RELEASE, drill_changes.read_released),
     (ChangeKind.STARTED_JOB, drill_changes.read_host),
     (ChangeKind.RIGHTS, drill_changes.read_entries),
+    (ChangeKind.MOVED_TOPICS, drill_changes.read_moved_topics),
+    (ChangeKind.RELEASED_TOPICS, drill_changes.read_moves),
 )
 RECORDED: Mapping[ChangeKind, tuple[str, str]] = {
     ChangeKind.ACLS: ("[]", '["orders", "clicks"]'),
@@ -39,4 +41,6 @@ RECORDED: Mapping[ChangeKind, tuple[str, str]] = {
     ChangeKind.RELEASE: ('["20260101-000000-ab"]', ""),
     ChangeKind.STARTED_JOB: ('{"host": "h"}', ""),
     ChangeKind.RIGHTS: ("", '["20260101-000000-ab"]'),
+    ChangeKind.MOVED_TOPICS: ("", '["orders", "clicks"]'),
+    ChangeKind.RELEASED_TOPICS: ('[["orders", "orders", "20260101-000000-ab", 7, "ann@a"]]', ""),
 }

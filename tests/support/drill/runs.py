@@ -66,20 +66,24 @@ class Yes:
 
 @dataclass
 class Pair:
-    """Two topics with a copy, and two groups with commits on the source.
+    """Topics with a copy, and two groups with commits on the source.
 
     Attributes:
         settings: more of the pipeline's file.
+        letters: a topic for each.
+        read: the topics of each group, by their letters; by default all.
     """
 
     directory: Path
     source: KafkaNode
     target: KafkaNode
     settings: Mapping[str, object] = field(default_factory=dict)
+    letters: str = "ab"
+    read: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         stem = unique_name("drill")
-        self.topics = [f"{stem}-a", f"{stem}-b"]
+        self.topics = [f"{stem}-{letter}" for letter in self.letters]
         replication = [
             {"source": {"topic": self.topics}},
             {"sink": {"topic": "source", "partition": "source"}},
@@ -102,6 +106,7 @@ class Pair:
         return {
             (topic, partition): 3 + 7 * number + partition
             for topic in self.topics
+            if self.read is None or topic[-1] in self.read[number]
             for partition in range(2)
         }
 
@@ -109,6 +114,10 @@ class Pair:
         """Return where a group must resume on the target."""
         prior = self.copied.prior
         return {at: offset + prior for at, offset in self.source_offsets(number).items()}
+
+    def some(self, letters: str) -> str:
+        """Return the pattern of some topics, by their letters."""
+        return "|".join(topic for topic in self.topics if topic[-1] in letters)
 
     def target_offsets(self, group: str) -> dict[tuple[str, int], int | None]:
         """Return what a group has committed on the target."""

@@ -1,0 +1,112 @@
+"""The phase that moves the topics of a drill over some topics: no run copies them any more.
+
+The moves are kept beside the positions, and every takeover reads both together
+(:mod:`k2ktui.replication.ownership.topic_moves`); the pipeline goes on with its other topics.
+"""
+
+from __future__ import annotations
+
+from time import time
+
+from k2ktui.drill.changes import read_change
+from k2ktui.drill.logs import SourceLogs, name_partitions
+from k2ktui.drill.session import PhaseResult, Session, failed
+from k2ktui.drill.topics import read_routes
+from k2ktui.engine.drill import changes as drill_changes
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus
+from k2ktui.engine.drill.steps import describe_undo, find_change
+from k2ktui.engine.records.moved_topic import MovedTopic
+from k2ktui.errors import ConnectionFailed, Refused, TimedOut
+from k2ktui.replication.ownership.topic_moves import move_topics, read_moved, release_topics
+from k2ktui.replication.topics.naming import target_names
+from k2ktui.sync.moves.plans import whoami
+from k2ktui.text import counted, list_names, safe_text
+
+_NAMED = 3
+
+
+def run_move_topics(session: Session) -> PhaseResult:
+    """Write the moves and fence every run; then prove that nothing was left to copy."""
+    change = find_change(session.drill, ChangeKind.MOVED_TOPICS)
+    topics = session.drill.topics
+    if change is None:
+        change = Change(
+            DrillPhase.MOVE_TOPICS,
+            ChangeKind.MOVED_TOPICS,
+            f"move {counted(len(topics), 'topic')}: no run copies them any more",
+            "",
+            drill_changes.dump_names(topics),
+            describe_undo(session.drill, ChangeKind.MOVED_TOPICS),
+        )
+        session.intend(change)
+    _move(session)
+    if change.status is not ChangeStatus.MADE:
+        session.settle(change, ChangeStatus.MADE)
+    if session.drill.kind.is_switchover and (left := _find_left(session)):
+        return failed(left, "Abort the drill, or resume it with --from-fence.")
+    named = list_names(topics, _NAMED)
+    return PhaseResult(f"no run copies {named} any more; the pipeline goes on with the others")
+
+
+def _move(session: Session) -> None:
+    """Move the topics, also if an earlier process did: a run may have taken over meanwhile.
+
+    Raises:
+        Refused: another drill has moved one of them meanwhile.
+    """
+    drill, config, target = session.drill, session.config, session.target
+    before = read_moved(config, target)
+    for topic in drill.topics:
+        move = before.get(topic)
+        if move is not None and move.drill != drill.id:
+            raise Refused(
+                f"{safe_text(topic)} was moved by drill {safe_text(move.drill)} meanwhile",
+                unchanged="The drill stays where it is.",
+                hint=f"Abort this drill: k2ktui drill abort {safe_text(drill.id)} -f FILE.",
+            )
+    routes = read_routes(session.flow, DrillKind.DISASTER, target)
+    now, who = int(time() * 1000), whoami()
+    moves = [
+        before.get(topic)
+        or MovedTopic(
+            topic, next(iter(routes.get(topic) or target_names(config, topic))), drill.id, now, who
+        )
+        for topic in drill.topics
+    ]
+    move_topics(config, target, moves)
+
+
+def _find_left(session: Session) -> str:
+    """Return what was written to the source and not copied before the move; "" for nothing."""
+    logs = SourceLogs(session)
+    try:
+        left = [end.at for end in logs.read() if not end.is_drained]
+    finally:
+        logs.close()
+    if not left:
+        return ""
+    return f"records were written to the source and not copied: {name_partitions(left)}"
+
+
+def restore_moves(session: Session, change: Change) -> list[str]:
+    """Let the pipeline copy the topics again that the drill has moved."""
+    topics = read_change(session.drill, change, drill_changes.read_moved_topics)
+    chosen = set(session.drill.topics).intersection(topics)
+    moved = read_moved(session.config, session.target)
+    ours = [t for t in sorted(chosen) if (m := moved.get(t)) and m.drill == session.drill.id]
+    if ours:
+        release_topics(session.config, session.target, ours)
+    return []
+
+
+def count_left(session: Session) -> int | None:
+    """Return how many topics of the pipeline no drill has moved; None if it is not known."""
+    moved = read_moved(session.config, session.target)
+    for kind in (DrillKind.PLANNED, DrillKind.DISASTER):
+        try:
+            routes = read_routes(session.whole, kind, session.target)
+        except (ConnectionFailed, TimedOut):
+            continue  # the source is lost: those that were copied count
+        return sum(topic not in moved for topic in routes)
+    return None

@@ -1,0 +1,316 @@
+"""Drills over some topics of a pipeline, which goes on with the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from k2ktui.drill.operations import abort_drill, find_released, release_moved, resume_drill
+from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
+    Change,
+    ChangeKind,
+    ChangeStatus,
+    Drill,
+    DrillStatus,
+    Fence,
+    PhaseStatus,
+)
+from k2ktui.engine.drill.topics import TOPICS_STEP
+from k2ktui.errors import ConfigError, Refused, TimedOut
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.ownership.pipeline import make_ownership
+from k2ktui.replication.ownership.topic_moves import read_moved
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.drill.guard import refuse_fenced
+from tests.support.clusters.kafka import Out, client, eventually, produce
+from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, keep_commits, kill_at
+from tests.support.oracle.group_offsets import commit_offsets
+
+
+@pytest.fixture
+def pair(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Pair:
+    """Four topics; ``billing`` reads all of them, ``search`` the first two."""
+    return Pair(tmp_path, source, target, letters="abcd", read=("abcd", "ab"))
+
+
+def over(pair: Pair, letters: str, **options: object) -> object:
+    return replace(QUICK, topics=pair.some(letters), **options)  # type: ignore[arg-type]
+
+
+def move(pair: Pair, letters: str, operator: Yes | None = None, **options: object) -> Drill:
+    return pair.start(DrillKind.PLANNED, over(pair, letters, **options), operator)  # type: ignore[arg-type]
+
+
+def moved(pair: Pair) -> dict[str, str]:
+    """Return the drill of each moved topic, by its letter."""
+    config = pair.flow.config
+    return {m.topic[-1]: m.drill for m in read_moved(config, target_cluster(config)).all}
+
+
+def expected(pair: Pair, number: int, letters: str) -> dict[tuple[str, int], int | None]:
+    """Return where a group is on the target when these topics have moved."""
+    offsets = pair.expected_offsets(number)
+    every = {(topic, partition) for topic in pair.topics for partition in range(2)}
+    return {at: offsets.get(at) if at[0][-1] in letters else None for at in every}
+
+
+@contextmanager
+def reading(pair: Pair, node: KafkaNode, group: str, letters: str) -> Iterator[Consumer]:
+    """A member that reads topics and commits nothing."""
+    consumer = Consumer(
+        client(node, group_id=group, auto_offset_reset="latest", enable_auto_commit=False)
+    )
+    consumer.subscribe([topic for topic in pair.topics if topic[-1] in letters])
+    ended = threading.Event()
+
+    def poll() -> None:
+        while not ended.is_set():
+            consumer.poll(0.1)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: consumer.assignment() or None, "it has partitions")
+        yield consumer
+    finally:
+        ended.set()
+        thread.join(30)
+        consumer.close()
+
+
+def test_a_rehearsal_tries_only_the_chosen_topics(pair: Pair) -> None:
+    produce(pair.source, pair.topics[3], [Out(b"late", b"k", 0)] * 9)
+    drill = pair.start(DrillKind.REHEARSE, over(pair, "ab"))  # type: ignore[arg-type]
+    assert drill.status is DrillStatus.DONE
+    assert [topic[-1] for topic in drill.topics] == ["a", "b"]
+    assert drill.figures.rpo_records == 0  # what the others lack is not theirs
+    results = {group.group: group for group in drill.groups}
+    assert [results[group].partitions for group in pair.groups] == [4, 4]
+    assert all(result.compared and not result.different for result in results.values())
+    billing = pair.groups[0]
+    assert (
+        f"Groups that read other topics, too: {billing} (also"
+        in drill.record(DrillPhase.PREFLIGHT).live
+    )
+    assert moved(pair) == {}
+
+
+@pytest.mark.slow
+def test_two_topics_of_four_move_and_the_pipeline_stays(pair: Pair) -> None:
+    billing, search = pair.groups
+    operator = Yes()
+    drill = move(pair, "ab", operator)
+    assert drill.status is DrillStatus.DONE, drill
+    assert {phase.status for phase in drill.phases} == {PhaseStatus.DONE}
+    asked = dict(operator.asked)
+    assert list(asked) == [
+        TOPICS_STEP,
+        DrillPhase.APPLY,
+        DrillPhase.MOVE_TOPICS,
+        DrillPhase.OPEN_TARGET,
+    ]
+    assert "The pipeline goes on with 2 other topics." in asked[TOPICS_STEP]
+    assert "the other topics stop for seconds" in asked[TOPICS_STEP]
+    assert f"Groups that read other topics, too: {billing} (also" in asked[TOPICS_STEP]
+    assert search not in asked[TOPICS_STEP]
+    assert "commit 8 offsets of 2 groups" in asked[DrillPhase.APPLY]
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == expected(pair, number, "ab")
+    assert moved(pair) == {"a": drill.id, "b": drill.id}
+    assert check_of(drill, "D50").outcome is DrillCheckOutcome.PASS
+    assert drill.figures.topics_left == 2
+
+    config, cluster = pair.flow.config, target_cluster(pair.flow.config)
+    refuse_fenced(config, cluster)
+    later = make_ownership(
+        config,
+        cluster,
+        wire(config.target, "producer"),
+        1,
+        guard=lambda named: refuse_fenced(config, cluster, named),
+    )
+    later.take_over(1)
+    later.close()
+    assert k2ktui_json("status", "-f", pair.file)["pair_state"]["phase"] == "replicating"
+
+    with pytest.raises(Refused, match=rf"1 topic moved already: .*-b \(drill {drill.id}\)"):
+        move(pair, "bc")
+    with pytest.raises(Refused, match="2 topics of the pipeline moved already"):
+        pair.start(DrillKind.PLANNED)
+
+    last = move(pair, "cd")
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == expected(pair, number, "abcd")
+    assert last.figures.topics_left == 0
+    said = k2ktui("drill", "report", last.id, "-f", pair.file).stdout
+    assert "every topic of the pipeline has moved: it can be retired" in said
+    listed = k2ktui_json("drill", "list", "-f", pair.file)["drills"]
+    assert [len(row["topics"]) for row in listed] == [2, 2]
+
+
+@pytest.mark.slow
+def test_what_is_chosen_is_refused_before_anything_begins(pair: Pair) -> None:
+    for pattern, why in ((".*", "matches all of the pipeline's topics"), ("x", "no topic matches")):
+        with pytest.raises(ConfigError, match=why):
+            pair.start(DrillKind.PLANNED, replace(QUICK, topics=pattern))
+    with pytest.raises(ConfigError, match="--fence quota cannot be combined"):
+        move(pair, "ab", fence=Fence.QUOTA)
+    with pytest.raises(Refused, match="the topics were not confirmed"):
+        move(pair, "ab", Yes(frozenset({TOPICS_STEP})))
+    arguments = "drill", "planned", "-f", pair.file, "--topics"
+    said = k2ktui(*arguments, pair.some("ab"), code=5).stderr
+    assert "--yes-to topics" in said and "No drill was begun" in said
+    assert "--topics is empty" in k2ktui(*arguments, "", code=2).stderr
+    shown = k2ktui_json(*arguments, pair.some("ab"), "--dry-run")
+    assert [topic[-1] for topic in shown["topics"]] == ["a", "b"]
+    assert "move-topics" in {row["phase"] for row in shown["phases"]}
+    assert pair.drills() == []
+
+
+@pytest.mark.slow
+def test_members_may_go_on_with_other_topics_of_the_source(pair: Pair, source: KafkaNode) -> None:
+    billing, search = pair.groups
+    with reading(pair, source, billing, "cd"):
+        with reading(pair, source, search, "bc"):
+            operator = Yes()
+            with pytest.raises(TimedOut, match=f"1 group on these topics: {search}"):
+                move(pair, "ab", operator, wait_s=10.0)
+        (drill,) = pair.drills()
+        done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        assert done.status is DrillStatus.DONE, done
+        live = done.record(DrillPhase.STOP_CONSUMERS).live
+        assert live.startswith("no member of 2 groups reads these topics"), live
+    assert pair.target_offsets(billing) == expected(pair, 0, "ab")
+
+
+@pytest.mark.slow
+def test_a_member_that_returns_keeps_the_target_closed(pair: Pair, source: KafkaNode) -> None:
+    _, search = pair.groups
+    refuses = Yes(frozenset({DrillPhase.MOVE_TOPICS}))
+    with pytest.raises(Refused, match="move-topics was not confirmed"):
+        move(pair, "ab", refuses)
+    (drill,) = pair.drills()
+    with reading(pair, source, search, "a"):
+        held = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    record = held.record(DrillPhase.OPEN_TARGET)
+    assert record.status is PhaseStatus.FAILED
+    assert f"1 group on these topics of the source again: {search}" in record.findings
+    commit_offsets(source, search, {(pair.topics[0], 0): 15})
+    held = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    record = held.record(DrillPhase.OPEN_TARGET)
+    assert any(search in text and "was planned" in text for text in record.findings), record
+
+
+@pytest.mark.slow
+def test_a_group_that_runs_on_the_target_is_waited_for(pair: Pair, target: KafkaNode) -> None:
+    billing, search = pair.groups
+    move(pair, "ab")
+    with reading(pair, target, billing, "a"):
+        operator = Yes()
+        with pytest.raises(TimedOut, match=f"1 group with members on the target: {billing}"):
+            move(pair, "cd", operator, wait_s=10.0)
+        said = dict(operator.asked)[TOPICS_STEP]
+        assert f"Groups that run on the target already: {billing}: stop them there" in said
+    drill = next(drill for drill in pair.drills() if not drill.is_over)
+    done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert done.status is DrillStatus.DONE, done
+    assert pair.target_offsets(billing) == expected(pair, 0, "abcd")
+    assert pair.target_offsets(search) == expected(pair, 1, "ab")
+
+
+@pytest.mark.slow
+def test_an_abort_lets_the_topics_be_copied_again(pair: Pair) -> None:
+    with pytest.raises(Refused, match="open-target was not confirmed"):
+        move(pair, "ab", Yes(frozenset({DrillPhase.OPEN_TARGET})))
+    (drill,) = pair.drills()
+    assert set(moved(pair)) == {"a", "b"}
+    with pytest.raises(Refused, match="has not ended"):
+        release_moved(pair.flow, find_released(pair.flow, ".*"), [str(pair.file)], MAY, Yes())
+    aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert aborted.status is DrillStatus.ABORTED
+    assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
+    assert moved(pair) == {}
+    for group in pair.groups:
+        assert set(pair.target_offsets(group).values()) == {None}
+
+
+@pytest.mark.slow
+def test_topics_are_released_one_by_one(pair: Pair) -> None:
+    drill = move(pair, "ab")
+    arguments = "drill", "release", "-f", pair.file
+    assert "is required, and not both" in k2ktui(*arguments, code=2).stderr
+    assert (
+        "no moved topic matches"
+        in k2ktui(*arguments, "--topics", pair.topics[2], "--yes", code=2).stderr
+    )
+    released = k2ktui_json(*arguments, "--topics", pair.topics[0], "--yes")
+    assert (released["topics"], released["drills"]) == ([pair.topics[0]], [drill.id])
+    assert moved(pair) == {"b": drill.id}
+
+    def change() -> Change:
+        (found,) = [c for c in pair.drills()[0].changes if c.kind is ChangeKind.MOVED_TOPICS]
+        return found
+
+    assert change().status is ChangeStatus.MADE
+    said = k2ktui(*arguments, "--topics", pair.topics[1], "--yes").stderr
+    assert f"moved by drill {drill.id}" in said and "copies" in said
+    assert moved(pair) == {}
+    assert change().status is ChangeStatus.UNDONE
+    k2ktui("drill", "report", drill.id, "-f", pair.file, "--verify")
+    assert "copied again" in k2ktui("drill", "report", drill.id, "-f", pair.file).stdout
+    again = move(pair, "ab")
+    assert again.status is DrillStatus.DONE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["move-topics-intended", "move-topics-made", "open-target-begun"])
+def test_a_killed_drill_goes_on_with_its_topics(pair: Pair, tmp_path: Path, step: str) -> None:
+    quick = "--frozen", "1", "--watch", "1", "--accept", ",".join(QUICK.accepted)
+    kill_at(
+        f"drill-{step}",
+        tmp_path / "crash",
+        *("drill", "planned", "-f", pair.file, "--yes-to", "all", *quick),
+        *("--topics", pair.some("ab")),
+    )
+    (drill,) = pair.drills()
+    done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+    assert done.status is DrillStatus.DONE, done
+    assert moved(pair) == {"a": drill.id, "b": drill.id}
+    assert pair.target_offsets(pair.groups[0]) == expected(pair, 0, "ab")
+
+
+@pytest.mark.slow
+def test_some_topics_move_without_the_source(
+    tmp_path: Path, lost: KafkaNode, target: KafkaNode
+) -> None:
+    pair = Pair(tmp_path, lost, target, letters="abcd", read=("abcd", "ab"))
+    keep_commits(pair.flow.config)
+    lost.kill()
+    drill = pair.start(DrillKind.DISASTER, over(pair, "ab"))  # type: ignore[arg-type]
+    assert drill.status is DrillStatus.DONE, drill
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == expected(pair, number, "ab")
+    assert moved(pair) == {"a": drill.id, "b": drill.id}
+    assert drill.figures.topics_left == 2
+
+
+@pytest.mark.slow
+def test_a_file_that_does_not_copy_its_topics_is_refused(pair: Pair, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        move(pair, "ab", Yes(frozenset({DrillPhase.APPLY})))
+    (drill,) = pair.drills()
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / pair.file.name
+    lines = pair.file.read_text().splitlines(keepends=True)
+    other.write_text("".join(line for line in lines if pair.topics[0] not in line))
+    with pytest.raises(Refused, match="topics that this file does not copy"):
+        resume_drill(Pair.flow_of(other), drill.id, [str(other)], MAY, Yes())

@@ -1,0 +1,97 @@
+"""A topic moves by itself and comes back, while the pipeline's run goes on with another one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill.operations import start_drill
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.engine.drill.topics import TOPICS_STEP
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.replication.ownership.topic_moves import read_moved
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import end_offsets, eventually
+from tests.support.commands.cli import k2ktui_json
+from tests.support.drill.failback import Workload
+from tests.support.drill.runs import MAY, QUICK, Yes
+from tests.support.records.numbered import write_numbered
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+_COPIED_S = 180
+
+
+@pytest.fixture
+def work(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> Iterator[Workload]:
+    made = Workload(tmp_path, source, target, more=1)
+    yield made
+    made.close()
+
+
+def await_copied(work: Workload, topic: str) -> None:
+    eventually(lambda: work.forward.is_caught_up(topic), f"{topic} is copied", _COPIED_S)
+
+
+def test_a_topic_moves_and_returns_while_the_pipeline_runs(work: Workload) -> None:
+    (other,) = work.others
+    work.write(work.a, 100)
+    write_numbered(work.a, other, "o", range(50))
+    run = work.forward.start()
+    for topic in (work.topic, other):
+        await_copied(work, topic)
+    work.consume(work.a, work.groups[0], 20)
+    work.consume(work.a, work.groups[1], 5)
+
+    files = [str(work.file)]
+    away = start_drill(
+        work.flow, DrillKind.PLANNED, replace(QUICK, topics=work.topic), files, MAY, Yes()
+    )
+    assert away.status is DrillStatus.DONE, away
+    moved = read_moved(work.flow.config, target_cluster(work.flow.config))
+    assert [(move.topic, move.drill) for move in moved.all] == [(work.topic, away.id)]
+
+    # The same run goes on with the other topic, and leaves the moved one alone.
+    stands_at = end_offsets(work.b, work.topic, "read_committed")
+    work.write(work.a, 30)
+    write_numbered(work.a, other, "o", range(50, 90))
+    await_copied(work, other)
+    assert run.running, run.tail()
+    assert end_offsets(work.b, work.topic, "read_committed") == stands_at
+    assert k2ktui_json("status", "-f", work.file)["pair_state"]["phase"] == "replicating"
+
+    work.write(work.b, 40)
+    work.consume(work.b, work.groups[0])
+    work.consume(work.b, work.groups[1], 50)
+    work.copy_back()
+    operator = Yes()
+    back = work.fail_back(operator, topics=work.topic, tail=TailChoice.REPLAY)
+    assert back.status is DrillStatus.DONE, back
+    assert {phase.status for phase in back.phases} == {PhaseStatus.DONE}
+    assert [step for step, _ in operator.asked] == [
+        TOPICS_STEP,
+        DrillPhase.TAIL,
+        DrillPhase.APPLY,
+        DrillPhase.MOVE_TOPICS,
+        DrillPhase.OPEN_TARGET,
+    ]
+    assert "30 records" in back.record(DrillPhase.TAIL).live
+    (released,) = [c for c in back.changes if c.kind is ChangeKind.RELEASED_TOPICS]
+    assert released.status is ChangeStatus.MADE
+    assert not read_moved(work.flow.config, target_cluster(work.flow.config))
+    reverse = work.reverse_flow.config
+    assert work.topic in read_moved(reverse, target_cluster(reverse))
+
+    work.write(work.a, 30)
+    await_copied(work, work.topic)
+    for group in work.groups:
+        work.consume(work.a, group)
+        assert Counter(work.read[group]) == work.content(work.a), group
+    assert set(work.content(work.a).values()) == {1}
+    assert work.content(work.b) == work.content(work.a)
+    assert run.running, run.tail()
