@@ -30,7 +30,7 @@ from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
-from tests.support.clusters.kafka import Out, client, eventually, produce
+from tests.support.clusters.kafka import Out, admin, client, eventually, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, keep_commits, kill_at
 from tests.support.oracle.group_offsets import commit_offsets
@@ -64,7 +64,7 @@ def expected(pair: Pair, number: int, letters: str) -> dict[tuple[str, int], int
 
 
 @contextmanager
-def reading(pair: Pair, node: KafkaNode, group: str, letters: str) -> Iterator[Consumer]:
+def reading(pair: Pair, node: KafkaNode, group: str, letters: str) -> Iterator[None]:
     """A member that reads topics and commits nothing."""
     consumer = Consumer(
         client(node, group_id=group, auto_offset_reset="latest", enable_auto_commit=False)
@@ -79,12 +79,18 @@ def reading(pair: Pair, node: KafkaNode, group: str, letters: str) -> Iterator[C
     thread = threading.Thread(target=poll, daemon=True)
     thread.start()
     try:
-        eventually(lambda: consumer.assignment() or None, "it has partitions")
-        yield consumer
+        eventually(lambda: _has_partitions(node, group), "it has partitions")
+        yield
     finally:
         ended.set()
         thread.join(30)
         consumer.close()
+
+
+def _has_partitions(node: KafkaNode, group: str) -> bool:
+    (described,) = admin(node).describe_consumer_groups([group]).values()
+    members = described.result(30).members
+    return any(member.assignment.topic_partitions for member in members)
 
 
 def test_a_rehearsal_tries_only_the_chosen_topics(pair: Pair) -> None:
