@@ -192,8 +192,7 @@ def find_failover(forward: ForwardPipeline, own: Collection[Drill], ids: tuple[s
     if latest is None:
         some = bool(forward.read_moves())
         raise Refused(
-            f"no drill of {forward.name} has moved {'all of ' if some else ''}its groups to the "
-            "other cluster",
+            f"no drill of {forward.name} has moved its groups to the other cluster",
             unchanged=_UNCHANGED,
             hint="Topics that were moved by themselves go back with --topics REGEX."
             if some

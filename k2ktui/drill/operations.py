@@ -586,16 +586,16 @@ def find_released(flow: Flow, pattern: str) -> list[MovedTopic]:
         )
     chosen = NamePattern("--topics", pattern, compile_pattern(pattern))
     require_match(chosen, [move.topic for move in moved.all], "moved topic")
-    found = [move for move in moved.all if chosen(move.topic)]
-    into = {move.target for move in found}
-    left = [m.topic for m in moved.all if m.target in into and m not in found]
+    released = [move for move in moved.all if chosen(move.topic)]
+    into = {move.target for move in released}
+    left = [m.topic for m in moved.all if m.target in into and m not in released]
     if left:
         raise Refused(
             f"{list_names(left, _NAMED)} would stay moved, and is copied into the same topic",
             unchanged=_UNCHANGED,
             hint="Choose all topics that are copied into one topic, or none of them.",
         )
-    return found
+    return released
 
 
 def release_moved(

@@ -15,7 +15,6 @@ from k2ktui.engine.drill.topics import (
     TopicChoice,
     choose_topics,
     describe_begin,
-    find_readers,
     find_shared_groups,
 )
 from k2ktui.engine.java_patterns import compile_pattern
@@ -133,9 +132,10 @@ def read_routes(flow: Flow, kind: DrillKind, target: Cluster) -> Mapping[str, tu
 
 def _describe(flow: Flow, kind: DrillKind, choice: TopicChoice) -> list[str]:
     snapshot = take_snapshot(flow, for_plans=False)
-    readers = find_readers(snapshot.source, choice.topics)
+    read = {name: {topic for topic, _ in v.offsets} for name, v in snapshot.source.items()}
+    readers = [name for name, topics in read.items() if topics.intersection(choice.topics)]
     running = [
         name for name in readers if name in snapshot.target and not snapshot.target[name].empty
     ]
-    shared = find_shared_groups(snapshot.source, choice.topics)
+    shared = find_shared_groups(read, choice.topics)
     return describe_begin(choice, shared, running, moves=kind is not DrillKind.REHEARSE)

@@ -14,12 +14,14 @@ from k2ktui.drill.logs import name_partitions
 from k2ktui.drill.session import PhaseResult, Session
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.topics import Reading, judge_reading
+from k2ktui.engine.moves.groups import EMPTY_STATES
 from k2ktui.errors import Refused
 from k2ktui.kafka.wire.groups import GroupState
 from k2ktui.sync.cluster_readers import ConsumerGroupReader
 from k2ktui.text import counted, duration, list_names, safe_text
 
 _LISTED = 20
+_STABLE = "Stable"
 Commits = Mapping[tuple[str, str, int], int]
 
 
@@ -77,7 +79,9 @@ def read_source_readers(session: Session, reader: ConsumerGroupReader) -> Source
 
 def _judge(state: GroupState, topics: tuple[str, ...]) -> Reading:
     members = [(member.topics, member.pattern) for member in state.members]
-    return judge_reading(state.state, members, topics)
+    return judge_reading(
+        members, topics, is_empty=state.state in EMPTY_STATES, is_stable=state.state == _STABLE
+    )
 
 
 def run_leave_topics(session: Session) -> PhaseResult:

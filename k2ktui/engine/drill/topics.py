@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from k2ktui.engine.acl import LITERAL, TOPIC, Acl
-from k2ktui.engine.moves.groups import EMPTY_STATES, GroupView
 from k2ktui.engine.name_pattern import require_match
 from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.errors import ConfigError, Refused
@@ -17,7 +16,6 @@ from k2ktui.text import counted, list_names, safe_text
 UNCHANGED = "No drill was begun."
 # What is typed, or named in --yes-to, to confirm the topics of a drill before it begins.
 TOPICS_STEP = "topics"
-STABLE = "Stable"
 _NAMED = 3
 _LISTED = 20
 
@@ -108,21 +106,19 @@ def _refuse_split_targets(names: Collection[str], routes: Routes) -> None:
         )
 
 
-def find_readers(views: Mapping[str, GroupView], topics: Collection[str]) -> frozenset[str]:
-    """Return the groups that have committed an offset on one of these topics."""
-    return frozenset(
-        name for name, view in views.items() if any(topic in topics for topic, _ in view.offsets)
-    )
-
-
 def find_shared_groups(
-    views: Mapping[str, GroupView], topics: Collection[str]
+    read: Mapping[str, Collection[str]], topics: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the groups that have committed on these topics and on others, with the others."""
+    """Return the groups that have committed on these topics and on others, with the others.
+
+    Args:
+        read: the topics on which each group has committed.
+        topics: the topics.
+    """
     shared = {}
-    for name in sorted(find_readers(views, topics)):
-        read = {topic for topic, _ in views[name].offsets}
-        if others := read.difference(topics):
+    for name in sorted(read):
+        others = set(read[name]).difference(topics)
+        if others and len(others) < len(set(read[name])):
             shared[name] = tuple(sorted(others))
     return shared
 
@@ -155,23 +151,25 @@ Members = Collection[tuple[Collection[str] | None, str]]
 """Of each member, the topics that it reads, None if unknown, and its pattern, "" without one."""
 
 
-def judge_reading(state: str, members: Members, topics: Collection[str]) -> Reading:
+def judge_reading(
+    members: Members, topics: Collection[str], *, is_empty: bool, is_stable: bool
+) -> Reading:
     """Return whether a group reads topics.
 
     Args:
-        state: Kafka's state of the group.
         members: its members.
         topics: the topics.
+        is_empty, is_stable: what its state says.
     """
     if not members:
-        return Reading.NO if state in EMPTY_STATES else Reading.JOINING
+        return Reading.NO if is_empty else Reading.JOINING
     known = [read for read, _ in members if read is not None]
     if any(set(read).intersection(topics) for read in known):
         return Reading.YES
     matches = [_matches(pattern, topics) for _, pattern in members if pattern]
     if True in matches:
         return Reading.YES
-    if len(known) < len(members) and state != STABLE:
+    if len(known) < len(members) and not is_stable:
         return Reading.JOINING
     return Reading.UNKNOWN if len(known) < len(members) or None in matches else Reading.NO
 

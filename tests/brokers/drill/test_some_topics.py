@@ -88,7 +88,8 @@ def reading(pair: Pair, node: KafkaNode, group: str, letters: str) -> Iterator[N
 
 
 def _has_partitions(node: KafkaNode, group: str) -> bool:
-    (described,) = admin(node).describe_consumer_groups([group]).values()
+    with_admin = admin(node)  # kept until the answer is there
+    (described,) = with_admin.describe_consumer_groups([group]).values()
     members = described.result(30).members
     return any(member.assignment.topic_partitions for member in members)
 

@@ -35,8 +35,13 @@ from k2ktui.engine.drill.pair_state import (
 )
 from k2ktui.engine.drill.rehearsals import sum_up_rehearsal
 from k2ktui.engine.drill.steps import turn_into_disaster
-from k2ktui.engine.drill.topics import choose_topics, describe_begin, find_shared_groups
-from k2ktui.engine.moves.groups import CommittedOffset, GroupView
+from k2ktui.engine.drill.topics import (
+    Reading,
+    choose_topics,
+    describe_begin,
+    find_shared_groups,
+    judge_reading,
+)
 from k2ktui.engine.moves.journal import record_key
 from k2ktui.engine.moves.journal_format import read_state_value, state_value
 from k2ktui.engine.name_pattern import NamePattern
@@ -121,18 +126,9 @@ def test_a_choice_never_splits_a_target_nor_takes_a_moved_topic(
     assert choice.others == len(routes.keys() - set(choice.topics) - gone)
 
 
-def view(state: str, *topics: str) -> GroupView:
-    offsets = {(topic, 0): CommittedOffset(1) for topic in topics}
-    return GroupView(state, 0, offsets)
-
-
 def test_groups_that_read_others_too_are_named_before_it_begins() -> None:
-    views = {
-        "billing": view("Stable", "orders", "stock"),
-        "search": view("Stable", "orders"),
-        "audit": view("Stable", "stock"),
-    }
-    shared = find_shared_groups(views, ("orders",))
+    read = {"billing": ("orders", "stock"), "search": ("orders",), "audit": ("stock",)}
+    shared = find_shared_groups(read, ("orders",))
     assert shared == {"billing": ("stock",)}
     choice = choose_topics(pattern("orders"), SAME)
     text = "\n".join(describe_begin(choice, shared, ["search"], moves=True))
@@ -142,6 +138,28 @@ def test_groups_that_read_others_too_are_named_before_it_begins() -> None:
     assert "Groups that run on the target already: search: stop them there" in text
     shown = "\n".join(describe_begin(choice, shared, ["search"], moves=False))
     assert "stop" not in shown and "billing (also stock)." in shown
+
+
+@pytest.mark.parametrize(
+    ("members", "state", "reading"),
+    [
+        ([], "Empty", Reading.NO),
+        ([], "PreparingRebalance", Reading.JOINING),
+        ([({"orders", "stock"}, "")], "Stable", Reading.YES),
+        ([({"stock"}, ""), ({"clicks"}, "")], "Stable", Reading.NO),
+        ([({"stock"}, ""), (None, "")], "Stable", Reading.UNKNOWN),
+        ([({"stock"}, ""), (None, "")], "CompletingRebalance", Reading.JOINING),
+        ([(None, ""), ({"orders"}, "")], "Stable", Reading.YES),
+        ([({"stock"}, "ord.*")], "Stable", Reading.YES),
+        ([({"stock"}, "sto.*")], "Stable", Reading.NO),
+        ([({"stock"}, "(")], "Stable", Reading.UNKNOWN),
+    ],
+)
+def test_whether_a_group_reads_topics_is_judged_by_all_of_its_members(
+    members: list[tuple[set[str] | None, str]], state: str, reading: Reading
+) -> None:
+    empty, stable = state == "Empty", state == "Stable"
+    assert judge_reading(members, ("orders",), is_empty=empty, is_stable=stable) is reading
 
 
 @pytest.mark.parametrize("kind", list(DrillKind))
