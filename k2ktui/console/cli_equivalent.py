@@ -162,6 +162,12 @@ def offsets(files: Sequence[str], what: str, words: Sequence[str]) -> str:
     return shlex.join(["k2ktui", *what.split(), *_files(files), *words])
 
 
+def hold(files: Sequence[str], operation: str, names: Sequence[str], why: str) -> str:
+    """Return the command that holds or releases topics and partitions."""
+    words = ["k2ktui", operation, *_files(files), *(safe_text(name) for name in names)]
+    return shlex.join([*words, *([f"--why={safe_text(why)}"] if why else [])])
+
+
 def records(files: Sequence[str], place: str, around: int) -> str:
     """Return the command that lists the records before and from a place on."""
     words = ["k2ktui", "records", *_files(files), safe_text(place)]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from k2ktui.engine.records.hold import Hold, Holds
 from tests.support.console.driver import ConsoleDriver
 from tests.support.console.pictures import compare_screen, each_picture
-from tests.support.console.views import Made, usual
+from tests.support.console.views import NOON, Made, usual
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -46,6 +47,22 @@ def test_screens_look_as_they_did(screen: str, theme: str, size: tuple[int, int]
             await console.press(*SCREENS[screen])
 
     compare_screen(opens, lived(), (screen, theme, size))
+
+
+@each_picture([("replication-held", "k2k-dark", size) for size in SIZES])
+def test_held_partitions_look_as_they_did(screen: str, theme: str, size: tuple[int, int]) -> None:
+    made, since = lived(), int(NOON * 1000)
+    made.holds = Holds(
+        [
+            Hold("clicks", 2, "ann@bastion", since),
+            Hold("invoices", None, "ann@bastion", since, "the new schema is not ready"),
+        ]
+    )
+
+    async def opens(console: ConsoleDriver) -> None:
+        await console.press("2", "slash", *"invoices", "enter", "escape", "space")
+
+    compare_screen(opens, made, (screen, theme, size))
 
 
 @pytest.mark.slow

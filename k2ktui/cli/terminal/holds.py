@@ -58,11 +58,12 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Show a change, ask for confirmation, make it, and print the result."""
+    from k2ktui.present.holds import change_text
     from k2ktui.sync.holds import write_change
 
     if not as_json or not (yes or dry_run):
         for hold in change.holds:
-            click.echo(f"{change.operation} {_describe(hold, change)}", err=as_json)
+            click.echo(f"{change.operation} {change_text(hold, change)}", err=as_json)
     print_notes(change.notes)
     if change.holds and not dry_run:
         may = access_to(config, unlock=unlock)
@@ -82,14 +83,6 @@ def carry_out(
         names = ", ".join(safe_text(hold.key.name) for hold in change.holds)
         done = "held" if change.is_hold else "released"
         click.echo(f"{names}: {done}, journal entry {change.entry}")
-
-
-def _describe(hold: Hold, change: HoldChange) -> str:
-    of_hold = [at for at, _ in change.positions if hold.key.covers(at)]
-    by = "" if change.is_hold else f", {safe_text(hold.describe())}"
-    if hold.partition is not None:
-        return f"{safe_text(hold.key.name)}{by}"
-    return f"{safe_text(hold.topic)}: {counted(len(of_hold), 'partition')}{by}"
 
 
 def change_object(pipeline: str, change: HoldChange) -> dict[str, Any]:

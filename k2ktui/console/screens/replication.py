@@ -13,6 +13,7 @@ from k2ktui.console import cli_equivalent
 from k2ktui.console.aging import stale_partition_columns
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.comparison import ComparisonScreen
+from k2ktui.console.screens.holding import hold_or_release
 from k2ktui.console.screens.parity import ParityScreen
 from k2ktui.console.screens.partition import (
     LOG,
@@ -34,7 +35,7 @@ from k2ktui.engine.severity import Severity
 from k2ktui.errors import NotInstalled
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
-from k2ktui.present.formatting import Cell, Line, tone_of
+from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.present.partitions import partition_columns
 from k2ktui.runtime.spark_extra import require_transform_packages
 from k2ktui.text import counted, safe_text
@@ -65,17 +66,21 @@ class ReplicationScreen(ListScreen):
         shows all of them. x shows what the transform of the topic does to its newest records. d
         compares topic settings, client quotas and ACLs of both clusters, c every record.
 
-        Space marks a row, a marks all that pass the filter. N begins a drill over the topics of the
-        marked rows, or of the row under the cursor: the pipeline goes on with the others.
+        Space marks a partition; a marks all that pass the filter. N begins a drill over the topics
+        of the marked rows, or of the row under the cursor: the pipeline goes on with the others. h
+        holds the marked partitions, or the one under the cursor, or their topics, or releases them:
+        what is held is not copied, and its position stays. It asks for a reason, and for the
+        pipeline's name.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "compare", "Compare", show=False, id="replication.compare"),
+        Binding("h", "hold", "Hold", id="replication.hold"),
         Binding("d", "parity", "Parity", show=False, id="replication.parity"),
         Binding("x", "preview", "Preview transform", id="replication.preview"),
         Binding("N", "start_drill", "New drill", id="replication.drill"),
         Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
-    CHANGES: ClassVar[frozenset[str]] = frozenset({"start_drill"})
+    CHANGES: ClassVar[frozenset[str]] = frozenset({"hold", "start_drill"})
     DETAILS = (ComparisonScreen, ParityScreen, PreviewScreen, PartitionScreen)
     PANEL: ClassVar[str] = "Partitions"
 
@@ -89,7 +94,11 @@ class ReplicationScreen(ListScreen):
         detail = PartitionDetail(can_focus=False)
         yield Panel("Partition", detail, id="side")
 
-    def make_grid(self) -> Grid[PartitionRow]:
+    def choice(self) -> SelectableGrid[PartitionRow]:
+        """The table of partitions."""
+        return self.query_one(SelectableGrid)
+
+    def make_grid(self) -> SelectableGrid[PartitionRow]:
         """Create the table of partitions."""
         return SelectableGrid(
             self._columns(),
@@ -163,27 +172,27 @@ class ReplicationScreen(ListScreen):
         )
         if totals.moved_topics:
             text += f"  {counted(totals.moved_topics, 'topic')} moved"
-        return (Cell(text),)
+        marked = self.choice().marked_text
+        return (*((Cell(f"{marked}  ", Tone.WARN),) if marked else ()), Cell(text))
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
         if action == "preview":
             return self._no_preview()
-        if action in ("parity", "compare", "start_drill") and (why := self._no_parity()):
-            return why
-        return super().refusal(action)
+        if action in ("parity", "compare"):
+            return self._no_pipeline()
+        why = super().refusal(action)
+        return why or (self._no_pipeline() if action in ("hold", "start_drill") else "")
 
     def _no_preview(self) -> str:
         flow = self.session.flow
-        if flow is None:
-            return "this is a recording"
-        if flow.pipeline is None:
-            return "no pipeline of k2ktui copies this flow"
+        if flow is None or flow.pipeline is None:
+            return self._no_pipeline()
         if not flow.pipeline.replication.transforms():
             return "the pipeline file has no replication.transform and no expression in the sink"
         return ""
 
-    def _no_parity(self) -> str:
+    def _no_pipeline(self) -> str:
         flow = self.session.flow
         if flow is None:
             return "this is a recording"
@@ -220,10 +229,16 @@ class ReplicationScreen(ListScreen):
         # Imported late: what drills consist of is loaded when one is wanted.
         from k2ktui.console.screens.drill import start_over
 
-        chosen: list[PartitionRow] = self.query_one(SelectableGrid).chosen
-        topics = sorted({row.status.topic for row in chosen})
+        topics = sorted({row.status.topic for row in self.choice().chosen})
         if topics:
             await start_over(self, topics)
+
+    @work(group=ASK)
+    async def action_hold(self) -> None:
+        """Hold or release the marked partitions, or the one under the cursor, or their topics."""
+        rows, flow = self.choice().chosen, self.session.flow
+        if rows and flow is not None and flow.pipeline is not None:
+            await hold_or_release(self, flow.pipeline, rows)
 
     def action_preview(self) -> None:
         """Show what the transform of the topic under the cursor does."""

@@ -17,21 +17,28 @@ from k2ktui.present.formatting import Cell, Tone
 
 
 class TextPrompt(Dialog[str | None]):
-    """A dialog whose result is the text; None if it was canceled, or if nothing was typed.
+    """A dialog whose result is the text; None if it was canceled.
 
     Args:
         question: what to type.
         value: what is typed already; Enter accepts it.
         canceled: what is said after it was closed without a text.
+        optional: an empty text is a result; otherwise it cancels.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
     def __init__(
-        self, question: str, *, value: str = "", canceled: str = "Nothing was changed."
+        self,
+        question: str,
+        *,
+        value: str = "",
+        canceled: str = "Nothing was changed.",
+        optional: bool = False,
     ) -> None:
         super().__init__()
         self._question, self._value, self._canceled = question, value, canceled
+        self._is_optional = optional
 
     def what_canceling_means(self) -> str:
         """Return what is said after it was closed without a text."""
@@ -52,7 +59,7 @@ class TextPrompt(Dialog[str | None]):
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        if event.value.strip():
+        if event.value.strip() or self._is_optional:
             self.dismiss(event.value)
         else:
             self.cancel()

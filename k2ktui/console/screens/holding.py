@@ -1,0 +1,133 @@
+"""Hold partitions and topics, and release them: what Replication asks before it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from k2ktui.config.model import PipelineConfig
+from k2ktui.console import cli_equivalent
+from k2ktui.console.event_log import EventKind
+from k2ktui.console.screens.base import ConsoleScreen
+from k2ktui.console.widgets.choice_dialog import Choice, ChoiceDialog
+from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.console.widgets.text_prompt import TextPrompt
+from k2ktui.engine.moves.journal import HOLD, RELEASE
+from k2ktui.engine.records.hold import HoldKey
+from k2ktui.errors import K2kError
+from k2ktui.present.formatting import Cell, Line, Tone
+from k2ktui.present.holds import change_text
+from k2ktui.sync.holds import HoldChange, plan_hold, plan_release, write_change
+from k2ktui.sync.moves.plans import whoami
+from k2ktui.text import counted, list_names, safe_message, safe_text
+from k2ktui.watch.model import PartitionRow
+
+T = TypeVar("T")
+_GROUP = "hold"
+_LISTED, _NAMED = 8, 3
+_UNCHANGED = "Nothing was held or released."
+_REASON = "Reason, for the journal and the views; Enter without one:"
+_EFFECTS = {
+    HOLD: "Not copied until they are released; position and mappings stay. Everything else is "
+    "copied meanwhile. Runs follow within seconds.",
+    RELEASE: "Copied again, from where they were held.",
+}
+_PLANS: dict[str, Callable[[PipelineConfig, Sequence[HoldKey], str], HoldChange]] = {
+    HOLD: plan_hold,
+    RELEASE: plan_release,
+}
+
+Named = dict[str, tuple[str, list[HoldKey]]]
+
+
+async def hold_or_release(
+    screen: ConsoleScreen, config: PipelineConfig, rows: Sequence[PartitionRow]
+) -> None:
+    """Ask what of these partitions to hold or release, and why; confirm, and do it.
+
+    Call it in a worker of the group ``ask``.
+    """
+    choices, named = _offer(rows)
+    chosen = await screen.ask(ChoiceDialog("Hold or release", "what", choices))
+    if chosen is None:
+        return
+    operation, keys = named[chosen]
+    why = await screen.ask(TextPrompt(_REASON, canceled=_UNCHANGED, optional=True))
+    if why is None:
+        return
+    why = why.strip()
+    change = await _on_thread(screen, lambda: _PLANS[operation](config, keys, why))
+    if change is None:
+        return
+    if not change.holds:
+        screen.inform("\n".join(change.notes), "warning")
+        return
+    files = screen.session.files
+    command = cli_equivalent.hold(files, operation, [key.name for key in keys], why)
+    title, name = operation.capitalize(), screen.session.pair.pipeline
+    lines = [*_lines(change), "", (Cell(safe_message(command), Tone.MUTED),)]
+    if not await screen.ask(Confirm(title, lines, name, title, canceled=_UNCHANGED)):
+        return
+    may = screen.session.access
+    done = await _on_thread(screen, lambda: write_change(config, change, may), command)
+    if done is not None:
+        what = list_names([hold.key.name for hold in done.holds], _NAMED)
+        text = f"{what}: {'held' if done.is_hold else 'released'}, journal entry {done.entry}"
+        screen.console.events.add(EventKind.DONE, safe_message(text), command)
+        screen.inform(text, "information")
+        screen.session.feed.refresh()
+
+
+def _offer(rows: Sequence[PartitionRow]) -> tuple[list[Choice], Named]:
+    """Return what can be done to these partitions, and what each choice means."""
+    choices: list[Choice] = []
+    named: Named = {}
+    for operation, of_operation in (
+        (HOLD, [row for row in rows if not row.status.hold]),
+        (RELEASE, [row for row in rows if row.status.hold]),
+    ):
+        if not of_operation:
+            continue
+        partitions = [HoldKey(*row.key) for row in of_operation]
+        topics = [HoldKey(topic) for topic in dict.fromkeys(key.topic for key in partitions)]
+        for kind, keys in (("partition", partitions), ("topic", topics)):
+            what = safe_text(keys[0].name, 60) if len(keys) == 1 else counted(len(keys), kind)
+            whole = ", all partitions" if kind == "topic" else ""
+            choice_id = f"{operation}-{kind}"
+            text = _EFFECTS[operation]
+            choices.append(Choice(choice_id, f"{operation} {what}{whole}", text))
+            named[choice_id] = operation, keys
+    return choices, named
+
+
+def _lines(change: HoldChange) -> list[str | Line]:
+    shown = [f"  {change_text(hold, change)}" for hold in change.holds[:_LISTED]]
+    more = len(change.holds) - len(shown)
+    reason = f", because: {safe_text(change.why, 200)}" if change.why else ""
+    return [
+        _EFFECTS[change.operation],
+        "",
+        *shown,
+        *([f"  … and {more:,} more"] if more else []),
+        "",
+        *((Cell(safe_message(note), Tone.WARN),) for note in change.notes),
+        f"Journal: by {safe_text(whoami())}{reason}.",
+    ]
+
+
+async def _on_thread(screen: ConsoleScreen, job: Callable[[], T], command: str = "") -> T | None:
+    """Return what a job returns; None after it has failed, which is reported."""
+    result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+    def give(value: T | None) -> None:
+        if not result.done():  # the worker that waits was canceled
+            result.set_result(value)
+
+    def failed(error: K2kError) -> None:
+        screen.console.ignore_typing()
+        screen.console.events.add(EventKind.FAILED, safe_message(str(error)), command)
+        screen.inform_error(error)
+        give(None)
+
+    return await result if screen.background(_GROUP, job, give, failed) else None
