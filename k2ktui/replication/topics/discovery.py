@@ -318,7 +318,7 @@ class TopicDiscovery:
         by_name = {topic.name: topic for topic in topics}
         for name, error in refused.items():
             if name in by_name:
-                faults += [_topic_fault(s, error) for s in _partitions(by_name[name])]
+                faults += [topic_fault(s, error) for s in _partitions(by_name[name])]
             else:  # it may not be described: of its partitions, those with a position are known
                 faults += [
                     Fault(s, FaultKind.UNAUTHORIZED, error.message, error.hint, p.offset)
@@ -332,7 +332,7 @@ class TopicDiscovery:
                 (target.short for target in topic_targets if target.short is not None), None
             )
             if short is not None:
-                faults += [_topic_fault(s, short) for s in _partitions(topic) if s not in routes]
+                faults += [topic_fault(s, short) for s in _partitions(topic) if s not in routes]
         # Read positions before ends, as external lag tools do: ends are never older than positions.
         committed = self._committed.read(positions, self._since(_SHARED_S))
         high, ends, held_back = self._ends(routes)
@@ -516,8 +516,10 @@ def _partitions(topic: TopicDescription) -> list[SourcePartition]:
     return [SourcePartition(topic.name, number) for number in range(topic.partitions)]
 
 
-def _topic_fault(source: SourcePartition, error: K2kError) -> Fault:
-    return Fault(source, FaultKind.REFUSED, error.message, error.hint)
+def topic_fault(source: SourcePartition, error: K2kError) -> Fault:
+    """Return the fault of a partition whose topic cannot be copied; a time-out is no refusal."""
+    kind = FaultKind.UNAVAILABLE if isinstance(error, TimedOut) else FaultKind.REFUSED
+    return Fault(source, kind, error.message, error.hint)
 
 
 def _incarnation_fault(

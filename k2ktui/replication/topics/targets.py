@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from time import sleep
 
 from confluent_kafka import KafkaError
+from kafka.errors import for_code
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.admin.known_settings import KnownSettings
 from k2ktui.kafka.admin.topics import (
     Settings,
@@ -192,7 +193,7 @@ def plan_targets(
             plans.append(planner.new(spec, group, notes))
         else:
             refused.update(
-                (source_topic.name, _describe_error(source_topic, name, topic))
+                (source_topic.name, undescribed_error(source_topic, name, topic))
                 for source_topic in group
             )
     return list(_without(refused, plans)), refused
@@ -213,7 +214,7 @@ def _without(refused: Refusals, plans: Iterable[TargetPlan | None]) -> Iterator[
 def _describe_targets(
     target: Cluster, named: Mapping[str, list[TopicDescription]], replicated: Collection[str]
 ) -> Mapping[str, TopicDescription | KafkaError]:
-    """Describe target topics; retry while one that existed before is missing.
+    """Describe target topics; retry while one that existed before is missing, or an error passes.
 
     A broker of a ZooKeeper cluster that has just started knows no topics until its controller
     sends it the metadata.
@@ -222,6 +223,7 @@ def _describe_targets(
     for _ in range(_MISSING_ATTEMPTS):
         described = target.describe(named)
         missing = [name for name in once_there if _is_missing(described[name])]
+        missing += [name for name, topic in described.items() if is_passing(topic)]
         if not missing:
             break
         log.debug("target topics not found, asking again: %s", list_names(missing, _NAMED))
@@ -374,10 +376,28 @@ def _is_missing(topic: TopicDescription | KafkaError) -> bool:
     return isinstance(topic, KafkaError) and topic.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def _describe_error(topic: TopicDescription, name: str, error: KafkaError) -> K2kError:
+def is_passing(topic: TopicDescription | KafkaError) -> bool:
+    """Return whether another attempt may describe a topic, as the Kafka protocol has it.
+
+    Not by librdkafka's ``retriable()``, which is false for what a broker answers. A topic that does
+    not exist is none of these, although the protocol lets clients ask again.
+    """
+    if not isinstance(topic, KafkaError) or _is_missing(topic):
+        return False
+    return bool(for_code(topic.code()).retriable)
+
+
+def undescribed_error(topic: TopicDescription, name: str, error: KafkaError) -> K2kError:
+    """Return why a topic is not copied whose target topic ``name`` cannot be described."""
+    text = f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
+    if is_passing(error):
+        return TimedOut(
+            f"{text}described now: {safe_text(error.str())}",
+            unchanged="None of its records were written.",
+            hint="A run asks again by itself. If it lasts, look at the target's brokers.",
+        )
     return Refused(
-        f"topic {safe_text(topic.name)} is not copied: its target {safe_text(name)} cannot be "
-        f"described: {safe_text(error.str())}",
+        f"{text}described: {safe_text(error.str())}",
         unchanged="None of its records were written.",
         hint="Grant the target principal Describe and Write on it, and Create to create it.",
     )
