@@ -48,7 +48,7 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
         return 0
     if not files:
         show_connections(plan.files, flow.config)
-    confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes)
+    confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes, side=plan.side)
     applied = apply_plan(flow.config, plan, files or plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))
@@ -76,7 +76,7 @@ def show_connections(files: Sequence[str], config: PipelineConfig) -> None:
 
 def effect_text(plan: Plan, now: float) -> str:
     """Return what applying a plan does, as the end of a question; ``now`` is in epoch seconds."""
-    text = f"commit {counted(len(plan.changes), 'offset')} on the target"
+    text = f"commit {counted(len(plan.changes), 'offset')} on the {plan.side}"
     if kept := len(plan.applied) - len(plan.changes):
         text += f" and leave {counted(kept, 'row')} as chosen"
     if plan.commits_at is None:

@@ -1,9 +1,10 @@
-"""``k2ktui groups reset``: set the offsets of a group that exists on the target only."""
+"""``k2ktui groups reset``: set the offsets of a group of one cluster, without a mapping."""
 
 from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import click
 
@@ -29,7 +30,8 @@ from k2ktui.text import safe_message, safe_text
 
 @click.command(
     name="reset",
-    help="Set the offsets of a group that exists on the target only, or copy another group's.",
+    help="Set the offsets of a group that exists on the target only, or copy another group's. "
+    "With --side source, of a group of the source.",
 )
 @click.argument("group", metavar="GROUP")
 @file_option
@@ -45,10 +47,17 @@ from k2ktui.text import safe_message, safe_text
     "copy_from",
     metavar="GROUP",
     default="",
-    help="Group on the target whose offsets and metadata are copied.",
+    help="Group on the same cluster whose offsets and metadata are copied.",
 )
 @click.option(
-    "--topic", "topic", metavar="REGEX", help="Target topics to include; the whole name must match."
+    "--topic", "topic", metavar="REGEX", help="Topics to include; the whole name must match."
+)
+@click.option(
+    "--side",
+    type=click.Choice(["target", "source"]),
+    default="target",
+    show_default=True,
+    help="Cluster of the group; on the source, --yes does not replace typing the name.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan without changing anything.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
@@ -60,6 +69,7 @@ def command(
     to: str | None,
     copy_from: str,
     topic: str | None,
+    side: Any,
     dry_run: bool,
     yes: bool,
     unlock: bool,
@@ -80,7 +90,7 @@ def command(
     may = access_to(flow.config, unlock=unlock)
     if not dry_run:
         require(may, "resetting a group")
-    request = ResetRequest(group, value, copy_from, pattern_of("--topic", topic))
+    request = ResetRequest(group, value, copy_from, pattern_of("--topic", topic), side)
     plan, notes = plan_group_reset(flow.config, request, files)
     print_notes(notes)
     if dry_run and as_json:
@@ -92,7 +102,7 @@ def command(
         return ExitCode.FINDINGS
     if dry_run:
         return ExitCode.OK
-    confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes)
+    confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes, side=side)
     applied = apply_plan(flow.config, plan, plan.files, may)
     if as_json:
         click.echo(json.dumps(result_object(applied)))

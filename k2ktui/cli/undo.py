@@ -45,7 +45,9 @@ def command(
         click.echo(
             f"note: entry {safe_text(journal_entry.taken_back_by)} has already undone it", err=True
         )
-    confirm(config.name, f"restore {counted(len(writes), 'offset')} on the target", yes=yes)
+    side = journal_entry.header.side
+    what = f"restore {counted(len(writes), 'offset')} on the {side}"
+    confirm(config.name, what, yes=yes, side=side)
     applied = undo_entry(config, journal_entry, files, may, skip_moved=skip_moved)
     if as_json:
         click.echo(json.dumps(result_object(applied)))

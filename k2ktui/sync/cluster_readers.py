@@ -291,12 +291,21 @@ class SourceClusterReader:
 
 
 class TargetClusterReader:
-    """Reads groups and logs of the target cluster; the arguments are those of the source's."""
+    """Reads groups and logs of the cluster whose groups are written; usually the target.
 
-    def __init__(self, config: PipelineConfig, cluster: Cluster | None = None) -> None:
-        self.cluster, self._is_shared = cluster or target_cluster(config), cluster is not None
+    Args:
+        config: the pipeline.
+        cluster: that cluster, if others use it, too; a new connection by default.
+        side: ``source`` for groups that are reset there.
+    """
+
+    def __init__(
+        self, config: PipelineConfig, cluster: Cluster | None = None, side: str = "target"
+    ) -> None:
+        own = source_cluster if side == "source" else target_cluster
+        self.cluster, self._is_shared = cluster or own(config), cluster is not None
         self.contents = ContentReader(self.cluster)
-        self.reader = ConsumerGroupReader(config, "target")
+        self.reader = ConsumerGroupReader(config, side)
         self._clear: dict[TargetPartition, tuple[_ClearKey, TargetLog]] = {}
         self._longest_metadata: int | None = None
 

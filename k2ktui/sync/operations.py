@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import Access, require
 from k2ktui.engine.moves.apply import OffsetWrite, WriteResult, reverse_writes
+from k2ktui.engine.moves.choice import RowKey
 from k2ktui.engine.moves.groups import (
     EMPTY_STATES,
     GroupRow,
@@ -27,10 +28,15 @@ from k2ktui.engine.moves.groups import (
     snapshot_notes,
 )
 from k2ktui.engine.moves.journal import (
+    APPLY,
     DRILL,
     HOLD,
     PARITY,
     RELEASE,
+    SOURCE_RESET,
+    SOURCE_UNDO,
+    SYNC,
+    UNDO,
     JournalHeader,
     JournalRow,
     JournalRows,
@@ -41,8 +47,10 @@ from k2ktui.engine.name_pattern import require_match
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused
+from k2ktui.kafka.clients import target_cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.cluster_readers import TargetClusterReader
+from k2ktui.sync.drill.pair import refuse_open_drills
 from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.apply import (
     Applied,
@@ -72,7 +80,7 @@ log = logging.getLogger(__name__)
 
 _UNCHANGED = "Nothing was changed."
 _SHOWN = 20
-_GROUP_CHANGES = frozenset({"apply", "undo", "sync"})
+_GROUP_CHANGES = frozenset({APPLY, UNDO, SYNC, SOURCE_RESET, SOURCE_UNDO})
 
 _BOTH_WAYS = (
     "records of both directions are in another order on the target: groups counts what is skipped "
@@ -155,7 +163,8 @@ def apply_plan(
             the target; those of other moved topics are refused.
 
     Raises:
-        Refused: not allowed, expired, of another pipeline or cluster, or something has moved.
+        Refused: not allowed, expired, of another pipeline or cluster, something has moved, or
+            groups of the source would be written during a drill.
         ConnectionFailed, TimedOut: the target does not answer.
     """
     require(may, "applying a plan")
@@ -166,10 +175,13 @@ def apply_plan(
             unchanged=_UNCHANGED,
             hint="Make a new plan.",
         )
-    with _writing(config) as (target, store):
-        moved = read_moved_targets(config, target.cluster)
-        left_alone = find_left_alone((row.key for row in plan.rows), moved, drill)
-        applied = Applier(config, target, store, on_result).apply(plan, left_alone)
+    if plan.side == "source":
+        refuse_open_drills(config)
+    with _writing(config, plan.side) as (cluster, store):
+        keys = (row.key for row in plan.rows)
+        left_alone = _find_left_alone(config, cluster, plan.side, keys, drill)
+        applier = Applier(config, cluster, store, on_result, side=plan.side)
+        applied = applier.apply(plan, left_alone)
     remember(applied.id, config.name, files)
     return applied
 
@@ -279,7 +291,10 @@ def read_entry(config: PipelineConfig, entry: str) -> JournalEntry:
             )
         later = [header for header in state.journal.values() if header.undoes == entry]
         parts = state.entry(entry)
-        if header.operation in _GROUP_CHANGES:
+        if header.operation in _GROUP_CHANGES and header.side == "source":
+            with closing(TargetClusterReader(config, side="source")) as source:
+                parts = tuple(judge_entry(parts, source))
+        elif header.operation in _GROUP_CHANGES:
             parts = tuple(judge_entry(parts, target))
         return JournalEntry(
             header, parts, max(later, key=lambda header: header.order).id if later else ""
@@ -300,16 +315,20 @@ def undo_entry(
     ``skip_moved`` skips rows that have moved since, instead of refusing.
 
     Raises:
-        Refused: not allowed, not an entry about groups, or something has moved.
+        Refused: not allowed, not an entry about groups, something has moved, or groups of the
+            source would be written during a drill.
         ConnectionFailed, TimedOut: the target does not answer.
     """
     require(may, "undoing a journal entry")
     entry.reversal()
-    with _writing(config) as (target, store):
+    side = entry.header.side
+    if side == "source":
+        refuse_open_drills(config)
+    with _writing(config, side) as (cluster, store):
         rows = entry.rows
         keys = ((row.write.group, row.write.topic, row.write.partition) for row in rows)
-        left_alone = find_left_alone(keys, read_moved_targets(config, target.cluster), drill)
-        applied = Applier(config, target, store).undo(
+        left_alone = _find_left_alone(config, cluster, side, keys, drill)
+        applied = Applier(config, cluster, store, side=side).undo(
             entry.header.id, rows, skip_moved=skip_moved, left_alone=left_alone
         )
     remember(applied.id, config.name, files)
@@ -456,13 +475,28 @@ def _planned_positions(
     return asked, unasked
 
 
+def _find_left_alone(
+    config: PipelineConfig,
+    cluster: TargetClusterReader,
+    side: str,
+    keys: Iterable[RowKey],
+    drill: str,
+) -> Mapping[RowKey, str]:
+    """Return which rows are of topics that drills moved to the target, and why they stay."""
+    if side == "source":
+        return {}
+    return find_left_alone(keys, read_moved_targets(config, cluster.cluster), drill)
+
+
 @contextmanager
-def _writing(config: PipelineConfig) -> Iterator[tuple[TargetClusterReader, StateStore]]:
-    """Connect to the target and its state topic."""
-    target = TargetClusterReader(config)
-    store = StateStore(config, target.cluster)
+def _writing(
+    config: PipelineConfig, side: str = "target"
+) -> Iterator[tuple[TargetClusterReader, StateStore]]:
+    """Connect to the cluster whose groups are written, and to the target's state topic."""
+    cluster = TargetClusterReader(config, side=side)
+    store = StateStore(config, cluster.cluster if side == "target" else target_cluster(config))
     try:
-        yield target, store
+        yield cluster, store
     finally:
         store.close()
-        target.close()
+        cluster.close()

@@ -10,24 +10,34 @@ from k2ktui.errors import Refused
 from k2ktui.text import safe_text
 
 
-def confirm(pipeline: str, what: str, *, yes: bool) -> None:
+def confirm(pipeline: str, what: str, *, yes: bool, side: str = "target") -> None:
     """Require the operator's confirmation.
 
     Args:
         pipeline: the name to type.
         what: the action, as the end of the sentence "Type … to".
         yes: whether ``--yes`` was given, which skips the prompt.
+        side: the cluster that is changed; on the ``source`` nothing is skipped.
 
     Raises:
-        Refused: the operator typed another text, or standard input is not a terminal.
+        Refused: the operator typed another text, standard input is not a terminal, or ``--yes`` was
+            given for the source.
     """
+    if yes and side == "source":
+        raise Refused(
+            "--yes does not confirm a change on the source",
+            unchanged="Nothing was changed.",
+            hint="Repeat without --yes, and type the pipeline's name.",
+        )
     if yes:
         return
     if not sys.stdin.isatty():
         raise Refused(
             "confirmation is required, and standard input is not a terminal",
             unchanged="Nothing was changed.",
-            hint="Review the output above, then repeat with --yes.",
+            hint="Review the output above, then repeat with --yes."
+            if side == "target"
+            else "Run it in a terminal.",
         )
     name = safe_text(pipeline)
     typed = click.prompt(

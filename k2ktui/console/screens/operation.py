@@ -296,7 +296,7 @@ class OperationScreen(RowsScreen):
         earlier = [f"Entry {safe_text(by)} has undone it already, or a part of it."] if by else []
         lines: list[str | Line] = [
             f"{counted(len(writes), 'committed offset')} of {counted(len(groups), 'group')} on "
-            "the target are reset to their previous values;",
+            f"the {entry.header.side} are reset to their previous values;",
             f"entry {safe_text(entry.header.id)}: {safe_text(entry.header.operation)} by "
             f"{safe_text(entry.header.who, 60)}.",
             *earlier,

@@ -72,25 +72,28 @@ class Choice:
         return self.value == LEAVE_OUT
 
 
-def chosen_offset(value: RowValue, proposed: int | None, log: TargetLog | None) -> int:
-    """Return the target offset that a value leads to.
+def chosen_offset(
+    value: RowValue, proposed: int | None, log: TargetLog | None, side: str = "target"
+) -> int:
+    """Return the offset that a value leads to.
 
     Args:
         value: not to leave out; of a time, the caller looks up the offset.
         proposed: the translated offset, None if there is none.
-        log: bounds of the target partition, None if unknown.
+        log: bounds of the partition, None if unknown.
+        side: the cluster whose group is written.
 
     Raises:
         ValueError: there is no such offset, with the reason.
     """
     if log is None:
-        raise ValueError("the bounds of the target partition are unavailable")
+        raise ValueError(f"the bounds of the {side} partition are unavailable")
     if value.kind is ValueKind.EARLIEST:
         return log.start
     if value.kind is ValueKind.LATEST:
         return log.end
     if value.kind is ValueKind.TIME:
-        raise ValueError("the target did not say which record follows this time")
+        raise ValueError(f"the {side} did not say which record follows this time")
     offset = value.number
     if value.kind is ValueKind.SHIFT:
         if proposed is None:
@@ -98,7 +101,7 @@ def chosen_offset(value: RowValue, proposed: int | None, log: TargetLog | None) 
         offset += proposed
     if not log.start <= offset <= log.end:
         raise ValueError(
-            f"offset {offset:,} is outside the target's log, which holds {log.start:,} to "
+            f"offset {offset:,} is outside the {side}'s log, which holds {log.start:,} to "
             f"{log.end:,}"
         )
     return offset

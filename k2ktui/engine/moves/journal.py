@@ -48,6 +48,9 @@ DRILL = "drill "
 # Beginning of the journal names of what parity does, and the name of what k2ktui sync does for it.
 PARITY = "parity "
 PARITY_SYNC = f"{PARITY}sync"
+# Journal names of changes of groups: on the target, and on the source.
+APPLY, UNDO = "apply", "undo"
+SOURCE_RESET, SOURCE_UNDO = "source reset", "source undo"
 # Journal names of what keeps partitions from being copied, and of what lets them be copied again.
 HOLD, RELEASE = "hold", "release"
 # Name in a header's counts for rows that are being written.
@@ -241,7 +244,7 @@ class JournalHeader:
         id: unique id of the entry; it begins with the time by the writer's clock.
         at_ms: time of the entry, epoch milliseconds.
         who: ``user@host``.
-        operation: ``apply``, ``undo``, ``sync``, ``offsets set``, ``offsets clear``, …
+        operation: ``apply``, ``undo``, ``sync``, ``source reset``, ``offsets set``, …
         plan: id of the plan that was applied, "" for none.
         pipeline: name of the pipeline.
         counts: number of rows per result.
@@ -259,6 +262,11 @@ class JournalHeader:
     counts: Mapping[str, int] = field(default_factory=dict)
     undoes: str = ""
     sequence: int = 0
+
+    @property
+    def side(self) -> str:
+        """The cluster of which it changed something: ``source`` or ``target``."""
+        return "source" if self.operation in (SOURCE_RESET, SOURCE_UNDO) else "target"
 
     @property
     def order(self) -> tuple[int, str]:

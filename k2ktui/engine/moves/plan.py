@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, TypeAdapter
 
@@ -163,6 +163,8 @@ class Plan:
     partition (``errorHandling.onMultipleTargetCommittedOffsets: fail``).
     ``notes`` are for whoever reads the plan: what could not be read, for example a group, which
     then has no row. The digest leaves them out.
+    ``side`` is the cluster whose groups are written, ``source`` or ``target``; ``target_cluster``
+    is the id of that cluster.
     """
 
     pipeline: Text
@@ -179,6 +181,7 @@ class Plan:
     commits_at: Seconds | None = None
     is_stopped_by_conflict: bool = False
     notes: Annotated[tuple[Text, ...], FailFast()] = ()
+    side: Literal["source", "target"] = "target"
 
     @property
     def digest(self) -> str:
@@ -209,6 +212,7 @@ def decide_action(
     guarded: bool = True,
     metadata: str | None = None,
     longest: int | None = None,
+    side: str = "target",
 ) -> PlanRow:
     """Return the row with its action.
 
@@ -219,8 +223,9 @@ def decide_action(
         guarded: whether to keep an older mapping from overwriting a newer one.
         metadata: the metadata of the current target commit, None without one.
         longest: length of the longest metadata that the target accepts, None if unknown.
+        side: the cluster whose group is written.
     """
-    action, why = _decision(row, rewind, present, guarded=guarded)
+    action, why = _decision(row, rewind, present, side, guarded=guarded)
     if action is Action.KEEP and present is not None and metadata not in (None, row.metadata):
         action, why = Action.UPDATE, "its metadata has changed"
     length = metadata_length(row.metadata)
@@ -240,14 +245,14 @@ def metadata_length(metadata: str) -> int:
 
 
 def _decision(
-    row: PlanRow, rewind: Rewind, present: Ours | None, *, guarded: bool
+    row: PlanRow, rewind: Rewind, present: Ours | None, side: str, *, guarded: bool
 ) -> tuple[Action, str]:
     if row.proposed is None:
         return Action.BLOCKED, "no offset is available"
     if row.basis is Basis.UNMAPPED:
         return Action.BLOCKED, "the effect on the group is unknown; set the offset yourself"
     if row.state_target not in EMPTY_STATES:
-        return Action.BLOCKED, f"the group is {row.state_target} on the target: stop it there first"
+        return Action.BLOCKED, f"the group is {row.state_target} on the {side}: stop it there first"
     if guarded and is_stale(row.version, present.version if present is not None else None):
         return Action.BLOCKED, "the offset on the target comes from a newer mapping"
     if row.current is None:
@@ -291,7 +296,7 @@ def plan_remarks(plan: Plan) -> list[str]:
             "now on are re-read on the target: stop them, then make a new plan"
         )
     if held:
-        remarks.append(f"not changed, because it has members on the target: {_some(held)}")
+        remarks.append(f"not changed, because it has members on the {plan.side}: {_some(held)}")
     return remarks
 
 
@@ -378,6 +383,8 @@ def _head(plan: Plan) -> dict[str, Any]:
     for name in ("is_stopped_by_conflict", "files_digest"):
         if not fields[name]:
             del fields[name]
+    if plan.side == "target":
+        del fields["side"]
     logs = [[log.topic, log.partition, log.topic_id, log.start, log.end] for log in plan.logs]
     return {"v": VERSION, **fields, "logs": logs}
 

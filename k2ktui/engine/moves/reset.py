@@ -1,13 +1,14 @@
-"""Plan the offsets of a group that exists on the target only: set by hand, or copied from another.
+"""Plan the offsets of a group of one cluster: set by hand, or copied from another group there.
 
-No mapping says what such a group has read, so what it re-reads and skips is counted in offsets of
-the target. This module does not access Kafka.
+On the target this is for groups that exist there only. No mapping says what the group has read, so
+what it re-reads and skips is counted in offsets of its cluster. This module does not access Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from k2ktui.engine.mapping.replica import TargetLog, TargetPartition
 from k2ktui.engine.mapping.translate import Basis
@@ -18,6 +19,8 @@ from k2ktui.engine.moves.plan import Action, Plan, PlanRow, Rewind, decide_actio
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.errors import ConfigError
 from k2ktui.text import safe_text
+
+Side = Literal["source", "target"]
 
 _NAMED = 10
 # What no mapping was used for, and what no source commit belongs to.
@@ -42,8 +45,8 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetState:
-    """What a reset depends on: the group on the target, and the logs; times are epoch seconds."""
+class ClusterState:
+    """What a reset depends on: the group on its cluster, and the logs; times are epoch seconds."""
 
     pipeline: str
     cluster: str
@@ -51,9 +54,10 @@ class TargetState:
     view: GroupView
     logs: Mapping[TargetPartition, TargetLog]
     topic_ids: Mapping[str, str]
+    side: Side = "target"
 
 
-def plan_reset(reset: Reset, state: TargetState, made_by: str, valid_s: float) -> Plan:
+def plan_reset(reset: Reset, state: ClusterState, made_by: str, valid_s: float) -> Plan:
     """Return the plan that sets a group's offsets.
 
     Raises:
@@ -82,16 +86,18 @@ def plan_reset(reset: Reset, state: TargetState, made_by: str, valid_s: float) -
         rewind=Rewind.FOLLOW,
         rows=tuple(rows),
         logs=pin_logs(reset.values, state.logs, state.topic_ids),
+        side=state.side,
     )
 
 
 def _row(
-    reset: Reset, state: TargetState, at: TargetPartition, value: RowValue, made_by: str
+    reset: Reset, state: ClusterState, at: TargetPartition, value: RowValue, made_by: str
 ) -> PlanRow:
     committed = state.view.offsets.get(at, CommittedOffset(-1))
     current = committed.offset if committed.offset >= 0 else None
     leaves_out = value.kind is ValueKind.LEAVE_OUT
-    offset = current if leaves_out else chosen_offset(value, current, state.logs.get(at))
+    log = state.logs.get(at)
+    offset = current if leaves_out else chosen_offset(value, current, log, state.side)
     by = 0 if current is None or offset is None else offset - current
     row = PlanRow(
         group=reset.group,
@@ -111,4 +117,4 @@ def _row(
         metadata=reset.metadata.get(at, ""),
         choice=Choice(made_by, value.text, _NO_SOURCE, round(state.taken_at * 1000)),
     )
-    return row if leaves_out else decide_action(row, Rewind.FOLLOW, None)
+    return row if leaves_out else decide_action(row, Rewind.FOLLOW, None, side=state.side)

@@ -18,7 +18,7 @@ from k2ktui.engine.moves.journal import DrillKey
 from k2ktui.engine.moves.journal_format import read_state_key, read_state_value
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair, find_ids
 from k2ktui.engine.records.state import MalformedRecord
-from k2ktui.errors import K2kError
+from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, TopicDescription, source_cluster, target_cluster
 from k2ktui.kafka.control.tail import ControlTail
 from k2ktui.replication.ownership.pipeline import read_run_pair
@@ -154,6 +154,32 @@ def _read_pair_state(config: PipelineConfig, source: Cluster, target: Cluster) -
     if failure:
         return PairState(fenced_by=state.fenced_by, unread=failure)
     return replace(state, unread=unread)
+
+
+def refuse_open_drills(config: PipelineConfig) -> None:
+    """Refuse what would change under a drill of either direction that has not ended.
+
+    Raises:
+        Refused: there is such a drill, or the drills on the target may not be read.
+        ConnectionFailed, TimedOut: the target does not answer.
+    """
+    source, target = source_cluster(config), target_cluster(config)
+    store = StateStore(config, target, _READ_S)
+    try:
+        drills = [*store.read().drills.values()]
+    finally:
+        store.close()
+    drills += _read_opposite(config, source, target)[0]
+    for drill in drills:
+        if not drill.is_over:
+            name = safe_text(drill.id)
+            raise Refused(
+                f"drill {name} of {safe_text(drill.pipeline)} is open, and depends on the commits "
+                "of the source",
+                unchanged="Nothing was changed.",
+                hint=f"End it first, with its pipeline's file: k2ktui drill resume {name} or "
+                f"drill abort {name}.",
+            )
 
 
 def _read_named(config: PipelineConfig, target: Cluster) -> str:

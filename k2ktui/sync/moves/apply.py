@@ -33,7 +33,17 @@ from k2ktui.engine.moves.apply import (
     without_mark,
 )
 from k2ktui.engine.moves.groups import ABSENT, GroupView
-from k2ktui.engine.moves.journal import BEGUN, JournalHeader, JournalRow, JournalRows, new_id
+from k2ktui.engine.moves.journal import (
+    APPLY,
+    BEGUN,
+    SOURCE_RESET,
+    SOURCE_UNDO,
+    UNDO,
+    JournalHeader,
+    JournalRow,
+    JournalRows,
+    new_id,
+)
 from k2ktui.engine.moves.plan import Action, Plan
 from k2ktui.engine.moves.written import Commit, WrittenCommits, announce, read_back
 from k2ktui.errors import K2kError, PartlyApplied, Refused
@@ -111,7 +121,9 @@ class Applier:
         target: reader of its target cluster.
         store: state store that holds the journal.
         on_result: callback for each row as soon as its result is known.
-        records: whether to record what is written; not for groups that are deleted again.
+        records: whether to record what is written; not for groups that are deleted again, nor for
+            those of the source.
+        side: the cluster of ``target``; ``source`` for groups that are reset there.
     """
 
     def __init__(
@@ -122,9 +134,10 @@ class Applier:
         on_result: Callable[[WriteResult], None] = lambda _: None,
         *,
         records: bool = True,
+        side: str = "target",
     ) -> None:
         self._config, self._target, self._store, self._on_result = config, target, store, on_result
-        self._records = records
+        self._records, self._side = records and side == "target", side
         self._open_entry = ""
         self._writer = secrets.token_hex(4)
         # The newest records after the groups were read, and the numbers of those that were the
@@ -142,6 +155,9 @@ class Applier:
             Refused: the state topic cannot be read.
             ConnectionFailed, TimedOut: the target does not answer.
         """
+        if self._side == "source":  # what was written for a group of this name is on the target
+            self._stood_still.step()
+            return self._target.views(groups), {}
         before = self._store.read_written(groups)
         self._stood_still.step()
         views = self._target.views(groups)
@@ -185,12 +201,13 @@ class Applier:
             _log_refused(f"plan {plan.id}", moved)
             raise _changed_error(moved, "Make a new plan with k2ktui plan.")
         writes = make_writes(plan.applied, views, written, prefix)
-        return self._report_if_interrupted(writes, "apply", plan=plan.id)
+        action = SOURCE_RESET if self._side == "source" else APPLY
+        return self._report_if_interrupted(writes, action, plan=plan.id)
 
     def _check_plan(self, plan: Plan) -> None:
         refuse_other_pipeline(plan, self._config)
         source = _ClusterIdLookup(source_cluster(self._config))
-        _require_cluster("target", plan.target_cluster, self._target.cluster.cluster_id())
+        _require_cluster(self._side, plan.target_cluster, self._target.cluster.cluster_id())
         # Failover must work without the source, so an unreachable source is not an error.
         source_id = source.result(_SOURCE_ID_TIMEOUT_S)
         # A plan of kept commits says whose they are: another cluster may answer in its place.
@@ -247,7 +264,8 @@ class Applier:
         kept = [write for write in writes if _key(write) not in moved]
         if not kept:
             raise _changed_error(moved, "Compare the offsets yourself: k2ktui plan.")
-        return self._report_if_interrupted(kept, "undo", undoes=entry)
+        action = SOURCE_UNDO if self._side == "source" else UNDO
+        return self._report_if_interrupted(kept, action, undoes=entry)
 
     def _report_if_interrupted(
         self, writes: Sequence[OffsetWrite], action: str, *, plan: str = "", undoes: str = ""

@@ -12,7 +12,7 @@ from k2ktui.config.model import PipelineConfig
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.moves.choice import RowKey, RowValue, ValueKind
 from k2ktui.errors import ConfigError
-from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.sync.moves.positions_text import LARGEST_OFFSET, LARGEST_PARTITION, is_topic_name
 from k2ktui.text import safe_text
 
@@ -114,24 +114,24 @@ def choice_text(key: RowKey, text: str) -> str:
 
 
 def look_up_times(
-    choices: Mapping[RowKey, RowValue], config: PipelineConfig
+    choices: Mapping[RowKey, RowValue], config: PipelineConfig, side: str = "target"
 ) -> dict[RowKey, RowValue]:
-    """Return the choices with times replaced by the offsets of the target's first records then.
+    """Return the choices with times replaced by the offsets of the side's first records then.
 
     A time after the last record leads to the end of the log.
 
     Raises:
-        ConnectionFailed, TimedOut: the target does not answer.
+        ConnectionFailed, TimedOut: the cluster does not answer.
     """
     resolved = dict(choices)
+    cluster = source_cluster(config) if side == "source" else target_cluster(config)
     by_time: dict[int, set[tuple[str, int]]] = {}
     for (_, topic, partition), value in choices.items():
         if value.kind is ValueKind.TIME:
             by_time.setdefault(value.number, set()).add((topic, partition))
-    target = target_cluster(config)
     for at_ms, partitions in by_time.items():
         spec = OffsetSpec.for_timestamp(max(0, at_ms))
-        offsets = target.offsets(sorted(partitions), spec)
+        offsets = cluster.offsets(sorted(partitions), spec)
         for key, value in choices.items():
             offset = offsets.get(key[1:]) if value.number == at_ms else None
             if value.kind is ValueKind.TIME and offset is not None:

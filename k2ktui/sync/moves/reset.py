@@ -1,4 +1,7 @@
-"""Reset the offsets of a group that exists on the target only, or copy those of another group."""
+"""Reset the offsets of a group of one cluster, or copy those of another group there.
+
+On the target only groups that exist there alone: a mapping says what the others have read.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.engine.moves.choice import RowValue, ValueKind
 from k2ktui.engine.moves.groups import ABSENT, GroupView
 from k2ktui.engine.moves.plan import Plan
-from k2ktui.engine.moves.reset import Reset, TargetState, plan_reset
+from k2ktui.engine.moves.reset import ClusterState, Reset, Side, plan_reset
 from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.errors import ConfigError, ConnectionFailed, Refused, TimedOut
 from k2ktui.sync.cluster_readers import ConsumerGroupReader, TargetClusterReader
+from k2ktui.sync.drill.pair import refuse_open_drills
 from k2ktui.sync.moves.choices import look_up_times
 from k2ktui.sync.moves.moved_topics import WAY_BACK, left_out_note, read_moved_targets
 from k2ktui.sync.moves.plan_files import digest_files
@@ -35,13 +39,15 @@ class ResetRequest:
         group: the consumer group to write.
         value: what all its partitions are set to; None to copy.
         copy_from: the group whose offsets are copied; "" to set a value.
-        topic: selects target topics.
+        topic: selects topics of that cluster.
+        side: the cluster, ``source`` or ``target``.
     """
 
     group: str
     value: RowValue | None
     copy_from: str
     topic: Callable[[str], bool]
+    side: Side = "target"
 
 
 def plan_group_reset(
@@ -50,37 +56,44 @@ def plan_group_reset(
     """Plan what is asked for, without changing anything; return the plan and notes.
 
     Raises:
-        Refused: the group has committed offsets on the source.
+        Refused: on the target, the group has committed offsets on the source; on the source, a
+            drill is open.
         ConfigError: a group or a partition does not exist, or a value leads to no offset.
-        ConnectionFailed, TimedOut: the target does not answer.
+        ConnectionFailed, TimedOut: a cluster does not answer.
     """
-    notes = _refuse_on_source(config, request.group)
-    with closing(TargetClusterReader(config)) as target:
+    side, notes = request.side, list[str]()
+    if side == "source":
+        refuse_open_drills(config)
+    else:
+        notes = _refuse_on_source(config, request.group)
+    with closing(TargetClusterReader(config, side=side)) as cluster:
         names = {request.group, request.copy_from} - {""}
         taken_at = time.time()
-        views = target.views(sorted(names))
+        views = cluster.views(sorted(names))
         reset = _reset(request, views)
-        moved = read_moved_targets(config, target.cluster)
-        reset, left_out = _leave_moved_out(reset, moved)
-        notes += left_out
-        reset = replace(reset, values=_look_up(reset, config))
-        ids = target.topic_ids({topic for topic, _ in reset.values})
-        state = TargetState(
+        if side == "target":
+            moved = read_moved_targets(config, cluster.cluster)
+            reset, left_out = _leave_moved_out(reset, moved)
+            notes += left_out
+        reset = replace(reset, values=_look_up(reset, config, side))
+        ids = cluster.topic_ids({topic for topic, _ in reset.values})
+        state = ClusterState(
             config.name,
-            target.cluster.cluster_id(),
+            cluster.cluster.cluster_id(),
             taken_at,
             views.get(request.group, ABSENT),
-            target.logs([at for at in reset.values if at[0] in ids]),
+            cluster.logs([at for at in reset.values if at[0] in ids]),
             ids,
+            side,
         )
     paths = absolute_files(files)
     plan = plan_reset(reset, state, whoami(), _VALID_S)
     return replace(plan, files=paths, files_digest=digest_files(paths) if paths else ""), notes
 
 
-def _look_up(reset: Reset, config: PipelineConfig) -> dict[TargetPartition, RowValue]:
+def _look_up(reset: Reset, config: PipelineConfig, side: str) -> dict[TargetPartition, RowValue]:
     choices = {(reset.group, *at): value for at, value in reset.values.items()}
-    resolved = look_up_times(choices, config)
+    resolved = look_up_times(choices, config, side)
     return {(topic, partition): value for (_, topic, partition), value in resolved.items()}
 
 
@@ -107,7 +120,7 @@ def _reset(request: ResetRequest, views: dict[str, GroupView]) -> Reset:
     view = views.get(origin, ABSENT)
     if view.error:
         raise Refused(
-            f"group {safe_text(origin)} on the target: {view.error}", unchanged=_UNCHANGED
+            f"group {safe_text(origin)} on the {request.side}: {view.error}", unchanged=_UNCHANGED
         )
     chosen = {
         at: commit
@@ -116,9 +129,10 @@ def _reset(request: ResetRequest, views: dict[str, GroupView]) -> Reset:
     }
     if not chosen:
         raise ConfigError(
-            f"group {safe_text(origin)} has no committed offset on the target on these topics",
+            f"group {safe_text(origin)} has no committed offset on the {request.side} on these "
+            "topics",
             unchanged=_UNCHANGED,
-            hint=_hint(views.keys()),
+            hint=_hint(views.keys(), request.side),
         )
     if request.value is not None:
         why = f"set to {request.value.text}"
@@ -150,7 +164,7 @@ def _leave_moved_out(reset: Reset, moved: Mapping[str, MovedTopic]) -> tuple[Res
     ), notes
 
 
-def _hint(names: Collection[str]) -> str:
+def _hint(names: Collection[str], side: str) -> str:
     if names:
         return "Copy the offsets of another group to it: --copy-from GROUP."
-    return "Compare its name with those of kafka-consumer-groups --list on the target."
+    return f"Compare its name with those of kafka-consumer-groups --list on the {side}."

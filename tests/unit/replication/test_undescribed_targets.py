@@ -26,7 +26,6 @@ TOPIC = TopicDescription("orders", "", 1, 1)
         (KafkaError.TOPIC_EXCEPTION, False),
         (KafkaError.UNSUPPORTED_VERSION, False),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, False),  # it is missing, and may be created
-        (KafkaError._FAIL, False),
     ],
 )
 def test_what_passes_is_no_refusal(code: int, passes: bool) -> None:
