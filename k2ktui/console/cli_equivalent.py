@@ -162,6 +162,12 @@ def offsets(files: Sequence[str], what: str, words: Sequence[str]) -> str:
     return shlex.join(["k2ktui", *what.split(), *_files(files), *words])
 
 
+def groups_reset(files: Sequence[str], group: str, option: str, value: str) -> str:
+    """Return the command that resets a group of the target."""
+    words = ["k2ktui", "groups", "reset", safe_text(group), *_files(files)]
+    return shlex.join([*words, f"{option}={safe_text(value)}"])
+
+
 def hold(files: Sequence[str], operation: str, names: Sequence[str], why: str) -> str:
     """Return the command that holds or releases topics and partitions."""
     words = ["k2ktui", operation, *_files(files), *(safe_text(name) for name in names)]

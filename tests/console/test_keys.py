@@ -36,6 +36,7 @@ DETAILS = {
     "PlanScreen": "a plan",
     "PreviewScreen": "a preview",
     "RecordsScreen": "records",
+    "ResetScreen": "a reset",
     "SiteDrillsScreen": "Drill",
     "SiteScreen": "a site drill",
 }

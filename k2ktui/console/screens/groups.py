@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
@@ -14,6 +14,7 @@ from k2ktui.console.aging import stale_group_columns
 from k2ktui.console.screens.audit import AuditScreen
 from k2ktui.console.screens.base import ListScreen
 from k2ktui.console.screens.group_detail import GroupDetail
+from k2ktui.console.screens.group_reset import ResetScreen, reset_group
 from k2ktui.console.screens.groups_table import (
     bar_width,
     group_columns,
@@ -28,6 +29,7 @@ from k2ktui.console.screens.translate import plan_groups
 from k2ktui.console.visuals.panel import Panel, is_wide
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.typed_keys import ASK
 from k2ktui.engine.moves.group_sums import GroupSummary, judge_group, judge_group_row
 from k2ktui.engine.moves.groups import GroupRow
 from k2ktui.engine.severity import SeverityLabel
@@ -154,7 +156,8 @@ class GroupsScreen(_GroupTable):
         no mapping is known.
 
         Problems come first until a sort column is chosen. Enter opens a group. T plans its offsets
-        on the target, which changes nothing yet.
+        on the target, which changes nothing yet. o plans to set the offsets of a group that exists
+        on the target only, or to copy a group's offsets to another one there.
 
         If MirrorMaker 2 copies, alone or beside the pipeline (--mirrormaker): by k2ktui is what a
         group would re-read from the translated offset, by MM2 from its newest checkpoint. ≥ means
@@ -165,6 +168,7 @@ class GroupsScreen(_GroupTable):
     BINDINGS: ClassVar[list[BindingType]] = [
         _TRANSLATE,
         Binding("v", "view_rows", "By partition", id="groups.rows"),
+        Binding("o", "reset", "Reset", show=False, id="groups.reset"),
         _AUDIT,
     ]
 
@@ -238,6 +242,12 @@ class GroupsScreen(_GroupTable):
     def action_audit(self) -> None:
         """Open the audit of all groups."""
         self.app.push_screen(AuditScreen())
+
+    @work(group=ASK)
+    async def action_reset(self) -> None:
+        """Ask for a group of the target and its offsets, and plan them."""
+        row = self.grid().current
+        await reset_group(self, "" if row is None else row.group)
 
     def refusal(self, action: str) -> str:
         """Return why an action is unavailable now."""
@@ -371,7 +381,7 @@ def _compared(view: View, now: float) -> Line:
 
 
 def _planning_refusal(screen: ListScreen, action: str) -> str:
-    is_recording = action == "translate" and screen.session.flow is None
+    is_recording = action in ("translate", "reset") and screen.session.flow is None
     return "this is a recording" if is_recording else ""
 
 
@@ -379,4 +389,4 @@ async def _translate(screen: ListScreen, group: str) -> None:
     await plan_groups(screen, [group])
 
 
-GroupsScreen.DETAILS = (AuditScreen, GroupScreen, RecordsScreen)
+GroupsScreen.DETAILS = (AuditScreen, GroupScreen, RecordsScreen, ResetScreen)

@@ -81,7 +81,7 @@ class Shown:
     read: tuple[str, ...] = ()
 
 
-def _shown(plan: Plan, read: Sequence[str], snapshot: Snapshot | None) -> Shown:
+def make_shown(plan: Plan, read: Sequence[str], snapshot: Snapshot | None) -> Shown:
     """Return a plan to show, and keep it in a file; ``read`` are the notes on the snapshot."""
     notes = (*plan_remarks(plan), *read)
     return Shown(plan, notes, keep_plan(plan), snapshot, tuple(read))
@@ -358,7 +358,7 @@ class PlanScreen(OperationScreen):
 
         def job() -> Shown:
             plan = operations.create_plan(flow, options, files, taken.append)
-            return _shown(plan, plan.notes, taken[0] if taken else None)
+            return make_shown(plan, plan.notes, taken[0] if taken else None)
 
         command = cli_equivalent.plan(files, self._groups, self._rewind, "plan.json", self._choices)
         self.act("planning", job, self._show_plan, command=command)
@@ -401,7 +401,7 @@ class PlanScreen(OperationScreen):
 
         def job() -> Shown:
             plan = operations.plan_snapshot(snapshot, options, files)
-            return _shown(plan, before.read, snapshot)
+            return make_shown(plan, before.read, snapshot)
 
         def show(shown: Shown) -> None:
             self._show_plan(shown)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
+from k2ktui.console.screens.group_reset import ResetScreen
 from k2ktui.console.screens.translate_plan import PlanScreen
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.moves.plan import load_plan
@@ -235,3 +236,54 @@ def plan_of_stack(console: ConsoleDriver) -> PlanScreen:
         screen for screen in console.app.screen_stack if isinstance(screen, PlanScreen)
     ]
     return plan_screen
+
+
+def test_a_group_of_the_target_is_reset_and_put_back(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    """Its offsets are copied from the group under the cursor, then set; each is undone."""
+    where = [(topic, 0), (topic, 1)]
+    commit_offsets(target, group, {(topic, 0): 12, (topic, 1): 37})
+    new = f"{group}-new"
+    copy = {(topic, 0): 12, (topic, 1): 37}
+
+    async def asked(console: ConsoleDriver, name: str, value: str) -> ResetScreen:
+        await console.press("o")
+        await console.sees("Group on the target")
+        await console.type(name)
+        await console.press("enter")
+        await console.sees("or to another group's offsets")
+        if value:
+            await console.press("ctrl+u")
+            await console.type(value)
+        await console.press("enter")
+        await console.until(lambda: isinstance(console.screen, ResetScreen), "opened")
+        screen = console.screen
+        assert isinstance(screen, ResetScreen)
+        await console.until(lambda: not screen.busy, "planned")
+        return screen
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("3")
+        await console.until(lambda: console.screen.query_one(Grid).current, "shown")
+        screen = await asked(console, new, "")
+        assert screen.shown, screen.error
+        assert f"k2ktui groups reset {new} -f {copied.file} --copy-from={group}" in (
+            screen.text_to_copy()
+        )
+        await console.press("A")
+        await console.confirm(copied.name)
+        await console.sees("2 applied")
+        assert committed(target, new, where) == copy
+        await console.press("U")
+        await console.confirm(copied.name)
+        await console.sees("2 undone")
+        assert committed(target, new, where) == dict.fromkeys(where)
+        await console.press("escape")
+
+        screen = await asked(console, group, "earliest")
+        assert screen.error is not None and "plan --set" in screen.error.hint
+        await console.press("escape")
+
+    drive_session(copied_session(copied), steps, (120, 35))
+    assert committed(target, group, where) == copy
