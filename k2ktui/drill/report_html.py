@@ -1,12 +1,12 @@
 """The report of a drill as one HTML page: no script, nothing loaded, light and dark, printable.
 
 Drawings are SVG without a view box: widths are percentages, so that texts keep their size on a
-phone. Every text from elsewhere passes :func:`_safe`.
+phone, where a table has its cells below each other. Every text from elsewhere passes :func:`_safe`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -33,7 +33,7 @@ _WORDS = {
     **dict.fromkeys((str(PhaseStatus.FAILED), str(DrillCheckOutcome.FAIL)), "bad"),
     **dict.fromkeys((str(PhaseStatus.SKIPPED), str(DrillCheckOutcome.UNKNOWN), "kept"), "warn"),
 }
-_RESULT = {"Phases": 1, "Changes": 1, "Checks": 2}
+_RESULT = {"Phases": 1, "Changes": 1, "Checks": 2, "Pipelines": 1}
 _STYLE = """
 :root { color-scheme: light dark; --back: #ffffff; --text: #1c2430; --muted: #5b6675;
   --line: #d9dfe7; --panel: #f4f6f9; --ok: #1a7f4b; --warn: #9a6200; --bad: #c02b2b;
@@ -45,7 +45,8 @@ _STYLE = """
 body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 3rem; background: var(--back);
   color: var(--text); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.4rem; line-height: 1.25; margin: 0 0 1rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 2.2rem 0 .7rem; }
+h2 { font-size: 1.1rem; margin: 2.2rem 0 .7rem; overflow-wrap: anywhere; }
+h3 { font-size: 1rem; margin: 1.6rem 0 .6rem; }
 p, li { overflow-wrap: anywhere; }
 .summary { margin: 0 0 1rem; padding: .9rem 1.1rem; background: var(--panel);
   border: 1px solid var(--line); border-left: 5px solid var(--info); border-radius: 6px;
@@ -82,6 +83,12 @@ td.number { white-space: nowrap; }
 td.ok, td.warn, td.bad { font-weight: 600; white-space: nowrap; }
 td.ok { color: var(--ok); } td.warn { color: var(--warn); } td.bad { color: var(--bad); }
 code { font: .85em ui-monospace, monospace; overflow-wrap: anywhere; }
+@media (max-width: 34rem) { .table { overflow: visible; border: 0; }
+  table, tbody, tr, td { display: block; } thead { display: none; }
+  tr { margin-bottom: .6rem; border: 1px solid var(--line); border-radius: 6px;
+    padding: .35rem 0; }
+  td, td.long { border: 0; min-width: 0; padding: .1rem .7rem; }
+  td::before { content: attr(data-label) ": "; color: var(--muted); font-weight: 400; } }
 @media print { body { max-width: none; padding: 0; font-size: 11pt; }
   .table { overflow: visible; border: 0; } table { font-size: 8.5pt; }
   td.long { min-width: 0; } tr, figure { break-inside: avoid; } h2 { break-after: avoid; }
@@ -97,10 +104,27 @@ def report_html(drill: Drill, rehearsals: Sequence[Rehearsal] = ()) -> str:
         rehearsals: the pipeline's rehearsals, the oldest first.
     """
     report = make_report(drill, rehearsals)
-    return "\n".join(_page(drill, report)) + "\n"
+    verdict = "info"
+    if drill.is_over:
+        verdict = "bad" if drill.blockers or any(check.failed for check in drill.checks) else "ok"
+    return html_page(report.title, report.summary, verdict, html_of_drill(drill, report))
 
 
-def _page(drill: Drill, report: Report) -> Iterator[str]:
+def html_page(title: str, summary: Iterable[str], verdict: str, content: Iterable[str]) -> str:
+    """Return a whole page.
+
+    Args:
+        title: its heading.
+        summary: the lines above everything else.
+        verdict: ``ok``, ``bad`` or ``info``.
+        content: its elements below the summary.
+    """
+    return "\n".join(_page(title, summary, verdict, content)) + "\n"
+
+
+def _page(
+    title: str, summary: Iterable[str], verdict: str, content: Iterable[str]
+) -> Iterator[str]:
     yield "<!DOCTYPE html>"
     yield '<html lang="en">'
     yield "<head>"
@@ -109,28 +133,33 @@ def _page(drill: Drill, report: Report) -> Iterator[str]:
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{_safe(report.title)}</title>"
+    yield f"<title>{_safe(title)}</title>"
     yield f"<style>{_STYLE}</style>"
     yield "</head>"
     yield "<body>"
-    yield f"<h1>{_safe(report.title)}</h1>"
-    yield f'<ul class="summary {_verdict(drill)}">'
-    yield from (f"<li>{_safe(line)}</li>" for line in report.summary)
+    yield f"<h1>{_safe(title)}</h1>"
+    yield f'<ul class="summary {verdict}">'
+    yield from (f"<li>{_safe(line)}</li>" for line in summary)
     yield "</ul>"
+    yield from content
+    yield "</body>"
+    yield "</html>"
+
+
+def html_of_drill(drill: Drill, report: Report, level: int = 2) -> Iterator[str]:
+    """Yield the elements of a drill's report, with headings of this level."""
     yield f'<p class="muted">{_safe(report.where)}</p>'
-    yield "<h2>Timeline</h2>"
+    yield f"<h{level}>Timeline</h{level}>"
     yield from _timeline(drill)
     if report.rehearsals:
-        yield "<h2>Trend of the rehearsals</h2>"
+        yield f"<h{level}>Trend of the rehearsals</h{level}>"
         yield from _trend(drill, report.rehearsals)
     for section in report.sections:
-        yield from _section(section)
+        yield from html_of_section(section, level)
     verify = f"<code>{_safe(report.verify)}</code>"
     yield '<p class="muted">'
     yield f"SHA-256 of the report: <code>{_safe(report.digest)}</code>. Verify it with {verify}."
     yield "It covers the drill, not the other rehearsals.</p>"
-    yield "</body>"
-    yield "</html>"
 
 
 def _safe(text: object) -> str:
@@ -138,14 +167,9 @@ def _safe(text: object) -> str:
     return escape(safe_message(text), quote=True)
 
 
-def _verdict(drill: Drill) -> str:
-    if not drill.is_over:
-        return "info"
-    return "bad" if drill.blockers or any(check.failed for check in drill.checks) else "ok"
-
-
-def _section(section: Section) -> Iterator[str]:
-    yield f"<h2>{_safe(section.title)}</h2>"
+def html_of_section(section: Section, level: int = 2) -> Iterator[str]:
+    """Yield a section's elements, with a heading of this level."""
+    yield f"<h{level}>{_safe(section.title)}</h{level}>"
     if section.text:
         yield f"<p>{_safe(section.text)}</p>"
     if section.items:
@@ -160,7 +184,10 @@ def _section(section: Section) -> Iterator[str]:
     yield "<tbody>"
     result = _RESULT.get(section.title)
     for row in section.rows:
-        cells = (_td(text, is_result=number == result) for number, text in enumerate(row))
+        cells = (
+            _td(label, text, is_result=number == result)
+            for number, (label, text) in enumerate(zip(section.columns, row, strict=True))
+        )
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody>"
     yield "</table></div>"
@@ -169,13 +196,14 @@ def _section(section: Section) -> Iterator[str]:
 _SHORT, _LONG = 12, 40
 
 
-def _td(text: str, *, is_result: bool) -> str:
+def _td(label: str, text: str, *, is_result: bool) -> str:
     kind = _WORDS.get(text, "") if is_result else ""
     if not kind and len(text) > _LONG:
         kind = "long"
     if not kind and len(text) <= _SHORT:
         kind = "number"
-    return f'<td class="{kind}">{_safe(text)}</td>' if kind else f"<td>{_safe(text)}</td>"
+    named = f' data-label="{_safe(label)}"'
+    return f"<td{_class(kind)}{named}>{_safe(text)}</td>"
 
 
 def _timeline(drill: Drill) -> Iterator[str]:

@@ -619,10 +619,12 @@ def abort_site(
         if problem := run.site.find(state.member.drill).error:
             log.warning("site drill %s: %s: %s", site.id, state.pipeline, problem)
     if errors:
+        # What could not be asked says how to confirm it in advance.
+        hint = run.stopped_by.hint if run.stopped_by is not None else ""
         raise PartlyApplied(
             "not everything was restored:\n    " + "\n    ".join(errors),
             unchanged="The rest was restored.",
-            hint=f"Repeat it: k2ktui drill abort {safe_text(site_id)} -d DIR",
+            hint=hint or f"Repeat it: k2ktui drill abort {safe_text(site_id)} -d DIR",
         )
     return run.site
 

@@ -14,6 +14,7 @@ from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_a
 from k2ktui.text import counted, duration, list_names, moment, safe_message, safe_text
 
 _NAMED = 10
+MEMBER_COLUMNS = ("pipeline", "status", "RPO", "RTO", "result")
 
 
 def site_has_findings(site: SiteDrill) -> bool:
@@ -173,19 +174,29 @@ def site_markdown(site: SiteDrill) -> str:
     return "\n".join(_lines(site)) + "\n"
 
 
+def site_title(site: SiteDrill) -> str:
+    """Return the heading of the report."""
+    return f"Site drill {site.id}: {site.kind} of {safe_text(site.name)}"
+
+
+def site_summary(site: SiteDrill) -> list[str]:
+    """Return the lines at the head of the report."""
+    begun = f"Begun {moment(site.started_ms / 1000)}, cluster {safe_text(site.mark.cluster)}"
+    return [*summarize_site(site), begun]
+
+
 def _lines(site: SiteDrill) -> Iterator[str]:
-    yield f"# Site drill {_cell(site.id)}: {site.kind} of {_cell(safe_text(site.name))}"
+    yield f"# {_cell(site_title(site))}"
     yield ""
-    for line in summarize_site(site):
+    for line in site_summary(site):
         yield f"- {_cell(line)}"
-    yield f"- Begun {moment(site.started_ms / 1000)}, cluster {_cell(safe_text(site.mark.cluster))}"
     yield ""
     yield "## Pipelines"
     yield ""
-    yield "| pipeline | status | RPO | RTO | result |"
+    yield f"| {' | '.join(MEMBER_COLUMNS)} |"
     yield "|---|---|---|---|---|"
     for state in site.members:
-        yield _row(state)
+        yield f"| {' | '.join(_cell(text) for text in member_cells(state))} |"
     yield ""
     for drill in site.drills:
         # One level deeper: the site's own headings are above.
@@ -194,18 +205,18 @@ def _lines(site: SiteDrill) -> Iterator[str]:
         yield ""
 
 
-def _row(state: MemberState) -> str:
+def member_cells(state: MemberState) -> tuple[str, ...]:
+    """Return the row of a member below :data:`MEMBER_COLUMNS`; safe to print."""
     drill: Drill | None = state.drill
     loss = describe_loss(drill) if drill is not None else ""
     time = rto_ms(drill) if drill is not None else None
-    cells = (
-        _cell(safe_text(state.pipeline)),
-        state.status,
-        _cell(loss) or "—",
+    return (
+        safe_text(state.pipeline),
+        str(state.status),
+        loss or "—",
         "—" if time is None else duration(time / 1000),
-        _cell(describe_member(state)),
+        describe_member(state),
     )
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _cell(text: object) -> str:

@@ -277,6 +277,11 @@ class SiteRun:
             self.stop(error)
             raise
 
+    @property
+    def stopped_by(self) -> K2kError | None:
+        """What has stopped every member, such as an operator who cannot be asked."""
+        return self._error
+
     def stop(self, error: K2kError) -> None:
         """Let every member stop at its next step."""
         with self.changed:

@@ -337,6 +337,7 @@ def report(
 ) -> int:
     """Print, write or verify a report."""
     from k2ktui.drill.operations import read_report, verify_drill
+    from k2ktui.drill.report_html import report_html
 
     if html is not None and (verifies or as_json):
         other = "--verify" if verifies else "--json"
@@ -344,18 +345,14 @@ def report(
     if site.is_site(files, directory):
         assert directory is not None
         if html is not None:
-            raise ConfigError(
-                "a site drill has no report as HTML",
-                unchanged="Nothing was done.",
-                hint="Write that of each pipeline: k2ktui drill report ID -f FILE --html FILE; "
-                "the site drill's report has the ids.",
-            )
+            write_html(html, site.read_page(drill_id, directory))
+            return ExitCode.OK
         return site.print_report(drill_id, directory, verifies=verifies, as_json=as_json)
     flow = load_flow(files)
     if not verifies:
         drill, rehearsals = read_report(flow, drill_id)
         if html is not None:
-            write_html(html, drill, rehearsals)
+            write_html(html, report_html(drill, rehearsals))
         elif as_json:
             click.echo(json.dumps(report_json(drill, rehearsals)))
         else:

@@ -38,7 +38,6 @@ from k2ktui.private_files import write_private
 from k2ktui.text import moment, safe_message, safe_text
 
 if TYPE_CHECKING:
-    from k2ktui.engine.drill.rehearsals import Rehearsal
     from k2ktui.sync.flow import Flow
 
 ALL = "all"
@@ -201,16 +200,14 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
         click.echo(safe_message(describe_way_back(drill)))
 
 
-def write_html(path: Path, drill: Drill, rehearsals: Sequence[Rehearsal]) -> None:
-    """Write the report of a drill to a file that only its owner can read.
+def write_html(path: Path, page: str) -> None:
+    """Write a report to a file that only its owner can read.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    from k2ktui.drill.report_html import report_html
-
     try:
-        write_private(path, report_html(drill, rehearsals).encode())
+        write_private(path, page.encode())
     except OSError as error:
         raise ConfigError(
             f"the report could not be written to {safe_text(path)}: {error.strerror}",

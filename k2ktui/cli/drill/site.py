@@ -422,6 +422,14 @@ def print_site(site_id: str, directory: Path, as_json: bool) -> int:
     return ExitCode.OK
 
 
+def read_page(site_id: str, directory: Path) -> str:
+    """Return the report of a site drill as an HTML page."""
+    from k2ktui.site.operations import read_site
+    from k2ktui.site.report_html import site_html
+
+    return site_html(read_site(_read(directory), site_id))
+
+
 def print_report(site_id: str, directory: Path, *, verifies: bool, as_json: bool) -> int:
     """Print the report of a site drill, or verify those of its members."""
     from k2ktui.site.operations import read_site, verify_site

@@ -392,6 +392,8 @@ def test_hooks_of_a_site_drill_are_confirmed_for_all_and_undone_for_each(
     assert not drilled.is_over, "both hold the phase"
     refused = k2ktui("drill", "abort", drilled.id, "-d", site.directory, code=None)
     assert "before-open-target of 1 pipeline" in refused.stderr and refused.returncode == 6
+    hint = f"k2ktui drill abort {drilled.id} -d DIR --yes-to before-open-target"
+    assert hint in refused.stderr
     k2ktui("drill", "abort", drilled.id, "-d", site.directory, "--yes-to", "before-open-target")
     lines = sorted(log.read_text().splitlines())
     assert lines == sorted(f"{name} {action}" for name in names for action in ("run", "abort"))

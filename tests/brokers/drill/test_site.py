@@ -71,7 +71,9 @@ def test_a_rehearsal_of_a_site_rehearses_each_pipeline(site: Site, source: Kafka
     assert verify_site(site.files, drill.id) == []
 
 
-def test_a_planned_site_drill_moves_all_and_asks_once(site: Site, source: KafkaNode) -> None:
+def test_a_planned_site_drill_moves_all_and_asks_once(
+    site: Site, source: KafkaNode, tmp_path: Path
+) -> None:
     operator = SiteYes()
     drill = site.start(DrillKind.PLANNED, source.cluster_id, operator)
     assert drill.status is DrillStatus.DONE
@@ -96,6 +98,12 @@ def test_a_planned_site_drill_moves_all_and_asks_once(site: Site, source: KafkaN
     report = site_json(read_site(site.files, drill.id))
     assert report["rpo_records"] == 0 and len(report["reports"]) == 2
     assert "## Pipelines" in site_markdown(drill)
+    page = tmp_path / "site.html"
+    k2ktui("drill", "report", drill.id, "-d", site.directory, "--html", page)
+    assert page.stat().st_mode & 0o777 == 0o600
+    text = page.read_text()
+    for pair in members(site):
+        assert f"of {pair.copied.name}</h2>" in text
     assert [one.id for one in list_sites(site.files)[0]] == [drill.id]
     with pytest.raises(Refused, match=r"site drill .* is done"):
         resume_site(site.files, drill.id, SiteYes())

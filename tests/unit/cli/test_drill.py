@@ -133,7 +133,7 @@ def test_hostile_names_are_escaped() -> None:
     [
         (("-f", "FILE", "--json"), "--html and --json cannot be combined"),
         (("-f", "FILE", "--verify"), "--html and --verify cannot be combined"),
-        (("-d", "DIR"), "a site drill has no report as HTML"),
+        (("-d", "DIR", "--json"), "--html and --json cannot be combined"),
     ],
 )
 def test_what_a_page_cannot_be_combined_with(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
-import subprocess
 import zlib
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -30,42 +27,7 @@ from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.rehearsals import Rehearsal
 from k2ktui.text import safe_text
 from tests.support.drill.made_drills import NOON_MS, in_phase, new_drill, rehearsed, switched_over
-
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror='a(\"1\")'>&amp;\x1b[31m"
-_VOID = {"meta", "br"}
-_TAGS = {
-    *("html", "head", "meta", "title", "style", "body", "h1", "h2", "ul", "li", "p", "code"),
-    *("div", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "span", "br"),
-    *("svg", "rect", "line", "text"),
-}
-
-
-class Page(HTMLParser):
-    """A page: its elements are balanced, and all of them are known."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.texts: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in _TAGS, tag
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.texts.append(data)
+from tests.support.drill.pages import HOSTILE, Page, measure, open_page
 
 
 def trend(number: int, *, records: int | None = 3) -> tuple[Rehearsal, ...]:
@@ -109,7 +71,7 @@ def test_hostile_names_are_text() -> None:
     assert "script" not in page.tags and "img" not in page.tags
     assert {name for name, _ in page.attributes} <= {
         *("lang", "charset", "http-equiv", "content", "name", "class", "role", "aria-label"),
-        *("height", "width", "x", "y", "rx", "x1", "x2", "y1", "y2", "text-anchor"),
+        *("height", "width", "x", "y", "rx", "x1", "x2", "y1", "y2", "text-anchor", "data-label"),
     }
     shown = "".join(page.texts)
     assert shown.count(safe_text(HOSTILE)) >= 10 and "\x1b" not in shown
@@ -157,19 +119,8 @@ def test_a_drill_that_has_hardly_begun_has_a_page() -> None:
         assert "preflight" in texts_of(new_drill(kind))
 
 
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no chromium")
-    return found
-
-
 def browse(tmp_path: Path, *options: str) -> bytes:
-    page = tmp_path / "report.html"
-    page.write_text(report_html(hostile(), trend(12)))
-    command = [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", *options, page.as_uri()]
-    return subprocess.run(command, check=True, capture_output=True, timeout=300).stdout
+    return open_page(tmp_path, report_html(hostile(), trend(12)), *options)
 
 
 def first_pixel(path: Path) -> tuple[int, ...]:
@@ -196,3 +147,9 @@ def test_a_browser_shows_it_light_and_dark_and_prints_it(tmp_path: Path) -> None
         assert first_pixel(picture) == color
     browse(tmp_path, f"--print-to-pdf={tmp_path / 'report.pdf'}")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.slow
+def test_on_a_phone_nothing_is_beside_the_screen(tmp_path: Path) -> None:
+    drill = replace(hostile("orders"), groups=(GroupResult("a-group-of-the-shop.v2" * 4),))
+    assert measure(tmp_path, report_html(drill, trend(60)), 390) <= 390
