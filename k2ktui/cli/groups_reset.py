@@ -10,15 +10,10 @@ import click
 
 from k2ktui.cli.apply import effect_text
 from k2ktui.cli.plan import show_plan
+from k2ktui.cli.terminal.changes import ChangeFlags, change_options
 from k2ktui.cli.terminal.confirm import confirm
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import (
-    access_to,
-    file_option,
-    json_option,
-    load_flow,
-    unlock_option,
-)
+from k2ktui.cli.terminal.options import access_to, load_flow
 from k2ktui.cli.terminal.results import exit_code, result_object, show_results
 from k2ktui.engine.access import require
 from k2ktui.engine.moves.choice import RowValue
@@ -33,8 +28,8 @@ from k2ktui.text import safe_message, safe_text
     help="Set the offsets of a group that exists on the target only, or copy another group's. "
     "With --side source, of a group of the source.",
 )
+@change_options
 @click.argument("group", metavar="GROUP")
-@file_option
 @click.option(
     "--to",
     "to",
@@ -59,10 +54,6 @@ from k2ktui.text import safe_message, safe_text
     show_default=True,
     help="Cluster of the group; on the source, --yes does not replace typing the name.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the plan without changing anything.")
-@click.option("--yes", is_flag=True, help="Skip the confirmation.")
-@unlock_option
-@json_option
 def command(
     group: str,
     files: tuple[str, ...],
@@ -70,10 +61,7 @@ def command(
     copy_from: str,
     topic: str | None,
     side: Any,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
+    flags: ChangeFlags,
 ) -> int:
     """Plan, show, confirm and apply; a partial result has its own exit code."""
     from k2ktui.sync.moves.reset import ResetRequest, plan_group_reset
@@ -87,24 +75,24 @@ def command(
         )
     value = None if to is None else _value(to)
     flow = load_flow(files)
-    may = access_to(flow.config, unlock=unlock)
-    if not dry_run:
+    may = access_to(flow.config, unlock=flags.unlock)
+    if not flags.dry_run:
         require(may, "resetting a group")
     request = ResetRequest(group, value, copy_from, pattern_of("--topic", topic), side)
     plan, notes = plan_group_reset(flow.config, request, files)
     print_notes(notes)
-    if dry_run and as_json:
+    if flags.dry_run and flags.as_json:
         click.echo(dump_plan(plan), nl=False)
-    elif not as_json:
+    elif not flags.as_json:
         show_plan(plan)
     if not plan.applied:
         click.echo("Nothing to apply.", err=True)
         return ExitCode.FINDINGS
-    if dry_run:
+    if flags.dry_run:
         return ExitCode.OK
-    confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes, side=side)
+    confirm(plan.pipeline, effect_text(plan, time.time()), yes=flags.yes, side=side)
     applied = apply_plan(flow.config, plan, plan.files, may)
-    if as_json:
+    if flags.as_json:
         click.echo(json.dumps(result_object(applied)))
     else:
         show_results(applied)

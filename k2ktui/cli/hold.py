@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.cli.terminal.holds import carry_out, change_options, parse_names, show_holds
+from k2ktui.cli.terminal.changes import ChangeFlags
+from k2ktui.cli.terminal.holds import carry_out, hold_options, parse_names, show_holds
 from k2ktui.cli.terminal.options import load_pipeline
 
 
@@ -13,23 +14,14 @@ from k2ktui.cli.terminal.options import load_pipeline
     help="Stop copying topics or partitions until k2ktui release; their positions stay. "
     "The pipeline may run. Without names, list what is held.",
 )
-@change_options
+@hold_options
 @click.argument("names", nargs=-1, metavar="[TOPIC[:PARTITION]]...")
-def command(
-    files: tuple[str, ...],
-    names: tuple[str, ...],
-    why: str,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
-) -> None:
+def command(files: tuple[str, ...], names: tuple[str, ...], why: str, flags: ChangeFlags) -> None:
     """Show what is held, ask for confirmation and write it; or list what is held now."""
     from k2ktui.sync.holds import plan_hold, read_holds
 
     config, keys = load_pipeline(files), parse_names(names)
     if not keys:
-        show_holds(config.name, read_holds(config), as_json=as_json)
+        show_holds(config.name, read_holds(config), as_json=flags.as_json)
         return
-    change = plan_hold(config, keys, why)
-    carry_out(config, change, dry_run=dry_run, yes=yes, unlock=unlock, as_json=as_json)
+    carry_out(config, plan_hold(config, keys, why), flags)

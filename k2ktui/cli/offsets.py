@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from k2ktui.cli.terminal.changes import ChangeFlags, change_options
 from k2ktui.cli.terminal.confirm import confirm
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import (
@@ -17,7 +17,6 @@ from k2ktui.cli.terminal.options import (
     file_option,
     json_option,
     load_pipeline,
-    unlock_option,
 )
 from k2ktui.cli.terminal.pair_line import note_pair
 from k2ktui.cli.terminal.positions import (
@@ -55,18 +54,10 @@ def command() -> None:
 
 
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--yes", is_flag=True, help="Skip the confirmation."),
-        click.option("--dry-run", is_flag=True, help="Show the plan without changing anything."),
-        click.option(
-            "--topic", metavar="REGEX", help="Source topics to include; the whole name must match."
-        ),
-        unlock_option,
-        json_option,
-        file_option,
-    ):
-        function = option(function)
-    return function
+    topic = click.option(
+        "--topic", metavar="REGEX", help="Source topics to include; the whole name must match."
+    )
+    return change_options(topic(function))
 
 
 @command.command(name="show", help="Show each partition's position and log bounds.")
@@ -126,10 +117,7 @@ def set_(
     positions: tuple[str, ...],
     to: str | None,
     topic: str | None,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
+    flags: ChangeFlags,
 ) -> int:
     """Plan the change, show it, ask for confirmation and apply it."""
     if bool(positions) == (to is not None):
@@ -145,7 +133,7 @@ def set_(
     return _run(
         files,
         lambda known: known.plan_set(wanted) if wanted else known.plan_to(matches, kind, at_ms),
-        ChangeFlags(dry_run, yes, unlock, as_json),
+        flags,
     )
 
 
@@ -159,10 +147,7 @@ def clear(
     files: tuple[str, ...],
     partitions: tuple[str, ...],
     topic: str | None,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
+    flags: ChangeFlags,
 ) -> int:
     """Plan the removal, show it, ask for confirmation and apply it."""
     is_chosen = _chooser(partitions, topic)
@@ -173,7 +158,7 @@ def clear(
         _require_all_found(chosen, change)
         return change
 
-    return _run(files, plan, ChangeFlags(dry_run, yes, unlock, as_json))
+    return _run(files, plan, flags)
 
 
 @command.command(
@@ -187,10 +172,7 @@ def acknowledge(
     files: tuple[str, ...],
     partitions: tuple[str, ...],
     topic: str | None,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
+    flags: ChangeFlags,
 ) -> int:
     """Show what was not copied, ask for confirmation and record the acknowledgment."""
     from k2ktui.sync.moves.acknowledge import Acknowledgment, find_unacknowledged
@@ -198,31 +180,30 @@ def acknowledge(
     from k2ktui.sync.moves.positions import PositionPlanner
 
     is_chosen = _chooser(partitions, topic)
-    flags = ChangeFlags(dry_run, yes, unlock, as_json)
     config = load_pipeline(files)
     known = PositionPlanner(config)
     done = Acknowledgment()
     try:
         logs = find_unacknowledged(known, is_chosen)
-        for log in logs if not as_json or not (yes or dry_run) else ():
+        for log in logs if flags.shows_plan else ():
             click.echo(
                 f"{safe_text(log.topic)}-{log.partition}: copied up to offset {log.offset:,}, "
                 f"ended at offset {log.end:,}: {counted(log.lost, 'offset')} not copied",
-                err=as_json,
+                err=flags.as_json,
             )
-        if logs and not dry_run:
+        if logs and not flags.dry_run:
             may = access_to(config, unlock=flags.unlock)
             require(may, "acknowledging a deleted topic")
             what = f"acknowledge {counted(len(logs), 'partition')} of deleted topics"
-            confirm(config.name, what, yes=yes)
+            confirm(config.name, what, yes=flags.yes)
             done = record(config, known, logs, may)
     finally:
         known.close()
-    if as_json:
+    if flags.as_json:
         click.echo(json.dumps(acknowledged_object(config.name, logs, done)))
     elif not logs:
         click.echo("Nothing to acknowledge.", err=True)
-    elif dry_run:
+    elif flags.dry_run:
         click.echo("Nothing was changed (--dry-run).", err=True)
     else:
         entry = f", journal entry {done.entry}" if done.entry else ""
@@ -246,16 +227,6 @@ def _chooser(partitions: tuple[str, ...], topic: str | None) -> Callable[[Source
         return named or matches(source.topic)
 
     return is_chosen
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeFlags:
-    """The flags of a command that changes positions."""
-
-    dry_run: bool
-    yes: bool
-    unlock: bool
-    as_json: bool
 
 
 def _run(
@@ -288,9 +259,7 @@ def _run(
 
 def show_change(change: PositionPlan, flags: ChangeFlags) -> None:
     """Print a plan for positions and its notes."""
-    # With --json, stdout holds a single document at the end, but an operator who has to confirm
-    # must see the plan first.
-    if not flags.as_json or not (flags.yes or flags.dry_run):
+    if flags.shows_plan:
         name = safe_text(change.pipeline)
         console = output(stderr=flags.as_json)
         print_table(f"{change.operation} of {name}", MOVES, change.moves, console)

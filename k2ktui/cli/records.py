@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
+from k2ktui.cli.terminal.interval import timeout_option
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import access_to, file_option, json_option, load_flow
 from k2ktui.cli.terminal.tables import print_table
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from k2ktui.sync.records.pairs import RecordListing, RecordPair
     from k2ktui.sync.records.schema_decoder import SchemaDecoder
 
+F = TypeVar("F", bound=Callable[..., Any])
 _MOST = 1000
 _FORMATS = ("auto", "schema", "json", "text", "hex")
+
+
+def _number(name: str, least: int, default: int, text: str) -> Callable[[F], F]:
+    of = click.IntRange(least, _MOST)
+    return click.option(name, type=of, default=default, show_default=True, metavar="N", help=text)
 
 
 @click.command(help="List records from a position on, and their copies on the target.")
@@ -37,22 +44,8 @@ _FORMATS = ("auto", "schema", "json", "text", "hex")
     show_default=True,
     help="Cluster whose records are listed; with target, the position is one on the target.",
 )
-@click.option(
-    "--count",
-    type=click.IntRange(1, _MOST),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Number of records.",
-)
-@click.option(
-    "--before",
-    type=click.IntRange(0, _MOST),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Number of records before the position, too.",
-)
+@_number("--count", 1, 10, "Number of records.")
+@_number("--before", 0, 0, "Number of records before the position, too.")
 @click.option(
     "--show", is_flag=True, help="Print keys, values and headers instead of their sizes alone."
 )
@@ -67,14 +60,7 @@ _FORMATS = ("auto", "schema", "json", "text", "hex")
     is_flag=True,
     help="Allow --show although the pipeline's environment is production.",
 )
-@click.option(
-    "--timeout",
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    callback=range_check(0, LONGEST_WAIT_S),
-    help="Maximum time in seconds for reading the records.",
-)
+@timeout_option(30.0, "reading the records")
 @click.argument("position", metavar="TOPIC:PARTITION@OFFSET")
 def command(
     files: tuple[str, ...],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from k2ktui.cli.terminal.holds import carry_out, change_options, parse_names
+from k2ktui.cli.terminal.changes import ChangeFlags
+from k2ktui.cli.terminal.holds import carry_out, hold_options, parse_names
 from k2ktui.cli.terminal.options import load_pipeline
 
 
@@ -12,20 +13,11 @@ from k2ktui.cli.terminal.options import load_pipeline
     name="release",
     help="Copy held topics or partitions again, from where they were held. Needs the target only.",
 )
-@change_options
+@hold_options
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC[:PARTITION]...")
-def command(
-    files: tuple[str, ...],
-    names: tuple[str, ...],
-    why: str,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
-) -> None:
+def command(files: tuple[str, ...], names: tuple[str, ...], why: str, flags: ChangeFlags) -> None:
     """Show what is released, ask for confirmation and remove the holds."""
     from k2ktui.sync.holds import plan_release
 
     config = load_pipeline(files)
-    change = plan_release(config, parse_names(names), why)
-    carry_out(config, change, dry_run=dry_run, yes=yes, unlock=unlock, as_json=as_json)
+    carry_out(config, plan_release(config, parse_names(names), why), flags)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from k2ktui.cli.apply import read_plan
-from k2ktui.cli.terminal.interval import LONGEST_WAIT_S, range_check
+from k2ktui.cli.terminal.interval import timeout_option
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import file_option, json_option, load_flow
 from k2ktui.cli.terminal.pair_line import note_pair, read_beside
@@ -54,15 +54,7 @@ _REASONS = 3
 @click.option(
     "--group", "group", metavar="REGEX", help="Groups to include; the whole name must match."
 )
-@click.option(
-    "--timeout",
-    "timeout",
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    callback=range_check(0, LONGEST_WAIT_S),
-    help="Maximum time in seconds for the comparison.",
-)
+@timeout_option(120.0, "the comparison")
 def command(
     files: tuple[str, ...],
     as_json: bool,

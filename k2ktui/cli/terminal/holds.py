@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from k2ktui.cli.terminal.changes import ChangeFlags, change_options
 from k2ktui.cli.terminal.confirm import confirm
 from k2ktui.cli.terminal.notes import print_notes
-from k2ktui.cli.terminal.options import access_to, file_option, json_option, unlock_option
+from k2ktui.cli.terminal.options import access_to
 from k2ktui.engine.access import require
 from k2ktui.engine.records.hold import Hold, HoldKey, Holds
 from k2ktui.sync.moves.positions_text import parse_partitions
@@ -20,23 +21,13 @@ if TYPE_CHECKING:
     from k2ktui.config.model import PipelineConfig
     from k2ktui.sync.holds import HoldChange
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def change_options(function: F) -> F:
+def hold_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of both commands."""
-    for option in (
-        click.option("--yes", is_flag=True, help="Skip the confirmation."),
-        click.option("--dry-run", is_flag=True, help="Show the change without making it."),
-        click.option(
-            "--why", metavar="TEXT", default="", help="Reason, for the journal and the views."
-        ),
-        unlock_option,
-        json_option,
-        file_option,
-    ):
-        function = option(function)
-    return function
+    why = click.option(
+        "--why", metavar="TEXT", default="", help="Reason, for the journal and the views."
+    )
+    return change_options(why(function))
 
 
 def parse_names(words: tuple[str, ...]) -> list[HoldKey]:
@@ -48,36 +39,27 @@ def parse_names(words: tuple[str, ...]) -> list[HoldKey]:
     return [HoldKey(topic, partition) for topic, partition in parse_partitions(words)]
 
 
-def carry_out(
-    config: PipelineConfig,
-    change: HoldChange,
-    *,
-    dry_run: bool,
-    yes: bool,
-    unlock: bool,
-    as_json: bool,
-) -> None:
+def carry_out(config: PipelineConfig, change: HoldChange, flags: ChangeFlags) -> None:
     """Show a change, ask for confirmation, make it, and print the result."""
     from k2ktui.present.holds import change_text
     from k2ktui.sync.holds import write_change
 
-    if not as_json or not (yes or dry_run):
-        for hold in change.holds:
-            click.echo(f"{change.operation} {change_text(hold, change)}", err=as_json)
+    for hold in change.holds if flags.shows_plan else ():
+        click.echo(f"{change.operation} {change_text(hold, change)}", err=flags.as_json)
     print_notes(change.notes)
-    if change.holds and not dry_run:
-        may = access_to(config, unlock=unlock)
+    if change.holds and not flags.dry_run:
+        may = access_to(config, unlock=flags.unlock)
         require(may, "holding a topic" if change.is_hold else "releasing a topic")
         what = f"{change.operation} {counted(len(change.holds), 'topic or partition')}"
         if len(change.holds) > 1:
             what = f"{change.operation} {len(change.holds):,} topics or partitions"
-        confirm(config.name, what, yes=yes)
+        confirm(config.name, what, yes=flags.yes)
         change = write_change(config, change, may)
-    if as_json:
+    if flags.as_json:
         click.echo(json.dumps(change_object(config.name, change)))
     elif not change.holds:
         click.echo(f"Nothing to {change.operation}.", err=True)
-    elif dry_run:
+    elif flags.dry_run:
         click.echo("Nothing was changed (--dry-run).", err=True)
     else:
         names = ", ".join(safe_text(hold.key.name) for hold in change.holds)

@@ -31,6 +31,18 @@ def range_check(
     return check
 
 
+def timeout_option(default: float, what: str) -> Callable[[F], F]:
+    """Add ``--timeout``; ``what`` ends its help text: "Maximum time in seconds for …"."""
+    return click.option(
+        "--timeout",
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        callback=range_check(0, LONGEST_WAIT_S),
+        help=f"Maximum time in seconds for {what}.",
+    )
+
+
 INTERVAL: dict[str, Any] = {
     "default": 5.0,
     "show_default": True,

@@ -29,11 +29,6 @@ Landed = dict[Where, dict[int, int]]
 
 
 @pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
-
-
-@pytest.fixture
 def topic(source: KafkaNode) -> str:
     """Two partitions: plain records, a transaction, an aborted one, plain records."""
     name = create_topic(source, unique_name("t"), 2)

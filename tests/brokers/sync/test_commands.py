@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
@@ -13,11 +11,6 @@ from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
 
 
 @pytest.fixture

@@ -40,11 +40,6 @@ STREAMS = "AgAAAZqmZ9L/"
 
 
 @pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
-
-
-@pytest.fixture
 def topic(copied: Copied, source: KafkaNode) -> str:
     """A copied topic; each record lands 7 offsets further on."""
     name = create_topic(source)

@@ -28,20 +28,6 @@ SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
 USER = "resetter"
 
 
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
-
-
-@pytest.fixture
-def topic(copied: Copied, source: KafkaNode) -> str:
-    """A copied topic; each record lands 7 offsets further on, the last at 56."""
-    name = create_topic(source)
-    produce(source, name, [b"%d" % n for n in range(50)])
-    copied.copy(name)
-    return name
-
-
 def test_a_group_of_the_target_is_set_copied_and_put_back(
     copied: Copied, topic: str, target: KafkaNode
 ) -> None:

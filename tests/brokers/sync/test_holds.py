@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,11 +37,6 @@ from tests.support.pipelines.preflight import pipeline
 REFUSED, USAGE = 5, 2
 SINK = {"sink": {"topic": "source", "partition": "source"}}
 MAY = Access(writable=True)
-
-
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -33,7 +32,6 @@ from k2ktui.engine.records.state import (
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.progress import ProgressStep, listening
-from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.mapping.store import MappingStore
 from tests.support.clusters.kafka import (
     Out,
@@ -50,11 +48,6 @@ AT, OTHER = SourcePartition("s", 0), SourcePartition("s", 1)
 LANE = ("t", 0)
 Range = tuple[int, int, int]
 WEEK_MS, HOUR_MS = 604_800_000, 3_600_000
-
-
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
 
 
 @pytest.fixture

@@ -32,11 +32,6 @@ from tests.support.pipelines.copied import Copied
 REFUSED, USAGE = 5, 2
 
 
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
-
-
 def fill(copied: Copied, partitions: int = 1, count: int = 100) -> str:
     """A copied topic of so many records a partition, one a second."""
     now = int(time.time() * 1000) - count * 1000

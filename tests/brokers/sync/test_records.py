@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,11 +33,6 @@ pytestmark = pytest.mark.slow
 
 SECRET = b"card 4111-1111"
 HOSTILE = b"\x1b]0;gotcha\x07 \xe2\x80\xae \xff\xfe \\x41"
-
-
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
 
 
 def listed(copied: Copied, place: str, *options: str, code: int = 0) -> list[dict[str, Any]]:

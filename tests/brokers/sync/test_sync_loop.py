@@ -17,26 +17,12 @@ from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.loop.metrics import CATALOG, SyncMetrics
 from k2ktui.sync.loop.poll import SyncLoop, SyncPoll
 from tests.brokers.sync.test_races import member
-from tests.support.clusters.kafka import create_topic, eventually, produce
+from tests.support.clusters.kafka import eventually, produce
 from tests.support.commands.cli import k2ktui
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
 
 slow = pytest.mark.slow
-
-
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
-
-
-@pytest.fixture
-def topic(copied: Copied, source: KafkaNode) -> str:
-    """A copied topic; each record lands 7 offsets further on."""
-    name = create_topic(source)
-    produce(source, name, [b"%d" % n for n in range(50)])
-    copied.copy(name)
-    return name
 
 
 def test_what_a_group_reads_again_is_reported(

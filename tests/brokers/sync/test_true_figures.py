@@ -5,13 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from k2ktui.engine.moves.groups import make_group_rows
-from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.moves.snapshot import SnapshotReader
 from tests.support.clusters.kafka import Out, client, create_topic, eventually, produce
@@ -21,11 +18,6 @@ from tests.support.pipelines.copied import Copied
 from tests.support.records.kinds import delete_before
 
 RECORDS, PACE = 20_000, 7
-
-
-@pytest.fixture
-def copied(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Copied:
-    return Copied(tmp_path, source, target)
 
 
 def topic_of(copied: Copied, records: int) -> tuple[str, Mapping[int, int]]:
