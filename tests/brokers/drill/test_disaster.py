@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from k2ktui.drill.operations import abort_drill
+from k2ktui.drill.operations import abort_drill, resume_drill
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import DrillStatus, Fence, PhaseStatus
 from k2ktui.errors import Refused
@@ -17,6 +17,7 @@ from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import eventually, produce
 from tests.support.clusters.secure import SecureNode
+from tests.support.drill.hooks import hook, sh
 from tests.support.drill.runs import MAY, QUICK, Pair, Yes, keep_commits
 
 
@@ -44,6 +45,40 @@ def test_groups_move_without_the_source(tmp_path: Path, lost: KafkaNode, target:
     assert drill.figures.silent_s is not None
     assert "old" in drill.record(DrillPhase.SOURCE_LOST).live
     assert "could not be compared" in drill.record(DrillPhase.VERIFY).live
+
+
+@pytest.mark.slow
+def test_hooks_of_a_disaster_run_without_the_source(
+    tmp_path: Path, lost: KafkaNode, target: KafkaNode
+) -> None:
+    """One that fails holds the phase; then clients are pointed at the target before it opens."""
+    shown = "$K2KTUI_DRILL_KIND $K2KTUI_DRILL_ACTION $K2KTUI_DRILL_WHEN $K2KTUI_DRILL_PHASE"
+    note = f'echo "{shown}" >> log'
+    switch = f'{note}; test -e open && echo "$K2KTUI_DRILL_TARGET" > clients'
+    hooks = [
+        hook("after", "source-lost", sh(note)),
+        hook("before", "open-target", sh(switch), abort=sh(note)),
+    ]
+    pair = Pair(tmp_path, lost, target, {"drill": {"hooks": hooks}})
+    keep_commits(pair.flow.config)
+    lost.kill()
+    operator = Yes()
+    drill = pair.start(DrillKind.DISASTER, operator=operator)
+    assert drill.record(DrillPhase.OPEN_TARGET).status is not PhaseStatus.DONE, "it is held"
+    assert not (tmp_path / "clients").exists()
+    (tmp_path / "open").touch()
+    drill = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, operator)
+    assert drill.status is DrillStatus.DONE, drill
+    assert (tmp_path / "clients").read_text() == f"{target.bootstrap}\n"
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "disaster run after source-lost",
+        "disaster run before open-target",
+        "disaster run before open-target",
+    ]
+    asked = [step for step, _ in operator.asked]
+    assert asked.count("before-open-target") == 2 and asked[-1] == DrillPhase.OPEN_TARGET
+    for number, group in enumerate(pair.groups):
+        assert pair.target_offsets(group) == pair.expected_offsets(number)
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from k2ktui.site.operations import read_site
 from tests.brokers.drill.test_resume import QUICKLY
 from tests.support.clusters.kafka import eventually
 from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.drill.hooks import hook, sh
 from tests.support.drill.runs import MAY, QUICK, Pair, Yes, kill_at, remove_quotas
 from tests.support.drill.sites import Site, SiteYes
 from tests.support.http.server import Handler, http_server
@@ -34,16 +35,6 @@ from tests.support.http.server import Handler, http_server
 SECRET = "hunter2-of-the-registry"
 SWITCH = 'sed -i "s/^bootstrap.servers=.*/bootstrap.servers=$%s/" clients.properties'
 TO_TARGET, TO_SOURCE = (SWITCH % f"K2KTUI_DRILL_{side}" for side in ("TARGET", "SOURCE"))
-
-
-def hook(place: str, phase: str, command: Sequence[str], **more: object) -> dict[str, object]:
-    """Return a hook as a file has it."""
-    return {place: phase, "for": f"{place} {phase}", "command": list(command), **more}
-
-
-def sh(script: str) -> list[str]:
-    """Return a command that runs a script of a shell."""
-    return ["/bin/sh", "-c", script]
 
 
 @dataclass

@@ -14,7 +14,8 @@ from k2ktui.engine.drill.model import ChangeStatus, DrillStatus
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, admin, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
-from tests.support.drill.runs import QUICK, Pair, check_of, kill_at
+from tests.support.drill.runs import QUICK, Pair, Yes, check_of, kill_at
+from tests.support.oracle.group_offsets import commit_offsets
 
 
 @pytest.fixture
@@ -50,6 +51,28 @@ def test_a_rehearsal_tries_every_group_and_leaves_nothing(
     for group in pair.groups:
         assert set(pair.target_offsets(group).values()) == {None}
     assert pair.drills() == [drill]
+
+
+@pytest.mark.slow
+def test_rows_that_operators_chose_are_findings(pair: Pair) -> None:
+    """One holds, the source commit of the other has moved: a rehearsal asks nobody, and says so."""
+    group, (first, second) = pair.groups[0], pair.topics[:2]
+    path = pair.file.parent / "chosen.json"
+    words = [f"{group} {first}:0=earliest", f"{group} {second}:0=leave-out"]
+    options = [part for word in words for part in ("--set", word)]
+    k2ktui("plan", "-f", pair.file, "--group", group, "-o", path, *options)
+    k2ktui("apply", path, "--yes")
+    commit_offsets(pair.source, group, {(second, 0): 5})
+    before = pair.target_offsets(group)
+    operator = Yes(is_person=True)
+    drill = pair.start(DrillKind.REHEARSE, operator=operator)
+    assert drill.status is DrillStatus.DONE and not operator.shown_lines
+    findings = drill.record(DrillPhase.PLAN).findings
+    held = next(one for one in findings if one.startswith(f"{group} {first}-0: "))
+    moved = next(one for one in findings if one.startswith(f"{group} {second}-0: "))
+    assert "chosen by" in held and "before its source commit moved" in moved
+    assert set(findings) <= set(drill.blockers), "a rehearsal with findings exits with 1"
+    assert pair.target_offsets(group) == before
 
 
 @pytest.mark.slow

@@ -181,6 +181,26 @@ def test_a_choice_holds_until_the_source_commit_moves(
     assert [row["basis"] for row in rows_shown(copied).values()] == ["exact", "chosen"]
 
 
+def test_without_rewind_what_was_chosen_is_left_until_the_source_has_passed_it(
+    copied: Copied, topic: str, group: str, source: KafkaNode, target: KafkaNode
+) -> None:
+    """The source commit moves: the row is translated again, and would have to go back."""
+    where, end = [(topic, 0)], PRIOR + COPIED
+    path, _ = rows_of(copied, "--set", f"{group} {topic}:0=latest")
+    k2ktui("apply", path, "--yes")
+    commit_offsets(source, group, {(topic, 0): 11, (topic, 1): 20}, "mine")
+    sync_once(copied)
+    assert committed(target, group, where) == {(topic, 0): end}
+    shown = rows_shown(copied)[0]
+    assert (shown["basis"], shown["chosen_by"], shown["divergence"]) == ("exact", "", end - 18)
+    _, planned = rows_of(copied, "--rewind", "never")
+    assert planned[0]["action"] == "skip" and "the target is ahead" in planned[0]["reason"]
+    commit_offsets(source, group, {(topic, 0): COPIED, (topic, 1): 20}, "mine")
+    sync_once(copied)
+    assert committed(target, group, where) == {(topic, 0): end}
+    assert rows_of(copied)[1][0]["action"] == "keep"
+
+
 def test_an_undo_forgets_what_was_chosen(
     copied: Copied, topic: str, group: str, target: KafkaNode
 ) -> None:

@@ -356,3 +356,47 @@ def test_schemas_of_a_registry(copied: Copied, source: KafkaNode) -> None:
     assert (first["format"], first["text"]) == ("schema", '{"who": "Ann\\u001b", "raw": "ÿ"}')
     assert damaged["format"] == "hex" and "was not written with the schema" in damaged["note"]
     assert unknown["format"] == "hex" and "schema id 999 is not in" in unknown["note"]
+
+
+def test_protobuf_and_json_values_by_their_schemas(copied: Copied, source: KafkaNode) -> None:
+    pytest.importorskip("grpc_tools")
+    protobuf = """syntax = "proto3"; package shop;
+        message Other { string x = 1; } message Pay { string who = 1; bytes raw = 2; }"""
+    json_schema = json.dumps({"type": "object", "properties": {"who": {"type": "string"}}})
+    with two_stand_ins() as stand_ins:
+        registry = stand_ins.source
+
+        def prefix(subject: str, kind: str, text: str) -> bytes:
+            body = {"schema": text, "schemaType": kind}
+            _, answer = registry.answer("POST", f"/subjects/{subject}/versions", body, {})
+            return b"\0" + int(answer["id"]).to_bytes(4, "big")
+
+        proto = prefix("pay-value", "PROTOBUF", protobuf)
+        texts = prefix("note-value", "JSON", json_schema)
+        topic = create_topic(source)
+        pay = b"\x0a\x03Ann\x12\x01\xff"
+        produce(
+            source,
+            topic,
+            [
+                proto + b"\x02\x02" + pay,  # the second message of the file
+                proto + b"\x02\x02" + b"\x0a\x7f",
+                texts + b'{"who": "Ann\x1b", "n": 1.10}',
+                texts + b"{",
+            ],
+        )
+        copied.settings = {
+            "source": {
+                "kafka": {"common": {"bootstrap.servers": source.bootstrap}},
+                "registry": {"config": {"schema.registry.url": registry.url}},
+            }
+        }
+        place = (f"{topic}:0@0", "--count", "4", "--side", "source", "--show")
+        values = [pair["source"]["value"] for pair in listed(copied, *place)]
+        strict = [pair["source"]["value"] for pair in listed(copied, *place, "--format", "schema")]
+    assert [value["format"] for value in values] == ["schema", "hex", "schema", "hex"]
+    assert json.loads(values[0]["text"]) == {"who": "Ann", "raw": "/w=="}
+    assert json.loads(values[2]["text"]) == {"who": "Ann\x1b", "n": 1.1}
+    for damaged in (values[1], values[3]):
+        assert "was not written with the schema" in damaged["note"]
+    assert strict[0]["text"] == values[0]["text"] and "\x1b" not in values[2]["text"]

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from k2ktui.drill.checks.catalog import CATALOG
 from k2ktui.drill.operations import abort_drill, verify_drill
@@ -24,6 +25,7 @@ from tests.support.clusters.kafka import START_S, eventually
 from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.failback import Workload
+from tests.support.drill.hooks import hook, sh
 from tests.support.drill.runs import MAY, Yes, keep_commits, kill_at
 from tests.support.records.numbered import Identity
 
@@ -123,14 +125,23 @@ def test_there_and_back_every_group_reads_each_record_once(work: Workload) -> No
     with pytest.raises(Refused, match="was fenced by drill"):
         refuse_fenced(work.flow.config, target_cluster(work.flow.config))
     operator = Yes()
+    # The reverse pipeline's file has hooks of its own: those of the forward one are not copied.
+    reverse = yaml.safe_load(work.back.read_text())
+    assert "hooks" not in reverse.get("drill", {})
+    switch = 'echo "$K2KTUI_DRILL_KIND to $K2KTUI_DRILL_TARGET" >> clients'
+    hooks = [hook("before", "open-target", sh(switch))]
+    work.back.write_text(yaml.safe_dump({**reverse, "drill": {"hooks": hooks}}))
     drill = work.fail_back(operator)
     assert drill.status is DrillStatus.DONE, drill
     assert drill.record(DrillPhase.TAIL).live == NOTHING_LEFT
-    assert [phase for phase, _ in operator.asked] == [
+    assert [step for step, _ in operator.asked] == [
         DrillPhase.APPLY,
         DrillPhase.FENCE_REPLICATOR,
+        "before-open-target",
         DrillPhase.OPEN_TARGET,
     ]
+    told = [f"failback to {work.a.bootstrap}"]
+    assert (work.back.parent / "clients").read_text().splitlines() == told
     assert "0 read again, 0 skipped" in operator.asked[0][1]
     assert pair_state(work.file) == ("replicating", drill.id, False)
     assert pair_state(work.back) == ("failed over", drill.id, True)
