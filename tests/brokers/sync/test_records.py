@@ -381,7 +381,7 @@ def test_protobuf_and_json_values_by_their_schemas(copied: Copied, source: Kafka
             [
                 proto + b"\x02\x02" + pay,  # the second message of the file
                 proto + b"\x02\x02" + b"\x0a\x7f",
-                texts + b'{"who": "Ann\x1b", "n": 1.10}',
+                texts + b'{"who": "Ann\\u001b", "n": 1.10}',
                 texts + b"{",
             ],
         )
