@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from k2ktui.cli.offsets import ChangeFlags, show_change
+from k2ktui.cli.offsets import show_change
 from k2ktui.cli.plan import show_plan
+from k2ktui.cli.terminal.changes import ChangeFlags
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.engine.moves.positions import MoveEffect, PositionMove
 from k2ktui.engine.records.state import SourcePartition
