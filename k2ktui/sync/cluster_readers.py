@@ -42,11 +42,18 @@ _SHARE = (
 
 
 class ConsumerGroupReader:
-    """Consumer groups of one cluster; connects on first use and reconnects after a failure."""
+    """Consumer groups of one cluster; connects on first use and reconnects after a failure.
 
-    def __init__(self, config: PipelineConfig, side: str) -> None:
+    Args:
+        config: the pipeline.
+        side: the cluster, ``source`` or ``target``.
+        writes_source: whether groups of the source may be written.
+    """
+
+    def __init__(self, config: PipelineConfig, side: str, *, writes_source: bool = False) -> None:
         cluster = config.source if side == "source" else config.target
         self._options, self._side = wire(cluster, "admin"), side
+        self._writes_source = writes_source
         self._groups: ConsumerGroupClient | None = None
 
     @property
@@ -57,7 +64,9 @@ class ConsumerGroupReader:
             ConnectionFailed: no broker answered.
         """
         if self._groups is None:
-            opened = ConsumerGroupClient(self._options, self._side)
+            opened = ConsumerGroupClient(
+                self._options, self._side, writes_source=self._writes_source
+            )
             try:
                 opened.open(_OPEN_S)
             except BaseException:
@@ -305,7 +314,7 @@ class TargetClusterReader:
         own = source_cluster if side == "source" else target_cluster
         self.cluster, self._is_shared = cluster or own(config), cluster is not None
         self.contents = ContentReader(self.cluster)
-        self.reader = ConsumerGroupReader(config, side)
+        self.reader = ConsumerGroupReader(config, side, writes_source=side == "source")
         self._clear: dict[TargetPartition, tuple[_ClearKey, TargetLog]] = {}
         self._longest_metadata: int | None = None
 

@@ -76,10 +76,11 @@ class ConsumerGroupClient:
 
     Args:
         options: wire options, from ``k2ktui.kafka.properties.translation``.
-        label: ``source`` or ``target``; the source is read-only.
+        label: ``source`` or ``target``; the source is read-only, unless ``writes_source``.
         patience: seconds without progress after which retries stop for coordinators that move,
             load or do not answer.
         stable_patience: seconds to wait for transactions with pending offset commits.
+        writes_source: an operator resets groups of the source.
 
     Attributes:
         incomplete_reason: why the last listing may be incomplete; "" if it is complete.
@@ -92,9 +93,10 @@ class ConsumerGroupClient:
         *,
         patience: float = 30.0,
         stable_patience: float = 5.0,
+        writes_source: bool = False,
     ) -> None:
         self._coordinators = GroupCoordinatorClient(options, label, patience)
-        self._label = label
+        self._label, self._is_read_only = label, label == _SOURCE and not writes_source
         self._stable_patience = stable_patience
         self.incomplete_reason = ""
 
@@ -177,7 +179,7 @@ class ConsumerGroupClient:
             starts with ``HAS_MEMBERS`` if the group has members.
 
         Raises:
-            Refused: this client is connected to the source.
+            Refused: this client is connected to the source, and may only read.
         """
         self._refuse_source("committed")
         return self._write(commits, commit_offsets(commits), "Read")
@@ -191,7 +193,7 @@ class ConsumerGroupClient:
         return self._write(where, delete_offsets(where), "Delete")
 
     def _refuse_source(self, done: str) -> None:
-        if self._label == _SOURCE:
+        if self._is_read_only:
             raise Refused(
                 "committed offsets on the source cluster are only read",
                 unchanged=f"No offset was {done}.",
