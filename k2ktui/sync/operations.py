@@ -494,9 +494,11 @@ def _writing(
 ) -> Iterator[tuple[TargetClusterReader, StateStore]]:
     """Connect to the cluster whose groups are written, and to the target's state topic."""
     cluster = TargetClusterReader(config, side=side)
-    store = StateStore(config, cluster.cluster if side == "target" else target_cluster(config))
+    target = cluster.cluster if side == "target" else target_cluster(config)
+    store = StateStore(config, target)
     try:
         yield cluster, store
     finally:
         store.close()
         cluster.close()
+        target.disconnect()

@@ -166,10 +166,11 @@ def refuse_open_drills(config: PipelineConfig) -> None:
     source, target = source_cluster(config), target_cluster(config)
     store = StateStore(config, target, _READ_S)
     try:
-        drills = [*store.read().drills.values()]
+        drills = [*store.read().drills.values(), *_read_opposite(config, source, target)[0]]
     finally:
         store.close()
-    drills += _read_opposite(config, source, target)[0]
+        source.disconnect()
+        target.disconnect()
     for drill in drills:
         if not drill.is_over:
             name = safe_text(drill.id)

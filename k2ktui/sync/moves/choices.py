@@ -137,7 +137,7 @@ def look_up_times(
             if value.kind is ValueKind.TIME and offset is not None:
                 kind = ValueKind.LATEST if offset < 0 else ValueKind.OFFSET
                 resolved[key] = replace(value, kind=kind, number=max(0, offset))
-    target.disconnect()
+    cluster.disconnect()
     return resolved
 
 
