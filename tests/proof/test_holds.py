@@ -23,6 +23,7 @@ STANDBY = {
     "coordination.mode": "standby",
     "coordination.assignment.graceWindow": "6 seconds",
 }
+LONG: dict[str, Any] = {"spark.lap": "30 minutes"}
 HEADER: dict[str, Any] = {"replication.transform": [{"set": {"headers.copied": "'yes'"}}]}
 
 
@@ -40,8 +41,8 @@ def release(pipeline: Pipeline, *names: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "runs"),
-    [({}, 1), (STANDBY, 2), (SHARED, 2), (HEADER, 1)],
-    ids=["exclusive", "standby", "shared", "transform"],
+    [({}, 1), (LONG, 1), (STANDBY, 2), (SHARED, 2), (HEADER, 1)],
+    ids=["exclusive", "long-laps", "standby", "shared", "transform"],
 )
 def test_what_is_held_is_not_copied_and_arrives_once_after_the_release(
     make_pipeline: MakePipeline,
@@ -50,7 +51,10 @@ def test_what_is_held_is_not_copied_and_arrives_once_after_the_release(
     settings: Mapping[str, Any],
     runs: int,
 ) -> None:
-    """A topic and a partition are held; the run is killed, and the next one honours the holds."""
+    """A topic and a partition are held; the run is killed, and the next one honours the holds.
+
+    A hold and a release end the laps that run, however long these are.
+    """
     if "replication.transform" in settings:
         pytest.importorskip("pyarrow")
     whole, part, other = (create_topic(source, partitions=n) for n in (2, 3, 2))

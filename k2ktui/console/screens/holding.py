@@ -30,7 +30,7 @@ _UNCHANGED = "Nothing was held or released."
 _REASON = "Reason, for the journal and the views; Enter without one:"
 _EFFECTS = {
     HOLD: "Not copied until they are released; position and mappings stay. Everything else is "
-    "copied meanwhile. Runs follow within a lap.",
+    "copied meanwhile. Runs follow within seconds.",
     RELEASE: "Copied again, from where they were held.",
 }
 _PLANS: dict[str, Callable[[PipelineConfig, Sequence[HoldKey], str], HoldChange]] = {

@@ -261,13 +261,30 @@ class Driver:
         return _DISCOVERY_INTERVAL_S
 
     def _follow_holds(self) -> None:
-        """Copy no longer what is held now, and again what was released."""
-        if not self._held.look(self._topics.routes.keys()):
+        """Copy no longer what is held now, and again what was released, without a lap's delay."""
+        changed = self._held.look(self._topics.routes.keys())
+        if changed is None:
             return
         for slot in self._slots:
             if self._held.select(slot.sources):
                 self._waiting.lap_failed(slot.number)  # records that are held do not wait
+            if not changed.isdisjoint(slot.sources):
+                self._cut_lap(slot)
         self._report_topics()
+
+    def _cut_lap(self, slot: SlotState) -> None:
+        """End a slot's lap now: fence its task, so that the next lap has other partitions.
+
+        Without exactly-once nothing fences the task, which would copy the same as the next one: the
+        lap ends by itself.
+        """
+        lap = slot.running
+        if lap is None or lap.done() or not self._config.features.exactly_once:
+            return
+        log.info("slot %d: ending its lap, as what is held has changed", slot.number)
+        slot.running, slot.lost = None, True
+        self._spark.give_up(lap)
+        self._after_fencing(slot, self._fence_lap(slot))
 
     def _report_topics(self) -> None:
         held = self._held.select(self._topics.routes.keys())
@@ -475,29 +492,33 @@ class Driver:
     def _recover(self, slot: SlotState, reason: str, *, lost: bool) -> None:
         """After a failed lap: fence its task, and read the positions from the target."""
         log.info("slot %d: lap failed %d times: %s", slot.number, slot.failures + 1, reason)
-        slot.broken = True
         before = slot.offsets(self._positions)
         # Report every lost task, until several laps in a row have failed.
         always = lost and slot.failures < _LOST_IN_A_ROW
-        outage: K2kError | None = None
-        refused: K2kError | None = None
-        try:
-            with suppress(ReadInterrupted):  # it is still broken, and read before its next lap
-                self._restore_from_target(slot)
-        except REFUSALS as error:
-            refused = error
-        except (ConnectionFailed, TimedOut) as error:
-            outage = error
+        error = self._fence_lap(slot)
         if slot.offsets(self._positions) != before:
             self._notifier.over(slot.name)
         if not self._stopping.is_set():
             self._notifier.report(
                 slot.name, f"{reason}; its positions are read from the target again", always=always
             )
-        if outage:
-            self._postpone(slot, outage)
-        if refused:
-            self._stop_slot(slot, refused)
+        self._after_fencing(slot, error)
+
+    def _fence_lap(self, slot: SlotState) -> K2kError | None:
+        """Fence a slot's task and read its positions; return why that was not possible."""
+        slot.broken = True
+        try:
+            with suppress(ReadInterrupted):  # it is still broken, and read before its next lap
+                self._restore_from_target(slot)
+        except (*REFUSALS, ConnectionFailed, TimedOut) as error:
+            return error
+        return None
+
+    def _after_fencing(self, slot: SlotState, error: K2kError | None) -> None:
+        if isinstance(error, REFUSALS):
+            self._stop_slot(slot, error)
+        elif error is not None:
+            self._postpone(slot, error)
 
     def _restore_from_target(self, slot: SlotState) -> None:
         self._ownership.recover(slot.identity)

@@ -1,6 +1,7 @@
 """The partitions of a driver that operators hold: they are not copied, and keep their positions.
 
-A hold needs no fencing: what a lap has read when it begins may still be committed, once.
+A hold needs no fencing: what a lap has read when it begins may still be committed, once. The driver
+ends a lap that copies what is held now, so that a long one does not go on until its time is over.
 """
 
 from __future__ import annotations
@@ -32,18 +33,22 @@ class HeldPartitions:
         # Most of the time there are none, and thousands of partitions are asked for.
         return bool(self._holds) and self._holds.of(source.topic, source.partition) is not None
 
-    def look(self, sources: Collection[SourcePartition]) -> bool:
-        """Take over the present holds; return whether they have changed.
+    def look(self, sources: Collection[SourcePartition]) -> frozenset[SourcePartition] | None:
+        """Take over the present holds.
 
         Args:
             sources: the driver's partitions: other holds are not reported.
+
+        Returns:
+            Which of the partitions are held now and were not, or are held no more; None if no hold
+            has changed.
         """
-        holds = self._read()
-        has_changed = holds != self._holds
+        holds, before = self._read(), self._holds
+        if holds == before:
+            return None
         self._holds = holds
-        if has_changed:
-            self.report(sources)
-        return has_changed
+        self.report(sources)
+        return before.held(sources) ^ holds.held(sources)
 
     def report(self, sources: Collection[SourcePartition]) -> None:
         """Report the holds and releases of a driver's partitions that were not reported yet."""

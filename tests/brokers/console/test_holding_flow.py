@@ -44,7 +44,7 @@ def test_a_partition_is_held_then_its_topic_released(
         await chosen(console, why="it moves")
         await console.sees(f"{topic}:1: held, journal entry")
         assert held() == [HoldKey(topic, 1)]
-        await console.until(lambda: "held" in console.line(f"{topic}-1"), "the row says so")
+        await console.until(lambda: "○ held" in console.panel("Partitions"), "the row says so")
         await console.until(lambda: console.screen.query_one(Grid).select((topic, 1)), "shown")
         await chosen(console, "down")
         await console.sees(f"{topic}:1: released, journal entry")

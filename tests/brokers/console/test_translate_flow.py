@@ -273,11 +273,11 @@ def test_a_group_of_the_target_is_reset_and_put_back(
         )
         await console.press("A")
         await console.confirm(copied.name)
-        await console.sees("2 applied")
+        await console.sees("2 rows applied")
         assert committed(target, new, where) == copy
         await console.press("U")
         await console.confirm(copied.name)
-        await console.sees("2 undone")
+        await console.sees("2 rows undone")
         assert committed(target, new, where) == dict.fromkeys(where)
         await console.press("escape")
 

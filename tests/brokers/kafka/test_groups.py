@@ -34,7 +34,7 @@ def connect() -> Iterator[Connect]:
             node: KafkaNode,
             label: str = "target",
             release: tuple[int, int] | None = None,
-            **settings: float,
+            **settings: Any,
         ) -> ConsumerGroupClient:
             groups = stack.enter_context(
                 ConsumerGroupClient(options(node, release), label, **settings)

@@ -39,9 +39,7 @@ def shaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedNode]:
         yield node
 
 
-def opened(
-    options: dict[str, Any], label: str = "target", **settings: float
-) -> ConsumerGroupClient:
+def opened(options: dict[str, Any], label: str = "target", **settings: Any) -> ConsumerGroupClient:
     groups = ConsumerGroupClient(options, label, **settings)
     groups.open(TIMEOUT)
     return groups
