@@ -16,6 +16,8 @@ from k2ktui.errors import ExitCode, K2kError
 from k2ktui.kafka.unreachable import await_open
 from k2ktui.replication.spark.java import SparkJava, application_name
 from k2ktui.replication.spark.master import require_master
+from k2ktui.replication.spark.settings import require_safe
+from k2ktui.replication.spark.submitted import join_submitted
 from k2ktui.runtime.host import allow_many_descriptors
 from k2ktui.runtime.probes import Readiness, serve_probes
 from k2ktui.runtime.spark_extra import require_pyspark, require_transform_packages
@@ -62,6 +64,8 @@ def run_pipeline(
         K2kError: the pipeline could not start, or had to stop.
     """
     require_pyspark("running a pipeline")
+    config = config.model_copy(update={"spark": join_submitted(config.spark)})
+    require_safe(config.spark.config.items())
     allow_many_descriptors()
     if transforms := config.replication.transforms():
         require_transform_packages(transforms[0][0].partition("[")[0])

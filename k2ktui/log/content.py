@@ -10,13 +10,12 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.log.batch import Batch
-from k2ktui.log.fetcher import FAR_BYTES, Fetcher
+from k2ktui.log.fetcher import FAR_BYTES, ConnectionOptions, Fetcher
 from k2ktui.log.record import (
     KafkaRecord,
     RecordPart,
@@ -26,6 +25,9 @@ from k2ktui.log.record import (
     timestamp_type,
 )
 from k2ktui.log.records import decode_records
+
+if TYPE_CHECKING:
+    from k2ktui.kafka.clients import Cluster, Partition
 
 __all__ = [
     "AbsenceReason",
@@ -111,13 +113,13 @@ class ContentReader:
     """Reads records of one cluster; a context manager that disconnects at the end.
 
     Args:
-        cluster: the cluster, with its consumer properties.
+        cluster: the cluster, with its consumer properties, or how to connect to it.
 
     Attributes:
         bounds: bounds of each log at its last reading.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster | ConnectionOptions) -> None:
         self._fetcher = Fetcher(cluster)
         self.bounds: dict[Partition, LogBounds] = {}
 

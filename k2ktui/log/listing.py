@@ -11,14 +11,16 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from k2ktui.kafka.clients import Cluster, Partition
 from k2ktui.log.batch import Batch, is_abort_marker
 from k2ktui.log.content import LogBounds
-from k2ktui.log.fetcher import FAR_BYTES, NEAR_BYTES, Fetcher
+from k2ktui.log.fetcher import FAR_BYTES, NEAR_BYTES, ConnectionOptions, Fetcher
 from k2ktui.log.record import KafkaRecord, record_at, timestamp_type
 from k2ktui.log.records import decode_records
+
+if TYPE_CHECKING:
+    from k2ktui.kafka.clients import Cluster, Partition
 
 # Bounds of memory and time: what records of one listing hold together, and what is read for it. The
 # first record is always listed; a topic's max.message.bytes bounds it.
@@ -70,10 +72,10 @@ class LogLister:
     """Lists offsets of one cluster; a context manager that disconnects at the end.
 
     Args:
-        cluster: the cluster, with its consumer properties.
+        cluster: the cluster, with its consumer properties, or how to connect to it.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster | ConnectionOptions) -> None:
         self._fetcher = Fetcher(cluster)
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -54,6 +55,8 @@ _CHANGING = (
     "spark.driver.extraClassPath",
     "spark.driver.extraLibraryPath",
 )
+
+_FILTERING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 # Expressions that Spark counts as deterministic: of the query, of the session, and random ones.
 _UNSTABLE = frozenset(
@@ -120,6 +123,25 @@ def connect_java(process: subprocess.Popen[bytes], answer: Path) -> Any:
         del os.environ[_PORT], os.environ[_SECRET]
     gateway.proc = process
     return gateway
+
+
+def submitted_properties() -> dict[str, str] | None:
+    """Return Spark's settings of the ``spark-submit`` that started this program; None without one.
+
+    In client mode, the settings that it was given are properties of its Java process.
+    """
+    if _PORT not in os.environ:
+        return None
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = launch_gateway()
+    try:
+        system = gateway.jvm.java.lang.System
+        names = [str(name) for name in system.getProperties().stringPropertyNames()]
+        return {name: str(system.getProperty(name)) for name in names if name.startswith("spark.")}
+    finally:
+        with contextlib.suppress(Exception):
+            gateway.close()
 
 
 @contextlib.contextmanager
@@ -308,6 +330,16 @@ def _value(expression: Any) -> Any:
         return expression.eval(None) if expression.foldable() else None
     except Py4JJavaError:
         return None
+
+
+def takes_filters() -> bool:
+    """Return whether this process is the worker in which Spark passes filters to a data source.
+
+    Spark refuses a reader that takes filters while spark.sql.python.filterPushdown.enabled is off,
+    and does not tell the data source which of both it is.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTERING in sys.modules or getattr(main, "name", "") == _FILTERING
 
 
 def _jvm() -> Any:

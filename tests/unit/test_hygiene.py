@@ -115,6 +115,7 @@ EXTRAS = {
     "replication/": {"spark"},
     "runtime/": {"spark"},
     "sync/records/schema_decoder.py": {"avro", "protobuf"},
+    "tables/": {"spark", "tables"},
 }
 
 

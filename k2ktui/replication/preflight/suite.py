@@ -37,6 +37,7 @@ from k2ktui.replication.preflight.topics import check_topics
 from k2ktui.replication.spark.master import require_master
 from k2ktui.replication.spark.settings import (
     is_local,
+    require_safe,
     unauthenticated_reason,
     unencrypted_properties,
 )
@@ -133,6 +134,10 @@ def _spark(config: PipelineConfig) -> Check:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _OLDEST_SPARK:
         return failed_check("Spark", f"PySpark {version} is too old", _run_install(), fatal=True)
+    try:
+        require_safe(config.spark.config.items())
+    except K2kError as error:
+        return error_check("Spark", error, fatal=True)
     master = safe_text(config.spark.master)
     if is_local(config.spark.master):
         return passed_check("Spark", f"{version}, in this process ({master})")

@@ -64,7 +64,12 @@ def await_executors(
     Raises:
         K2kError: no executor accepted a task in time, or the executor could not run it.
     """
-    trial = submit(lambda: context.parallelize([0], 1).mapPartitions(_try_out).collect())
+
+    def try_out() -> list[str]:
+        context.setJobDescription("trial of an executor")
+        return list(context.parallelize([0], 1).mapPartitions(_try_out).collect())
+
+    trial = submit(try_out)
     try:
         (missing,) = trial.result(_FIRST_TASK_S)
     except TimeoutError as error:

@@ -36,10 +36,10 @@ from k2ktui.replication.spark.executors import (
     transform_reason,
 )
 from k2ktui.replication.spark.java import SparkJava
-from k2ktui.replication.spark.settings import is_local
+from k2ktui.replication.spark.settings import is_local, require_safe
 from k2ktui.replication.transforms.job import TransformJobs
 from k2ktui.runtime.host import has_user_name
-from k2ktui.text import safe_message, safe_text
+from k2ktui.text import counted, safe_message, safe_text
 
 if TYPE_CHECKING:
     from k2ktui.replication.transforms.schemas import TransformSchemas
@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _JOB_GROUP, _MAX_JOBS = "k2ktui-lap", 1024  # more than LARGEST_SHARED_SLOTS
+_WARM_UP_GROUP = "k2ktui-warm-up"
 _WARM_S, _LOCAL_WARM_S = 0.3, 0.0
 _STARTS = 3
 # Time limit of Py4J calls, which have no timeout.
@@ -95,7 +96,7 @@ class SparkRuntime:
         self._options = (dict(source), dict(target))
         self._jobs: ThreadPoolExecutor | None = None
         self._groups: dict[Future[list[SlotResult]], str] = {}
-        self._numbers, self._packer = count(), TaskPacker()
+        self._numbers, self._packer = count(1), TaskPacker()
         self._context: Any = None
         self._java: SparkJava | None = None
         self._ahead = java
@@ -118,6 +119,7 @@ class SparkRuntime:
         self._java = java
         try:
             self._begin(java)
+            require_safe(self._context.getConf().getAll())
             if not is_local(self._settings.master):
                 ship_code(self._context, java.directory)
                 await_executors(self._context, self._settings.master, self._pool().submit)
@@ -179,7 +181,7 @@ class SparkRuntime:
         self.start()
         gateway, context = self._gateway, self._context
         try:
-            context.setJobGroup(_JOB_GROUP, self._name, interruptOnCancel=True)
+            self._describe(_WARM_UP_GROUP, "warm-up")
             context.parallelize(range(tasks), tasks).mapPartitions(lambda rows: rows).collect()
             if transform is not None:
                 self.transforms.warm_up(transform, tasks)
@@ -214,6 +216,7 @@ class SparkRuntime:
             yield 0
 
         def job() -> None:
+            self._describe(_WARM_UP_GROUP, "warm-up")
             self._context.parallelize(range(tasks), tasks).mapPartitions(task).collect()
 
         return self._pool().submit(job)
@@ -223,6 +226,7 @@ class SparkRuntime:
         different = tuple(dict.fromkeys(transforms))
 
         def job() -> None:
+            self._describe(_WARM_UP_GROUP, "warm-up of transforms")
             for transform in different:
                 self.transforms.warm_up(transform, tasks)
 
@@ -260,8 +264,9 @@ class SparkRuntime:
         The future fails with LapLost if Spark lost a task or ended, and with SparkEnded if Spark
         had already ended and could not be restarted.
         """
-        group = f"{_JOB_GROUP}-{next(self._numbers)}"
-        lap = self._pool().submit(self._run, tuple(tasks), group)
+        number = next(self._numbers)
+        group = f"{_JOB_GROUP}-{number}"
+        lap = self._pool().submit(self._run, tuple(tasks), group, number)
         self._groups[lap] = group
         lap.add_done_callback(lambda done: self._groups.pop(done, None))
         return lap
@@ -302,7 +307,12 @@ class SparkRuntime:
             self._jobs = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="lap")
         return self._jobs
 
-    def _run(self, tasks: tuple[SlotTask, ...], group: str) -> list[SlotResult]:
+    def _describe(self, group: str, text: str, context: Any = None) -> None:
+        """Set the group and the description of this thread's jobs: what Spark's UI shows."""
+        description = f"{safe_text(self._name)}: {text}"
+        (context or self._context).setJobGroup(group, description, interruptOnCancel=True)
+
+    def _run(self, tasks: tuple[SlotTask, ...], group: str, number: int) -> list[SlotResult]:
         context = self._living()
         source, target = self._options
         transforms = self._transforms
@@ -320,7 +330,7 @@ class SparkRuntime:
 
         count = len(packed)
         try:
-            context.setJobGroup(group, self._name, interruptOnCancel=True)
+            self._describe(group, _describe_lap(tasks, number), context)
             if tasks[0].transform is not None:
                 assert transforms is not None
                 return [transforms.run(task) for task in tasks]
@@ -398,6 +408,13 @@ class SparkRuntime:
         for java in (self._java, self._ahead):
             if java is not None:
                 java.forget_files()
+
+
+def _describe_lap(tasks: Sequence[SlotTask], number: int) -> str:
+    """Return slot, lap and size of a job, in the console's words."""
+    slots = ", ".join(str(task.slot) for task in tasks)
+    partitions = counted(sum(len(task.assignments) for task in tasks), "partition")
+    return f"slot {slots}, lap {number}, {partitions}"
 
 
 def _spark_ended_error(reason: str) -> SparkEnded:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from k2ktui.config.model import SparkSettings
+from k2ktui.errors import Refused
 from k2ktui.runtime.host import has_user_name
+from k2ktui.text import safe_text
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _STANDALONE = "spark://"
@@ -21,6 +23,17 @@ _FIXED = {
     "spark.stage.maxConsecutiveAttempts": "1",
     # PySpark writes larger tasks to an unencrypted file on every lap; tasks hold secrets.
     "spark.broadcast.UDFCompressionThreshold": "1g",
+}
+_REPEATS = "Spark would repeat a task whose records may still be on their way"
+# Settings with which a run is not exactly once, or loses its slots: value, and why no other.
+_REQUIRED: Mapping[str, tuple[str, str]] = {
+    "spark.task.maxFailures": ("1", _REPEATS),
+    "spark.speculation": ("false", _REPEATS),
+    "spark.stage.maxConsecutiveAttempts": ("1", _REPEATS),
+    "spark.dynamicAllocation.enabled": (
+        "false",
+        "executors would be removed from slots that wait for records",
+    ),
 }
 # Every user of this machine can connect to loopback, and without authentication Spark's ports
 # serve tasks, including their Kafka passwords, to any client. Spark generates the secret and keeps
@@ -166,6 +179,30 @@ def spark_properties(
     properties["spark.master"] = settings.master
     properties["spark.app.name"] = name
     return properties
+
+
+def require_safe(properties: Iterable[tuple[str, str]]) -> None:
+    """Require settings that exactly once rests on; a missing one has Spark's default.
+
+    Args:
+        properties: those of the file, before Spark starts; those in effect, when it has.
+
+    Raises:
+        Refused: names each other value, and what would happen.
+    """
+    values = dict(properties)
+    wrong = [
+        f"{key} is {safe_text(values[key])} and must be {required}: {why}"
+        for key, (required, why) in _REQUIRED.items()
+        if key in values and values[key].strip().lower() != required
+    ]
+    if wrong:
+        raise Refused(
+            "Spark's settings do not allow a run: " + "; ".join(wrong),
+            unchanged="Nothing was written.",
+            hint="Remove them from spark.config, or from what starts Spark. "
+            "See docs/spark-cluster.md#settings.",
+        )
 
 
 def unauthenticated_reason(settings: SparkSettings) -> str:

@@ -13,6 +13,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from k2ktui.engine.records.state import SourcePartition
@@ -35,6 +36,7 @@ from k2ktui.replication.transforms.transformed import Transformed, collect
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from k2ktui.registry.mapper import SchemaMapperSettings
     from k2ktui.replication.transforms.schemas import TransformSchemas
 
 _TASK = "k2ktui.slot.task"
@@ -94,8 +96,10 @@ class TransformJobs:
     def run(self, task: SlotTask) -> SlotResult:
         """Run one micro-batch of a slot; the caller has set the job group of this thread."""
         assert task.transform is not None
-        # The task has no secrets; the clusters' options, which have some, are in the closures.
-        text = base64.b64encode(pickle.dumps(task)).decode()
+        # Event logs have the properties of jobs. What is secret is in the closures: the clusters'
+        # options, and the registries'.
+        plain = replace(task, registries=None), task.registries is not None
+        text = base64.b64encode(pickle.dumps(plain)).decode()
         result: SlotResult = pickle.loads(  # noqa: S301 - our own task wrote it
             self._collect(self._rdd(task.transform, writes=True), text)
         )
@@ -225,11 +229,12 @@ class TransformJobs:
     def _plan(self, transform: Transform, name: str, *, writes: bool) -> Any:
         source, target = self._options
         codecs = self._codecs(transform, name, writes=writes)
+        registries = None if self._schemas is None else self._schemas.mapper_settings()
 
         def read(layout: InputLayout) -> Iterator[pa.RecordBatch]:
             from k2ktui.replication.transforms.read import read_rows, read_samples
 
-            task = _current_task()
+            task = _current_task(registries)
             if task is None:
                 return read_samples(source, target, layout)
             return read_rows(task, source, target, layout)
@@ -239,7 +244,7 @@ class TransformJobs:
 
             from k2ktui.replication.transforms.write import warm_up_writing, write_rows
 
-            task, result = _current_task(), b""
+            task, result = _current_task(registries), b""
             if task is None:
                 warm_up_writing(batches, source, target)
             else:
@@ -272,8 +277,11 @@ def _json_schema(transform: Transform) -> Any:
         return None  # the plan reports it
 
 
-def _current_task() -> SlotTask | None:
+def _current_task(registries: SchemaMapperSettings | None) -> SlotTask | None:
     """Return the slot's task of the running Spark task; None if it is to warm up.
+
+    Args:
+        registries: the task's, if it replaces schema ids.
 
     Raises:
         RuntimeError: Spark repeats the task; its epoch is valid for one attempt only.
@@ -288,5 +296,6 @@ def _current_task() -> SlotTask | None:
     assert text is not None
     if text == _WARM_UP:
         return None
-    task: SlotTask = pickle.loads(base64.b64decode(text))  # noqa: S301 - the driver wrote it
-    return task
+    task: SlotTask
+    task, maps_schemas = pickle.loads(base64.b64decode(text))  # noqa: S301 - the driver wrote it
+    return replace(task, registries=registries) if maps_schemas else task

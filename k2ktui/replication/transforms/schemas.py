@@ -16,6 +16,7 @@ from k2ktui.engine.transforms.steps import plan_steps
 from k2ktui.errors import ConfigError, NotInstalled, Refused, install_command
 from k2ktui.registry.client import RegistryClient
 from k2ktui.registry.id_lookup import id_of_version
+from k2ktui.registry.mapper import SchemaMapperSettings, read_mapper_settings
 from k2ktui.registry.registering import require_schema
 from k2ktui.registry.registrar import SchemaNotRegistered
 from k2ktui.registry.settings import RegistrySettings, Side, read_registry_settings
@@ -63,6 +64,11 @@ class TransformSchemas:
         self._prefixes: dict[tuple[SchemaSource | None, SchemaSource], bytes] = {}
         self._target_ids: dict[tuple[str, SchemaSource], bytes] = {}
         self._clients: dict[Side, RegistryClient] = {}
+
+    def mapper_settings(self) -> SchemaMapperSettings | None:
+        """Return how tasks reach both registries to replace schema ids; None if they do not."""
+        config = self._config
+        return read_mapper_settings(config) if config.features.schema_mapping else None
 
     def codecs(self, transform: Transform, name: str, *, writes: bool = False) -> Codecs:
         """Return what decodes and encodes the records of a transform.

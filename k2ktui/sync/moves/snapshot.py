@@ -335,15 +335,22 @@ class SnapshotReader:
         """Return the clusters that the positions read last belong to."""
         return self._record.clusters()
 
-    def read_mappings(self) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
+    def read_mappings(
+        self, whole: Callable[[SourcePartition], bool] = lambda _: False
+    ) -> tuple[Mapping[SourcePartition, Replica], tuple[str, ...]]:
         """Read the copy's mappings alone, and notes on them; the source is not needed.
+
+        Args:
+            whole: of which source partitions all ranges are loaded, not only the newest.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
             NothingCopied: nothing has been replicated yet.
         """
         positions = self._record.positions()
-        report = self._record.refresh(_READ_S, positions, {}, {})
+        report = self._record.refresh(
+            _READ_S, positions, {at: (0,) for at in positions if whole(at)}, {}
+        )
         source = SourceView("", time.time())
         replicas = {at: self._replica(at, position, source) for at, position in positions.items()}
         return replicas, (*_notes(report), *self._record.notes())

@@ -1,0 +1,123 @@
+"""What a Spark user expects of a run: names in the UI, event logs, spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.runtime.java import spark_java_home
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.clusters.secure import SecureNode
+from tests.support.commands.verbs import k2ktui
+from tests.support.oracle.judge import prove
+from tests.support.pipelines.pipeline import Pipeline
+
+PASSWORD = "ann-3cr3t"
+
+
+def events_of(directory: Path) -> Iterator[dict[str, Any]]:
+    for file in sorted(directory.rglob("*")):
+        if file.is_file() and not file.name.endswith(".crc"):
+            yield from map(json.loads, file.read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_jobs_are_described_and_event_logs_have_no_secret(
+    secure: SecureNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(secure.node, partitions=3)
+    secure.allow("ann", [AclOperation.READ], topic)
+    for partition in range(3):
+        produce(secure.node, topic, [Out(b"v%d" % n, None, partition) for n in range(20)])
+    logs = tmp_path / "events"
+    logs.mkdir()
+    settings = {
+        "source.kafka.common": secure.java("ann"),
+        "spark.config": {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": logs.as_uri(),
+            "spark.eventLog.compress": "false",
+        },
+    }
+    pipe = Pipeline(tmp_path, secure.node, target, [topic], settings)
+
+    pipe.catch_up()
+
+    events = list(events_of(logs))
+    text = json.dumps(events)
+    assert PASSWORD not in text and "ScramLoginModule" not in text
+    jobs = [e["Properties"] for e in events if e["Event"] == "SparkListenerJobStart"]
+    said = [job["spark.job.description"] for job in jobs]
+    name = f"k2ktui {pipe.name}"
+    assert all(text.startswith(f"{name}: ") for text in said), said
+    laps = [
+        text for text in said if re.fullmatch(rf"{name}: slot \d+, lap \d+, \d partitions?", text)
+    ]
+    assert len(laps) >= 1 and set(said) - set(laps) <= {f"{name}: warm-up"}
+    stages = [e for e in events if e["Event"] == "SparkListenerStageSubmitted"]
+    assert {stage["Properties"]["spark.job.description"] for stage in stages} == set(said)
+
+
+SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def submit(pipe: Pipeline, *options: str) -> subprocess.CompletedProcess[str]:
+    script = pipe.directory / "run.py"
+    script.write_text("from k2ktui.cli.main import main\n\nmain()\n")
+    start = ["start", "-f", str(pipe.write()), "--until-caught-up"]
+    return subprocess.run(
+        [str(SUBMIT), *options, str(script), *start],
+        env={
+            **os.environ,
+            "JAVA_HOME": str(spark_java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_spark_submit(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"v"] * 50)
+    pipe = Pipeline(tmp_path, source, target, [topic])
+
+    refused = submit(pipe, "--master", "local[1]", "--conf", "spark.task.maxFailures=4")
+    assert refused.returncode == 5, refused.stderr[-3000:]
+    assert "spark.task.maxFailures is 4 and must be 1: Spark would repeat" in refused.stderr
+    logs = tmp_path / "events"
+    logs.mkdir()
+    config = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": logs.as_uri()}
+    conf = [word for key, value in config.items() for word in ("--conf", f"{key}={value}")]
+    done = submit(pipe, "--master", "local[1]", *conf)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert prove(source, target, pipe.name, topic).records == 50
+    assert any(e["Event"] == "SparkListenerJobStart" for e in events_of(logs)), "they took effect"
+
+
+@pytest.mark.parametrize("command", ["start", "check"])
+def test_a_file_with_dynamic_allocation_is_refused(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path, command: str
+) -> None:
+    settings = {"spark.config": {"spark.dynamicAllocation.enabled": "true"}}
+    pipe = Pipeline(tmp_path, source, target, [create_topic(source)], settings)
+    said = k2ktui(command, "-f", pipe.write())
+    assert said.code == (5 if command == "start" else 1)
+    why = "executors would be removed from slots that wait for records"
+    assert why in " ".join((said.out + said.err).split())

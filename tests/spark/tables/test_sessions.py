@@ -1,0 +1,257 @@
+"""A user's own session: filters, secrets, refusals, a stream that continues, a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from k2ktui.runtime.node import KafkaNode
+from tests.support.clusters.kafka import Out, create_topic, produce
+from tests.support.clusters.secure import SecureNode
+from tests.support.clusters.spark_cluster import SparkCluster
+from tests.support.commands.spark_script import Ended, run_script
+from tests.support.commands.watch import Watch
+from tests.support.pipelines.copied import Copied
+
+USER, PASSWORD = "ann", "ann-3cr3t"
+PARTITIONS, RECORDS = 3, 40
+
+_SESSION = """
+from pyspark.sql import SparkSession
+from k2ktui.tables import Pipelines
+
+builder = SparkSession.builder.master({master!r})
+for key, value in {config!r}.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+spark.dataSource.register(Pipelines)
+
+def table(name, **options):
+    reader = spark.read.format("k2ktui").option("file", "pipeline.yaml")
+    return reader.options(**options).load(name)
+"""
+PUSHING = {"spark.sql.python.filterPushdown.enabled": "true"}
+_TABLES = ("ranges", "positions", "groups", "plan", "runs", "journal", "records")
+
+
+def session(script: str, master: str = "local[2]", config: dict[str, str] | None = None) -> str:
+    return _SESSION.format(master=master, config=config or {}) + script
+
+
+@pytest.fixture
+def one(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> Iterator[Copied]:
+    yield Copied(tmp_path, source, target)
+
+
+def fill(one: Copied, node: KafkaNode) -> str:
+    """Copy a topic, with two records that were produced later."""
+    topic = create_topic(node, partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        produce(
+            node,
+            topic,
+            [
+                Out(b"v%d" % n, b"k", partition, (("h", b"\x00"), ("n", None)), 1000 + n)
+                for n in range(RECORDS)
+            ],
+        )
+    one.copy(topic, step=10)
+    produce(node, topic, [Out(b"late", None, 0), Out(None, b"late", 0)])
+    (one.directory / "pipeline.yaml").write_text(one.file.read_text())
+    return topic
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [PUSHING, {}], ids=["pushed", "not pushed"])
+def test_filters(one: Copied, config: dict[str, str]) -> None:
+    """The result is the same, and only what passes is read where filters are pushed."""
+    topic, other = fill(one, one.source), fill(one, one.source)
+    script = session(
+        f"""
+chosen = table("records").where("topic = {topic!r} AND partition IN (0, 2) AND offset < 5")
+rows = [(r.topic, r.partition, r.offset) for r in chosen.collect()]
+tasks = chosen.rdd.getNumPartitions()
+every = table("records").rdd.getNumPartitions()
+ranges = table("ranges").where("topic = {topic!r} AND partition > 0").count()
+states = [(r.topic, r.partition) for r in table("positions").where("topic <> {other!r}").collect()]
+""",
+        config=config,
+    )
+    ended = run_script(script, one.directory, ["rows", "tasks", "every", "ranges", "states"])
+    assert ended.code == 0, ended.err[-4000:]
+    values = ended.values
+    assert sorted(values["rows"]) == [[topic, p, n] for p in (0, 2) for n in range(5)]
+    assert values["ranges"] == 4 * (PARTITIONS - 1)
+    assert sorted(values["states"]) == [[topic, p] for p in range(PARTITIONS)]
+    assert values["every"] == 2 * PARTITIONS
+    assert values["tasks"] == (2 if config else 2 * PARTITIONS)
+
+
+@pytest.mark.slow
+def test_records_beside_their_copies(one: Copied) -> None:
+    topic = fill(one, one.source)
+    script = session(
+        f"""
+records = table("records", contents="true", taskOffsets="7").where("topic = {topic!r}")
+tasks = records.rdd.getNumPartitions()
+copies = dict(records.groupBy("copy").count().collect())
+equal = records.where(
+    "key <=> target_key AND value <=> target_value AND timestamp <=> target_timestamp"
+    " AND headers = target_headers AND target_offset = offset + 7 + offset DIV 10"
+).count()
+first = records.orderBy("partition", "offset").first()
+late = [(r.key, r.value_bytes) for r in records.where("copy <> 'copied'").collect()]
+sizes = table("records").columns
+shown = [first.value.decode(), [tuple(h) for h in first.headers], first.timestamp.timestamp()]
+"""
+    )
+    ended = run_script(
+        script, one.directory, ["tasks", "copies", "equal", "late", "shown", "sizes"]
+    )
+    assert ended.code == 0, ended.err[-4000:]
+    assert ended.values["tasks"] == 6 + 6 + 6
+    assert ended.values["copies"] == {"copied": PARTITIONS * RECORDS, "not copied yet": 2}
+    assert ended.values["equal"] == PARTITIONS * RECORDS
+    assert len(ended.values["late"]) == 2
+    assert ended.values["shown"][0] == "v0" and ended.values["shown"][2] == 1.0
+    assert not {"key", "value", "headers"} & set(ended.values["sizes"])
+
+
+def read_all_tables(one: Copied, logs: Path, master: str, config: dict[str, str]) -> Ended:
+    """Read every table, with its plans and Spark's own records of it."""
+    logs.mkdir()
+    script = session(
+        """
+import urllib.request
+spark.sparkContext.setLogLevel("INFO")
+counts, plans = {}, []
+for name in TABLES:
+    frame = table(name, **({"contents": "true"} if name == "records" else {}))
+    counts[name] = len(frame.collect())
+    plans.append(frame._jdf.queryExecution().toString())
+    plans.append(str(frame._jdf.queryExecution().executedPlan()))
+root = spark.sparkContext.uiWebUrl + "/api/v1/applications/" + spark.sparkContext.applicationId
+for page in ("environment", "jobs", "stages?details=true", "sql?details=true"):
+    plans.append(urllib.request.urlopen(f"{root}/{page}").read().decode())
+spark.stop()
+""".replace("TABLES", repr(_TABLES)),
+        master,
+        {
+            **config,
+            "spark.ui.enabled": "true",
+            "spark.ui.port": "0",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": logs.as_uri(),
+            "spark.local.dir": str(one.directory / "scratch"),
+        },
+    )
+    return run_script(script, one.directory, ["counts", "plans"])
+
+
+def assert_no_secret(ended: Ended, logs: Path) -> None:
+    text = "".join(file.read_text(errors="replace") for file in logs.rglob("*") if file.is_file())
+    assert "SparkListenerSQLExecutionStart" in text and "k2ktui" in text
+    for shown in (json.dumps(ended.values["plans"]), text, ended.out, ended.err):
+        assert PASSWORD not in shown
+        assert "ScramLoginModule" not in shown and "sasl" not in shown.lower()
+
+
+def login(secure: SecureNode, topic: str) -> dict[str, Any]:
+    secure.allow(USER, [AclOperation.READ, AclOperation.DESCRIBE], topic)
+    return {"source": {"kafka": {"common": secure.java(USER)}}}
+
+
+@pytest.mark.slow
+def test_no_secret_in_plans_the_ui_and_event_logs(
+    secure: SecureNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    one = Copied(tmp_path, secure.node, target)
+    secure.allow_all(USER)
+    topic = fill(one, secure.node)
+    one.settings = login(secure, topic)
+    (tmp_path / "pipeline.yaml").write_text(one.file.read_text())
+    (tmp_path / "scratch").mkdir()
+    with Watch(tmp_path / "scratch", [PASSWORD]) as watch:
+        ended = read_all_tables(one, tmp_path / "events", "local[2]", PUSHING)
+    assert ended.code == 0, ended.err[-4000:]
+    assert ended.values["counts"]["records"] == PARTITIONS * RECORDS + 2
+    assert ended.values["counts"]["ranges"] == 4 * PARTITIONS
+    assert_no_secret(ended, tmp_path / "events")
+    assert not watch.shown and not watch.stored
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_workers(one: Copied, tmp_path: Path) -> None:
+    """Executors of a cluster read the records; what is read is the same."""
+    fill(one, one.source)
+    with SparkCluster(tmp_path / "spark") as cluster:
+        ended = read_all_tables(one, tmp_path / "events", cluster.master, cluster.settings)
+    assert ended.code == 0, ended.err[-4000:]
+    assert ended.values["counts"]["records"] == PARTITIONS * RECORDS + 2
+    hosts = [text for text in ended.values["plans"] if '"executorId" : "1"' in text]
+    assert hosts, "tasks ran on the workers"
+
+
+@pytest.mark.slow
+def test_what_cannot_be_read_is_said_in_a_sentence(one: Copied) -> None:
+    script = session(
+        """
+def said(make):
+    try:
+        make().collect()
+    except Exception as error:
+        return str(error)
+
+start = lambda: spark.readStream.format("k2ktui").option("file", "pipeline.yaml").load("groups")
+errors = [
+    said(lambda: table("offsets")),
+    said(lambda: table("ranges", topics="x")),
+    said(lambda: spark.read.format("k2ktui").option("file", "no.yaml").load("positions")),
+    said(lambda: table("ranges")),
+]
+"""
+    )
+    (one.directory / "pipeline.yaml").write_text(one.file.read_text().replace(one.name, "another"))
+    ended = run_script(script, one.directory, ["errors"])
+    assert ended.code == 0, ended.err[-4000:]
+    errors = ended.values["errors"]
+    for error, words in zip(
+        errors, ("no table 'offsets'", "unknown options: topics", "no.yaml", "another"), strict=True
+    ):
+        assert words in error, error
+
+
+@pytest.mark.slow
+def test_a_stream_continues_where_it_ended(one: Copied) -> None:
+    script = session(
+        """
+def run():
+    stream = spark.readStream.format("k2ktui").option("file", "pipeline.yaml").load("ranges")
+    writer = stream.writeStream.format("parquet").option("path", "mapping")
+    query = writer.option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return spark.read.schema(stream.schema).parquet("mapping")
+
+rows = [list(row) for row in run().collect()]
+again = run().count()
+"""
+    )
+    first = fill(one, one.source)
+    ended = run_script(script, one.directory, ["rows", "again"])
+    assert ended.code == 0, ended.err[-4000:]
+    assert ended.values["again"] == len(ended.values["rows"]) == 4 * PARTITIONS
+    assert {row[0] for row in ended.values["rows"]} == {first}
+    assert {row[2] - row[8] for row in ended.values["rows"]} == {0}
+
+    second = fill(one, one.source)
+    ended = run_script(script, one.directory, ["rows", "again"])
+    assert ended.code == 0, ended.err[-4000:]
+    assert ended.values["again"] == len(ended.values["rows"]) == 8 * PARTITIONS
+    assert {row[0] for row in ended.values["rows"]} == {first, second}
