@@ -77,7 +77,7 @@ def _groups(flow: Flow, _: Sequence[str]) -> Iterator[Row]:
 
 
 def _plan(flow: Flow, files: Sequence[str]) -> Iterator[Row]:
-    plan, _ = create_plan(flow, plan_options(flow.config), files)
+    plan = create_plan(flow, plan_options(flow.config), files)
     for row in plan.rows:
         yield {
             "group": row.group,

@@ -14,6 +14,7 @@ from typing import Any
 from k2ktui.runtime.java import spark_java_home
 
 _RESULT = "RESULT "
+_TIMEOUT_S = 800.0  # on a loaded machine
 _SHOW = """
 import json as _json
 print({mark!r} + _json.dumps({{{values}}}, default=str))
@@ -50,7 +51,7 @@ def run_script(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=_TIMEOUT_S,
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(_RESULT)]

@@ -50,6 +50,16 @@ from tests.support.clusters.kafka import (
 Where = tuple[str, int]
 
 
+def only(*topics: str) -> dict[str, object]:
+    """Return settings of a pipeline that copies these topics only."""
+    return {
+        "replication": [
+            {"source": {"topic": list(topics)}},
+            {"sink": {"topic": "source", "partition": "source"}},
+        ]
+    }
+
+
 @dataclass
 class Copied:
     """A pipeline's file, and copies of topics by ``copy``; the target has records of its own.
