@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -55,8 +54,6 @@ _CHANGING = (
     "spark.driver.extraClassPath",
     "spark.driver.extraLibraryPath",
 )
-
-_FILTERING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 # Expressions that Spark counts as deterministic: of the query, of the session, and random ones.
 _UNSTABLE = frozenset(
@@ -330,16 +327,6 @@ def _value(expression: Any) -> Any:
         return expression.eval(None) if expression.foldable() else None
     except Py4JJavaError:
         return None
-
-
-def takes_filters() -> bool:
-    """Return whether this process is the worker in which Spark passes filters to a data source.
-
-    Spark refuses a reader that takes filters while spark.sql.python.filterPushdown.enabled is off,
-    and does not tell the data source which of both it is.
-    """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return _FILTERING in sys.modules or getattr(main, "name", "") == _FILTERING
 
 
 def _jvm() -> Any:

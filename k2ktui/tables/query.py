@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Source offsets of a task of ``records``: some seconds of reading.
 _TASK_OFFSETS = 100_000
 _TABLE, _FILE, _CONTENTS, _UNLOCK, _OFFSETS = "path", "file", "contents", "unlock", "taskoffsets"
-_OPTIONS = frozenset({_TABLE, _FILE, _CONTENTS, _UNLOCK, _OFFSETS})
+_PUSH = "pushfilters"
+_OPTIONS = frozenset({_TABLE, _FILE, _CONTENTS, _UNLOCK, _OFFSETS, _PUSH})
 _UNCHANGED = "Nothing was read."
 
 
@@ -29,6 +30,7 @@ class Query:
         file: path of the pipeline's file, where the driver is.
         contents: whether ``records`` has keys, values and headers.
         unlock: whether contents are shown although the environment is production.
+        push_filters: whether filters are applied before anything is read.
         task_offsets: source offsets that a task of ``records`` reads.
     """
 
@@ -36,6 +38,7 @@ class Query:
     file: str
     contents: bool = False
     unlock: bool = False
+    push_filters: bool = False
     task_offsets: int = _TASK_OFFSETS
 
     @property
@@ -96,6 +99,7 @@ def read_query(options: Mapping[str, str]) -> Query:
         file,
         contents=_is_true(values, _CONTENTS),
         unlock=_is_true(values, _UNLOCK),
+        push_filters=_is_true(values, _PUSH),
         task_offsets=_number(values, _OFFSETS, _TASK_OFFSETS),
     )
 

@@ -19,7 +19,6 @@ from pyspark.sql.datasource import (
 )
 
 from k2ktui.errors import ConfigError
-from k2ktui.replication import _pyspark
 from k2ktui.secret_values import remember_secrets
 from k2ktui.tables.columns import ddl, make_batch
 from k2ktui.tables.filters import passes, takes
@@ -49,7 +48,7 @@ class Pipelines(DataSource):  # type: ignore[misc]
         """Return the reader of the table."""
         query = _require_columns(read_query(self.options), schema)
         make = RecordsReader if query.table == "records" else StateReader
-        return FilteringReader(make(query)) if _pyspark.takes_filters() else make(query)
+        return FilteringReader(make(query)) if query.push_filters else make(query)
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         """Return the reader of ``ranges`` as a stream."""
@@ -152,7 +151,11 @@ class RecordsReader(StateReader):
 
 
 class FilteringReader(DataSourceReader):  # type: ignore[misc]
-    """Another reader, with filters on topic and partition that are applied before it reads."""
+    """Another reader, with filters on topic and partition that are applied before it reads.
+
+    Only where it is asked for: Spark keeps the partitions of a DataFrame's first query, so that one
+    without filters, or with others, would lack rows.
+    """
 
     def __init__(self, reader: StateReader) -> None:
         self._reader = reader

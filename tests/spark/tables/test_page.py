@@ -90,12 +90,18 @@ def test_the_page_is_true(
     (tmp_path / "pipeline.yaml").write_text(one.file.read_text())
 
     script = "\n".join(blocks())
-    script = script.replace('"orders"', repr(topic)).replace('"billing"', repr(billing))
+    script = (
+        script.replace("'orders'", repr(topic))
+        .replace('"orders"', repr(topic))
+        .replace('"billing"', repr(billing))
+    )
     rows = "[row.asDict() for row in {}.collect()]".format
     names = ("again", "behind", "hourly", "moves", "translated")
     mapping = "[list(row) for row in spark.read.parquet('mapping').collect()]"
     counts = "{name: spark.table(name).count() for name in ('runs', 'plan', 'records')}"
-    ended = run_script(script, tmp_path, [*map(rows, names), mapping, counts], {"TZ": "UTC"})
+    ended = run_script(
+        script, tmp_path, ["orders", *map(rows, names), mapping, counts], {"TZ": "UTC"}
+    )
     assert ended.code == 0, ended.err[-5000:]
     found = dict(zip(names, (ended.values[rows(name)] for name in names), strict=True))
 
@@ -139,3 +145,4 @@ def test_the_page_is_true(
         }.items()
     )
     assert ended.values[counts]["records"] == 2 * COUNT + 7
+    assert ended.values["orders"] == 2 * COUNT

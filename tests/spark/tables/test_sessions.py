@@ -78,9 +78,10 @@ def test_filters(one: Copied, config: dict[str, str]) -> None:
     """The result is the same, and only what passes is read where filters are pushed."""
     other = fill(one, one.source)
     topic = fill(one, one.source, other)
+    option = ', pushFilters="true"' if config else ""
     script = session(
         f"""
-chosen = table("records").where("topic = {topic!r} AND partition IN (0, 2) AND offset < 5")
+chosen = table("records"{option}).where("topic = {topic!r} AND partition IN (0, 2) AND offset < 5")
 rows = [(r.topic, r.partition, r.offset) for r in chosen.collect()]
 tasks = chosen.rdd.getNumPartitions()
 ranges = table("ranges").where("topic <> {other!r} AND partition > 0").count()

@@ -15,8 +15,16 @@ PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 
 
 def test_options_are_read_in_any_case() -> None:
-    options = {"path": "records", "FILE": "p.yaml", "Contents": "true", "taskOffsets": "7"}
-    assert read_query(options) == Query("records", "p.yaml", contents=True, task_offsets=7)
+    options = {
+        "path": "records",
+        "FILE": "p.yaml",
+        "Contents": "true",
+        "taskOffsets": "7",
+        "pushFilters": "true",
+    }
+    assert read_query(options) == Query(
+        "records", "p.yaml", contents=True, push_filters=True, task_offsets=7
+    )
 
 
 @pytest.mark.parametrize(
