@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from k2ktui.log.batch import Batch
-from k2ktui.log.fetcher import FAR_BYTES, ConnectionOptions, Fetcher
+from k2ktui.log.fetcher import FAR_BYTES, ConsumerOptions, Fetcher
 from k2ktui.log.record import (
     KafkaRecord,
     RecordPart,
@@ -119,7 +119,7 @@ class ContentReader:
         bounds: bounds of each log at its last reading.
     """
 
-    def __init__(self, cluster: Cluster | ConnectionOptions) -> None:
+    def __init__(self, cluster: Cluster | ConsumerOptions) -> None:
         self._fetcher = Fetcher(cluster)
         self.bounds: dict[Partition, LogBounds] = {}
 

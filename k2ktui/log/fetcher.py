@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-<<<<<<< HEAD
-from dataclasses import dataclass
-=======
 from dataclasses import dataclass, field
->>>>>>> e868e8fa (Spark: a pipeline as tables, jobs with names, settings read back, spark-submit)
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -32,7 +28,7 @@ from k2ktui.log.batch import AbortedTransactions, Batch, CorruptBatch, split_bat
 from k2ktui.text import counted
 
 if TYPE_CHECKING:
-    # Executors of Spark, which read with ConnectionOptions, lack confluent-kafka.
+    # Executors of Spark, which read with ConsumerOptions, lack confluent-kafka.
     from k2ktui.kafka.clients import Cluster, Partition
 
 NEAR_BYTES = 64 << 10
@@ -90,27 +86,16 @@ class MarkerRequest(PartitionRequest, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-<<<<<<< HEAD
 class ConsumerOptions:
     """A cluster for a process that has its connection options alone.
 
     Attributes:
-        options: those of consumers, as ``kafka.properties.translation.wire`` returns them.
+        options: those of consumers, as ``kafka.properties.translation.wire`` returns them; contains
+            secrets.
         label: ``source`` or ``target``, for messages.
     """
 
-    options: Mapping[str, Any]
-=======
-class ConnectionOptions:
-    """How to connect to a cluster from another machine, without its files and its configuration.
-
-    Attributes:
-        options: what ``kafka.properties.translation.wire`` returns; contains secrets.
-        label: the cluster's name in messages.
-    """
-
     options: Mapping[str, Any] = field(repr=False)
->>>>>>> e868e8fa (Spark: a pipeline as tables, jobs with names, settings read back, spark-submit)
     label: str
 
 
@@ -118,14 +103,10 @@ class Fetcher:
     """Connections to one cluster, opened at first use; not thread-safe.
 
     Args:
-        cluster: the cluster, with its consumer properties, or how to connect to it.
+        cluster: the cluster, with its consumer properties.
     """
 
-<<<<<<< HEAD
     def __init__(self, cluster: Cluster | ConsumerOptions) -> None:
-=======
-    def __init__(self, cluster: Cluster | ConnectionOptions) -> None:
->>>>>>> e868e8fa (Spark: a pipeline as tables, jobs with names, settings read back, spark-submit)
         self._cluster = cluster
         self._open: tuple[Loop, Wire] | None = None
 
@@ -161,18 +142,15 @@ class Fetcher:
 
     def _connect(self, timeout: float) -> tuple[Loop, Wire]:
         if self._open is None:
-<<<<<<< HEAD
             cluster = self._cluster
             if isinstance(cluster, ConsumerOptions):
                 options = cluster.options
             else:
+                from k2ktui.kafka.properties.translation import wire
+
                 options = wire(cluster.config, "consumer")
             loop = Loop()
             connection = Wire(loop, options, cluster.label)
-=======
-            loop = Loop()
-            connection = Wire(loop, _wire_options(self._cluster), self._cluster.label)
->>>>>>> e868e8fa (Spark: a pipeline as tables, jobs with names, settings read back, spark-submit)
             self._open = loop, connection
             try:
                 loop.run(lambda: connection.open(timeout))
@@ -180,14 +158,6 @@ class Fetcher:
                 self.close()
                 raise
         return self._open
-
-
-def _wire_options(cluster: Cluster | ConnectionOptions) -> Mapping[str, Any]:
-    if isinstance(cluster, ConnectionOptions):
-        return cluster.options
-    from k2ktui.kafka.properties.translation import wire
-
-    return wire(cluster.config, "consumer")
 
 
 class _Reading:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from k2ktui.log.batch import Batch, is_abort_marker
 from k2ktui.log.content import LogBounds
-from k2ktui.log.fetcher import FAR_BYTES, NEAR_BYTES, ConnectionOptions, Fetcher
+from k2ktui.log.fetcher import FAR_BYTES, NEAR_BYTES, ConsumerOptions, Fetcher
 from k2ktui.log.record import KafkaRecord, record_at, timestamp_type
 from k2ktui.log.records import decode_records
 
@@ -75,7 +75,7 @@ class LogLister:
         cluster: the cluster, with its consumer properties, or how to connect to it.
     """
 
-    def __init__(self, cluster: Cluster | ConnectionOptions) -> None:
+    def __init__(self, cluster: Cluster | ConsumerOptions) -> None:
         self._fetcher = Fetcher(cluster)
 
     def __enter__(self) -> Self:

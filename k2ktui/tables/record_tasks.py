@@ -14,17 +14,17 @@ from k2ktui.engine.mapping.range_columns import (
 from k2ktui.engine.mapping.replica import Replica
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.kafka.properties.translation import wire
-from k2ktui.log.fetcher import ConnectionOptions
+from k2ktui.log.fetcher import ConsumerOptions
 from k2ktui.sync.flow import Flow
 from k2ktui.tables.mapping import Wanted, open_snapshots
 from k2ktui.tables.records import FOREVER, CopyRanges, RecordsTask
 
 
-def find_connections(flow: Flow) -> tuple[ConnectionOptions, ConnectionOptions]:
+def find_connections(flow: Flow) -> tuple[ConsumerOptions, ConsumerOptions]:
     """Return how tasks connect to source and target; contains secrets, of the consumers only."""
     return (
-        ConnectionOptions(wire(flow.config.source, "consumer"), "source"),
-        ConnectionOptions(wire(flow.config.target, "consumer"), "target"),
+        ConsumerOptions(wire(flow.config.source, "consumer"), "source"),
+        ConsumerOptions(wire(flow.config.target, "consumer"), "target"),
     )
 
 

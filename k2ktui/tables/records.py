@@ -14,7 +14,7 @@ from k2ktui.engine.mapping.range_columns import I64, RangeColumns
 from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.errors import K2kError
 from k2ktui.log.content import AbsenceReason, ContentReader, KafkaRecord
-from k2ktui.log.fetcher import ConnectionOptions
+from k2ktui.log.fetcher import ConsumerOptions
 from k2ktui.log.listing import LogLister, OffsetState
 from k2ktui.tables.columns import CONTENTS, TABLES, Row, make_batch
 from k2ktui.text import safe_message, safe_text
@@ -108,7 +108,7 @@ class RecordsTask:
 
 
 def read_records(
-    task: RecordsTask, source: ConnectionOptions, target: ConnectionOptions, *, contents: bool
+    task: RecordsTask, source: ConsumerOptions, target: ConsumerOptions, *, contents: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each source record, with its copy.
 
