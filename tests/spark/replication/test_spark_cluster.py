@@ -29,7 +29,7 @@ from tests.support.clusters.registries import Registries
 from tests.support.clusters.secure import SecureNode
 from tests.support.clusters.spark_cluster import SparkCluster, bare_python, can_import
 from tests.support.commands.watch import Watch
-from tests.support.oracle.judge import Expected, prove, read_ledger
+from tests.support.oracle.judge import Expected, prove
 from tests.support.pipelines.pipeline import Event, Pipeline
 from tests.support.pipelines.schema_pipeline import MappingPipeline
 from tests.support.records.traffic import Traffic, mixture
@@ -182,38 +182,6 @@ def test_executors_that_are_killed(
     pipe.catch_up()
     proof = prove(source, target, pipe.name, topic)
     assert proof.records > 100
-
-
-def offsets_of(pipe: Pipeline) -> dict[tuple[str, int], int]:
-    positions = read_ledger(pipe.target, pipe.name, mapping_topic="").positions
-    return {at: position["offset"] for at, position in positions.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_worker_that_is_decommissioned(
-    python: Path, source: KafkaNode, target: KafkaNode, tmp_path: Path
-) -> None:
-    """Its executor ends; its slot goes on where the other one runs, nothing lost or doubled."""
-    topic = create_topic(source, partitions=4)
-    decommissioning = {"spark.decommission.enabled": "true"}
-    with SparkCluster(tmp_path / "spark", properties=decommissioning) as cluster:
-        pipe = Pipeline(tmp_path, source, target, [topic], settings(cluster, python))
-        pipe.settings = {**pipe.settings, "spark.lap": "2 seconds"}
-        with Traffic(source, {topic: 4}, seed=11), pipe.start() as run:
-            run.expect("firstrecord")
-            eventually(lambda: len(cluster.executors()) == 2, "both executors are there")
-            cluster.decommission(0)
-            eventually(lambda: len(cluster.executors()) == 1, "its executor has ended")
-            before = offsets_of(pipe)
-            eventually(
-                lambda: all(offset > before[at] for at, offset in offsets_of(pipe).items()),
-                "all partitions are copied on",
-            )
-            run.stop()
-        pipe.settings = {}
-        pipe.catch_up()
-    assert prove(source, target, pipe.name, topic).records > 100
 
 
 @pytest.mark.slow

@@ -10,10 +10,9 @@ import importlib.metadata
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,18 +39,14 @@ class SparkCluster:
     Args:
         directory: for logs, properties and the workers' directories.
         workers: how many.
-        properties: more of them, for the master, the workers and applications.
     """
 
-    def __init__(
-        self, directory: Path, workers: int = 2, properties: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, directory: Path, workers: int = 2) -> None:
         self.directory = directory
         self.secret = secrets.token_hex(16)
         self._port = HeldPort()
         self._processes: list[child_process.ChildProcess] = []
         self._count = workers
-        self._more = dict(properties or {})
 
     @property
     def master(self) -> str:
@@ -63,7 +58,6 @@ class SparkCluster:
         """What a pipeline's ``spark.config`` needs for this cluster."""
         return {
             **self._authentication(),
-            **self._more,
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": _MEMORY,
@@ -74,10 +68,6 @@ class SparkCluster:
         workers = [psutil.Process(process.pid) for process in self._processes[1:]]
         below = [child for worker in workers for child in worker.children(recursive=True)]
         return [process for process in below if _EXECUTOR in _command(process)]
-
-    def decommission(self, worker: int) -> None:
-        """Decommission a worker, as ``sbin/decommission-worker.sh`` does."""
-        os.kill(self._processes[1 + worker].pid, signal.SIGPWR)
 
     def suspended(self) -> tuple[psutil.Process, psutil.Process] | None:
         """Return an executor of which a Python worker is suspended, and that worker."""
@@ -136,8 +126,7 @@ class SparkCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "spark-defaults.conf"
         properties.touch(mode=0o600)
-        lines = {**self._authentication(), **self._more}
-        properties.write_text("".join(f"{k} {v}\n" for k, v in lines.items()))
+        properties.write_text("".join(f"{k} {v}\n" for k, v in self._authentication().items()))
         known = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         env = {
             **known,
