@@ -24,6 +24,7 @@ from k2ktui.engine.strict_json import (
 from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.runtime.background import BackgroundRunner
 from k2ktui.sync.moves.positions_text import check_positions
+from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
     from k2ktui.engine.records.state import SourcePartition
@@ -65,14 +66,14 @@ def answer_lines(files: tuple[str, ...]) -> int:
     with Pipeline.open(*files) as pipeline:
         print_notes(pipeline.notes)
         with _MappingRefresher(pipeline):
-            for line in _read_lines(sys.stdin.buffer):
+            for line in read_lines(sys.stdin.buffer):
                 answer, is_certain = _answer(pipeline, line)
                 is_good = is_good and is_certain
                 click.echo(json.dumps(answer))  # flushes
     return ExitCode.OK if is_good else ExitCode.FINDINGS
 
 
-def _read_lines(stream: IO[bytes]) -> Iterator[bytes]:
+def read_lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield each line; of one that is too long, its beginning, which is too long, too."""
     while line := stream.readline(_LARGEST_LINE + 1):
         rest = line
@@ -84,7 +85,7 @@ def _read_lines(stream: IO[bytes]) -> Iterator[bytes]:
 def _answer(pipeline: Pipeline, line: bytes) -> tuple[dict[str, Any], bool]:
     """Return what is printed for a line, and whether every offset in it is certain."""
     try:
-        commits, is_list = _parse(line)
+        commits, is_list = parse_line(line)
         rows = pipeline.translate(_by_topic(commits))
         answer = {"positions": [asdict(row) for row in rows]} if is_list else asdict(_only(rows))
         return answer, all(row.is_certain for row in rows)
@@ -92,7 +93,7 @@ def _answer(pipeline: Pipeline, line: bytes) -> tuple[dict[str, Any], bool]:
         return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}, False
 
 
-def _parse(line: bytes) -> tuple[dict[SourcePartition, int], bool]:
+def parse_line(line: bytes) -> tuple[dict[SourcePartition, int], bool]:
     """Return the offsets that a line asks for, and whether it has a list of them."""
     try:
         value = parse_object(line, "the line", largest=_LARGEST_LINE)
@@ -115,7 +116,8 @@ def _parse(line: bytes) -> tuple[dict[SourcePartition, int], bool]:
 
 def _require_fields(value: dict[str, Any], names: set[str]) -> None:
     if unknown := value.keys() - names:
-        raise MalformedRecord(f"a field beside {', '.join(sorted(names))}: {min(unknown)[:100]}")
+        known, other = ", ".join(sorted(names)), safe_text(min(unknown), 100)
+        raise MalformedRecord(f"a field beside {known}: {other}")
 
 
 def _by_topic(commits: dict[SourcePartition, int]) -> dict[str, dict[int, int]]:
