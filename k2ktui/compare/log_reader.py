@@ -17,6 +17,9 @@ from k2ktui.text import safe_text
 
 _CHUNK_BYTES, _FETCH_BYTES = 8 << 20, 4 << 20
 _CHUNK_S = 60.0
+# Transactions are open for no longer than this, unless something hangs.
+_HELD_S, _PAUSE_S = 60.0, 0.2
+_HELD = "an open transaction holds back where its copy landed"
 
 
 class Pace:
@@ -77,7 +80,7 @@ class LogReader:
             ConnectionFailed: no broker responded, or authentication failed.
             ConfigError: the client properties are not usable.
         """
-        offset = first
+        offset, held_until = first, None
         while offset < end:
             chunk = _Chunk(offset, end)
             until = monotonic() + _CHUNK_S
@@ -90,6 +93,15 @@ class LogReader:
             offset = chunk.offset
             if chunk.is_last:
                 return
+            if not chunk.is_held_back:
+                held_until = None
+                continue
+            # Another slot of the pipeline, or any program, may have a transaction open for a while.
+            held_until = held_until or monotonic() + _HELD_S
+            if monotonic() > held_until:
+                yield Absent(offset, end - 1, AbsentKind.HELD_BACK, _HELD)
+                return
+            sleep(_PAUSE_S)
 
 
 class _Chunk:
@@ -102,7 +114,8 @@ class _Chunk:
         self.is_last = False
         self.refused = ""
         self._end = end
-        self._high = first
+        self._stable = self._high = first
+        self.is_held_back = False
         self._is_full = False
 
     def next_offset(self) -> int | None:
@@ -110,7 +123,7 @@ class _Chunk:
         return None if is_over else self.offset
 
     def set_bounds(self, start: int, stable: int, high: int) -> None:
-        self._high = high
+        self._stable, self._high = stable, high
         self._pass(start, AbsentKind.DELETED)
         if self.offset >= high:
             self.is_last = True
@@ -135,8 +148,10 @@ class _Chunk:
 
     def finish(self) -> None:
         if self.offset < self._end:
-            self._pass(self._high, AbsentKind.HELD_BACK)
-        self.is_last = True
+            self._pass(self._stable, AbsentKind.NO_RECORD)
+        self.is_held_back = self._stable < self._high and self.offset < self._end
+        self.is_last = not self.is_held_back
+        self._is_full = True
 
     def refuse(self, reason: str) -> None:
         self.refused = reason

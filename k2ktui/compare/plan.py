@@ -138,6 +138,8 @@ def _why_left_out(
         return moved.describe()
     if at not in copies.starts:
         return "the source has no such partition any more, or its leader does not answer"
+    if not target_partitions_of(replica) <= copies.logs.keys():
+        return replica.unusable_reason or "the leader of its target partition does not answer"
     return replica.unusable_reason
 
 

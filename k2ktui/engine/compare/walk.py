@@ -296,10 +296,10 @@ _BY_CONTENT = "matched by content, as its mapping has expired"
 _WITHOUT_COPY = {
     AbsentKind.DELETED: Outcome.DELETED_ON_TARGET,
     AbsentKind.UNREAD: Outcome.UNREAD_ON_TARGET,
+    AbsentKind.HELD_BACK: Outcome.UNREAD_ON_TARGET,
 }
 _WHY_MISSING = {
     AbsentKind.NO_RECORD: "there is no record where its copy landed",
-    AbsentKind.HELD_BACK: "an open transaction holds back where its copy landed",
     AbsentKind.END: "the target's log ends before where its copy landed",
 }
 

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.clusters.kafka import (
     Out,
     create_topic,
     eventually,
+    open_transaction,
     produce,
     produce_transaction,
     read_all,
@@ -266,3 +268,20 @@ def test_the_result_is_kept_and_shown(copied: Copied, source: KafkaNode) -> None
     assert said in k2ktui("status", "-f", copied.file).stdout
     shown = k2ktui("watch", "-f", copied.file, "--once", code=None).stdout
     assert "every record compared at " in shown and ": 5 equal, 0 different" in shown
+
+
+def test_an_open_transaction_is_waited_for(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    """It holds back copies that another slot has committed; they are not missing."""
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % n for n in range(5)])
+    create_topic(target, topic)
+    holding = open_transaction(target, topic, [b"open"])
+    copies = [Out(got.value, got.key, timestamp=got.timestamp) for got in read_all(source, topic)]
+    copied.record(topic, 0, dict(enumerate(produce(target, topic, copies))), 5, 0)
+    ending = threading.Timer(2, holding.abort_transaction)
+    ending.start()
+    report = k2ktui_json("compare", "-f", copied.file, "--topics", topic)
+    ending.join()
+    assert report["counts"] == {"equal": 5}

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import read_all, unique_name
+from tests.support.clusters.kafka import (
+    Out,
+    create_topic,
+    produce_transaction,
+    read_all,
+    unique_name,
+)
 from tests.support.commands.cli import k2ktui_json
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.damage import damage_log, flip_byte
@@ -59,3 +66,33 @@ def test_topics_of_every_kind(source: KafkaNode, target: KafkaNode, tmp_path: Pa
     assert found == {
         (topic, got.partition, got.offset, "value differs") for topic, got in places.items()
     }
+
+
+@pytest.mark.slow
+def test_while_the_pipeline_copies(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
+    """What is copied meanwhile is no stranger's, and nothing that is not copied yet is missing."""
+    topic = create_topic(source, partitions=2)
+    pipe = Pipeline(tmp_path, source, target, [topic])
+    stopped = threading.Event()
+
+    def write() -> None:
+        while not stopped.is_set():
+            for number in range(2):
+                outs = [Out(b"v" * 100, partition=partition) for partition in (0, 1)] * 50
+                produce_transaction(source, topic, outs, commit=number == 0)
+
+    writer = threading.Thread(target=write)
+    with pipe.start() as run:
+        writer.start()
+        try:
+            pipe.await_copying()
+            reports = [k2ktui_json("compare", "-f", pipe.write()) for _ in range(4)]
+        finally:
+            stopped.set()
+            writer.join()
+        pipe.end(run)
+    equal = [report["counts"].get("equal", 0) for report in reports]
+    assert [set(report["counts"]) for report in reports if report["counts"]] == [{"equal"}] * sum(
+        count > 0 for count in equal
+    )
+    assert equal == sorted(equal) and equal[0] < equal[-1]
