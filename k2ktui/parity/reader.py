@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic
@@ -54,8 +55,8 @@ class Parity:
         memory: what parity has done on the target.
         clusters: ids of source and target.
         wanted_acls: the ACLs that the target should have; None if they were not compared.
-        moved: topics that drills moved to the target, by their names on both clusters: their
-            settings and ACLs are left alone.
+        moved: topics that drills moved to the target, or are about to, by their names on both
+            clusters: their settings and ACLs are left alone.
     """
 
     differences: tuple[Difference, ...] = ()
@@ -111,7 +112,7 @@ class ParityReader:
         if pause:
             return Parity((), (), pause, memory, clusters)
         topics, notes = self._read_topics()
-        moved, note = self._find_moved()
+        moved, note = self._find_moved(own, opposite)
         notes += note
         context = ParityContext(
             self._config, self._source, self.target, topics, own, opposite, memory
@@ -147,8 +148,9 @@ class ParityReader:
 
     def find_moved(self) -> frozenset[str]:
         """Return the moved topics now, by their names on both clusters; errors as for `read`."""
-        self._read_state()
-        return self._find_moved()[0]
+        clusters = self._source.cluster_id(), self.target.cluster_id()
+        own, opposite, _ = self._read_drills(clusters, self._read_recorded(clusters))
+        return self._find_moved(own, opposite)[0]
 
     def refuse_from_now(self, item: ParityItem, wanted: str | None, why: str) -> None:
         """Note that the target has refused a write that it had accepted when it was asked.
@@ -178,18 +180,38 @@ class ParityReader:
         self._state = states.get(coordination.group)
         return self._state
 
-    def _find_moved(self) -> tuple[frozenset[str], list[str]]:
-        """Return the moved topics by their names on both clusters, and a note that says so."""
+    def _find_moved(
+        self, own: Sequence[Drill], opposite: Sequence[Drill]
+    ) -> tuple[frozenset[str], list[str]]:
+        """Return the moved topics by their names on both clusters, and notes that say so.
+
+        Those of open drills over some topics are included: a drill moves them, or moves them back.
+        """
         states = [] if self._state is None else [self._state]
         moves = moved_topics(self._config, states).all
-        names = set[str]()
+        names, notes = set[str](), list[str]()
         for move in moves:
             names |= {move.topic, move.target}
-        if not moves:
-            return frozenset(), []
-        shown = list_names([f"{move.topic} (drill {move.drill})" for move in moves], _NAMED)
-        topics = counted(len(moves), "topic")
-        return frozenset(names), [f"left alone: {topics} moved to the target: {shown}"]
+        if moves:
+            shown = list_names([f"{move.topic} (drill {move.drill})" for move in moves], _NAMED)
+            notes.append(f"left alone: {counted(len(moves), 'topic')} moved to the target: {shown}")
+        for drill in (*own, *opposite):
+            if drill.is_over or not drill.topics:
+                continue
+            names |= {*drill.topics, *self._targets(drill.topics)}
+            shown = list_names(drill.topics, _NAMED)
+            notes.append(
+                f"left alone: topics of drill {safe_text(drill.id)}, which is open: {shown}"
+            )
+        return frozenset(names), notes
+
+    def _targets(self, topics: Iterable[str]) -> set[str]:
+        """Return where source topics go, as far as the file says it."""
+        names = set[str]()
+        for topic in topics:
+            with suppress(Refused):
+                names.update(target_names(self._config, topic))
+        return names
 
     def _read_drills(
         self, clusters: tuple[str, str], recorded: ClusterPair

@@ -15,7 +15,7 @@ def find_pause(
     """Return why parity pauses; "" if it does not.
 
     It goes on only in the direction that copies: what a cluster has that was failed over from is
-    the past.
+    the past. A drill over some topics pauses nothing: parity leaves these topics alone.
 
     Args:
         own: drills of this pipeline, on its target.
@@ -24,7 +24,7 @@ def find_pause(
         unread: why the drills could not all be read.
     """
     for drill in (*own, *opposite):
-        if not drill.is_over:
+        if not (drill.is_over or drill.topics):
             return f"drill {safe_text(drill.id)} is open"
     state = find_pair_state(own, opposite, named)
     if state.moved:

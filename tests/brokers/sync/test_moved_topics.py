@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.kafka.admin.topics import alter_topics
 from k2ktui.kafka.clients import source_cluster
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.store import StateStore
 from tests.brokers.sync.test_races import member
 from tests.support.clusters.kafka import Out, create_topic, produce, unique_name
 from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.drill.made_drills import new_drill
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed, delete_topic
 
@@ -184,3 +187,13 @@ def test_parity_leaves_it_alone(pair: Pair) -> None:
     value = k2ktui_json("parity", "plan", "-f", pair.file, code=1)
     assert [row["item"]["name"] for row in value["rows"]] == [pair.stays]
     assert any(f"{pair.moved} (drill {drill})" in note for note in value["notes"])
+    # A drill that is about to move the other one is open.
+    opened = replace(new_drill(DrillKind.PLANNED), topics=(pair.stays,))
+    store = StateStore(pair.copied.config, pair.copied.cluster)
+    try:
+        store.put([opened])
+    finally:
+        store.close()
+    value = k2ktui_json("parity", "plan", "-f", pair.file)
+    assert value["rows"] == []
+    assert any(f"drill {opened.id}, which is open: {pair.stays}" in n for n in value["notes"])

@@ -24,6 +24,14 @@ def test_it_pauses_while_a_drill_of_either_direction_is_open() -> None:
             assert drill.id in find_pause((drill,), ())
 
 
+def test_a_drill_over_some_topics_pauses_nothing() -> None:
+    """Neither while it is open nor afterwards: parity leaves its topics alone."""
+    for kind in DrillKind:
+        for status in (DrillStatus.OPEN, DrillStatus.ABORTING):
+            drill = replace(new_drill(kind), status=status, topics=("orders",))
+            assert find_pause((drill,), ()) == find_pause((), (drill,)) == ""
+
+
 def test_once_the_target_was_opened_only_the_opposite_direction_goes_on() -> None:
     assert AWAY.id in find_pause((AWAY,), ())
     assert find_pause((), (AWAY,)) == ""
