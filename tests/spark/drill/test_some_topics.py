@@ -18,6 +18,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import end_offsets, eventually
+from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui_json
 from tests.support.drill.failback import Workload
 from tests.support.drill.runs import MAY, QUICK, Yes
@@ -70,7 +71,19 @@ def test_a_topic_moves_and_returns_while_the_pipeline_runs(work: Workload) -> No
     work.consume(work.b, work.groups[1], 50)
     work.copy_back()
     operator = Yes()
-    back = work.fail_back(operator, topics=work.topic, tail=TailChoice.REPLAY)
+    everything = 100 + 30 + 40
+
+    def act() -> None:
+        """What applications and an operator do while the drill waits for the copies."""
+        eventually(
+            lambda: sum(work.content(work.b).values()) == everything, "the tail is copied", 240
+        )
+        for group in work.groups:
+            work.consume(work.b, group)
+        work.copy_back()
+
+    with acting(act):
+        back = work.fail_back(operator, topics=work.topic, tail=TailChoice.REPLAY, wait_s=300.0)
     assert back.status is DrillStatus.DONE, back
     assert {phase.status for phase in back.phases} == {PhaseStatus.DONE}
     assert [step for step, _ in operator.asked] == [
@@ -81,6 +94,7 @@ def test_a_topic_moves_and_returns_while_the_pipeline_runs(work: Workload) -> No
         DrillPhase.OPEN_TARGET,
     ]
     assert "30 records" in back.record(DrillPhase.TAIL).live
+    assert "0 read again, 0 skipped" in dict(operator.asked)[DrillPhase.APPLY]
     (released,) = [c for c in back.changes if c.kind is ChangeKind.RELEASED_TOPICS]
     assert released.status is ChangeStatus.MADE
     assert not read_moved(work.flow.config, target_cluster(work.flow.config))

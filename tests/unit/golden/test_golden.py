@@ -18,6 +18,7 @@ from k2ktui.engine.moves.journal_format import (
     state_value,
 )
 from k2ktui.engine.moves.plan import Plan, dump_plan, load_plan
+from k2ktui.engine.records.moved_topic import moved_topic_key, moved_topic_value
 from k2ktui.engine.records.producer_registration import registration_key, registration_value
 from k2ktui.engine.records.state import (
     MappingRecord,
@@ -36,6 +37,7 @@ from tests.unit.engine.test_plan import PLAN
 from tests.unit.fuzz.parsers import (
     AT,
     DELETED_LOG,
+    MOVED_TOPIC,
     POSITION,
     RANGES,
     REGISTRATION,
@@ -81,6 +83,7 @@ def written() -> dict[str, list[str]]:
         "run": [run_key("g"), run_value(RUN)],
         "producer": [registration_key("g", 4711), registration_value(REGISTRATION)],
         "deleted log": [deleted_log_key("g", DELETED_LOG), deleted_log_value(DELETED_LOG)],
+        "moved topic": [moved_topic_key("g", MOVED_TOPIC.topic), moved_topic_value(MOVED_TOPIC)],
         **{
             name: [mapping_key(mapping), mapping_value(mapping)]
             for name, mapping in MAPPINGS.items()
@@ -114,6 +117,7 @@ def test_positions_and_runs_are_read() -> None:
         ("run", ("g", None, RUN)),
         ("producer", ("g", None, REGISTRATION)),
         ("deleted log", ("g", None, DELETED_LOG)),
+        ("moved topic", ("g", None, MOVED_TOPIC)),
     ):
         key, value = (text.encode() for text in GOLDEN[name])
         assert read_commit_record(key, value) == expected
