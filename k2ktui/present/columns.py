@@ -28,7 +28,8 @@ class Column(Generic[T]):
         width: minimum width in cells.
         rank: on a narrow terminal, columns of the highest rank are left out first; 0 never is.
         widest: maximum width in cells.
-        picture: whether it draws what another column says; exports and copies leave it out.
+        picture: whether it is for the screen only: it draws what another column says, or marks a
+            row; exports and copies leave it out.
     """
 
     id: str

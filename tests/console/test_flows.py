@@ -176,7 +176,7 @@ def test_help_explains_the_screen_and_its_keys() -> None:
         await console.press("question_mark")
         assert "Each row is" not in console.text
 
-    drive(flow)
+    drive(flow, size=(120, 45))
 
 
 def test_the_footer_has_the_keys_of_the_screen_first_and_grays_what_is_unavailable() -> None:

@@ -66,11 +66,9 @@ class ReplicationScreen(ListScreen):
         shows all of them. x shows what the transform of the topic does to its newest records. d
         compares topic settings, client quotas and ACLs of both clusters, c every record.
 
-        Space marks a partition; a marks all that pass the filter. N begins a drill over the topics
-        of the marked rows, or of the row under the cursor: the pipeline goes on with the others. h
-        holds the marked partitions, or the one under the cursor, or their topics, or releases them:
-        what is held is not copied, and its position stays. It asks for a reason, and for the
-        pipeline's name.
+        Space marks a partition, a all that pass the filter. N begins a drill over the topics of the
+        marked rows, or of the one under the cursor. h holds them, or releases them: what is held is
+        not copied, and its position stays.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "compare", "Compare", show=False, id="replication.compare"),

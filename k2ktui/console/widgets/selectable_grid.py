@@ -31,7 +31,7 @@ class SelectableGrid(Grid[T]):
         self, columns: Sequence[Column[T]], *, key: Callable[[T], Hashable], **others: Any
     ) -> None:
         self.marked: set[Hashable] = set()
-        mark: Column[T] = Column("mark", "", self._mark, width=1, widest=1)
+        mark: Column[T] = Column("mark", "", self._mark, width=1, widest=1, picture=True)
         super().__init__((mark, *columns), key=key, **others)
 
     def _mark(self, row: T) -> Cell:
