@@ -1,0 +1,194 @@
+"""Six topics leave a cluster in three drills, while two runs share the pipeline and die in turn."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from k2ktui.drill.files import reverse_path
+from k2ktui.drill.operations import start_drill
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
+from k2ktui.engine.drill.tail import TailChoice
+from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.properties.translation import load_checked
+from k2ktui.replication.ownership.topic_moves import read_moved
+from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
+from tests.support.clusters.kafka import create_topic, eventually, unique_name
+from tests.support.clusters.other_hosts import other_host
+from tests.support.commands.acting import acting
+from tests.support.drill.runs import MAY, QUICK, Yes
+from tests.support.pipelines.both_ways import ENABLED, count_records
+from tests.support.pipelines.pipeline import RUN_TIMEOUT, Pipeline, Run
+from tests.support.pipelines.shared_pipelines import SHARED
+from tests.support.records.numbered import (
+    PARTITIONS,
+    Identity,
+    consume_numbered,
+    write_numbered,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+_COPIED_S = 180
+_PHASES = {
+    DrillPhase.LAG,
+    DrillPhase.DRAIN,
+    DrillPhase.STOP_CONSUMERS,
+    DrillPhase.APPLY,
+    DrillPhase.VERIFY,
+    DrillPhase.MOVE_TOPICS,
+    DrillPhase.OPEN_TARGET,
+}
+OPTIONS = replace(QUICK, wait_s=300.0)
+
+
+@dataclass
+class KillsRuns(Yes):
+    """Confirms everything; when a phase begins, one of two runs is killed and replaced."""
+
+    runs: list[Run] = field(default_factory=list)
+    begin: Callable[[str], Run] | None = None
+    killed_in: list[DrillPhase] = field(default_factory=list)
+
+    def show(self, drill: Drill) -> None:
+        super().show(drill)
+        for record in drill.phases:
+            is_new = record.phase in _PHASES and record.phase not in self.killed_in
+            if record.status is PhaseStatus.RUNNING and is_new:
+                self.killed_in.append(record.phase)
+                self._replace(f"{drill.id}-{len(self.killed_in)}")
+
+    def _replace(self, host: str) -> None:
+        assert self.begin is not None
+        killed = self.runs.pop(0)
+        killed.signal(signal.SIGKILL)
+        killed.wait(RUN_TIMEOUT)
+        self.runs.append(self.begin(host))
+        self.runs[-1].expect("started")
+
+
+@dataclass
+class Applications:
+    """Producers and consumers of topics that are on ``a`` until they have moved to ``b``."""
+
+    a: KafkaNode
+    b: KafkaNode
+    topics_of: dict[str, list[str]]
+    moved: set[str] = field(default_factory=set)
+    read: dict[tuple[str, str], list[Identity]] = field(default_factory=dict)
+    _written: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def home(self, topic: str) -> KafkaNode:
+        return self.b if topic in self.moved else self.a
+
+    def write(self, topic: str, count: int, node: KafkaNode | None = None) -> None:
+        node = node or self.home(topic)
+        origin = "a" if node is self.a else "b"
+        first = self._written[origin, topic]
+        self._written[origin, topic] += count
+        write_numbered(node, topic, origin, range(first, first + count))
+
+    def written(self, topic: str) -> int:
+        return self._written["a", topic] + self._written["b", topic]
+
+    def consume(self, most: int | None = None, *, moved: bool | None = None) -> None:
+        """Let each group read on where its topics are; of moved or other topics only."""
+        for group, topics in self.topics_of.items():
+            for topic in topics:
+                if moved is None or moved is (topic in self.moved):
+                    read = consume_numbered(self.home(topic), group, topic, most)
+                    self.read.setdefault((group, topic), []).extend(read)
+
+
+def test_each_application_reads_each_record_once(
+    tmp_path: Path, source: KafkaNode, target: KafkaNode
+) -> None:
+    topics = [create_topic(source, partitions=PARTITIONS) for _ in range(6)]
+    groups = [unique_name("app") for _ in range(4)]
+    # The last group reads topics that move first and last.
+    reads = [topics[0:2], topics[2:4], topics[4:6], [topics[0], topics[4]]]
+    apps = Applications(source, target, dict(zip(groups, reads, strict=True)))
+    settings = {**ENABLED, **SHARED, "groups.consumerGroups": "|".join(groups)}
+    pipeline = Pipeline(tmp_path, source, target, topics, settings)
+    file = pipeline.write()
+    config = load_checked((str(file),)).config
+
+    def begin(host: str) -> Run:
+        return pipeline.start(env=other_host(host))
+
+    def moved() -> set[str]:
+        return {move.topic for move in read_moved(config, target_cluster(config)).all}
+
+    for topic in topics:
+        apps.write(topic, 60)
+    runs = [begin("first"), begin("second")]
+    for run in runs:
+        run.expect("started")
+    for topic in topics:
+        eventually(partial(pipeline.is_caught_up, topic), f"{topic} copied", _COPIED_S)
+    apps.consume(10)
+
+    for pair in (topics[0:2], topics[2:4], topics[4:6]):
+        for topic in set(topics) - apps.moved:
+            apps.write(topic, 10)
+        apps.consume(5, moved=False)
+        operator = KillsRuns(runs=runs, begin=begin)
+        options = replace(OPTIONS, topics="|".join(pair))
+        drill = start_drill(
+            PipelineFlow(config), DrillKind.PLANNED, options, [str(file)], MAY, operator
+        )
+        assert drill.status is DrillStatus.DONE, drill
+        assert set(operator.killed_in) == _PHASES
+        apps.moved |= set(pair)
+        for topic in pair:
+            apps.write(topic, 20)
+        apps.consume(15, moved=True)
+    assert moved() == set(topics)
+
+    come_back(apps, topics[0], groups, reverse_path([str(file)]))
+    assert moved() == set(topics[1:])
+    apps.write(topics[0], 10)
+    apps.write(topics[1], 10)
+    eventually(lambda: pipeline.is_caught_up(topics[0]), "it is copied again", _COPIED_S)
+    apps.consume()
+    for (group, topic), identities in apps.read.items():
+        content = count_records(apps.home(topic), topic)
+        assert Counter(identities) == content, (group, topic)
+        assert set(content.values()) == {1}
+    for run in runs:
+        assert run.running, run.tail()
+        assert run.stop() == 0
+
+
+def come_back(apps: Applications, topic: str, groups: list[str], back: Path) -> None:
+    """Bring a topic back that was written to on the old source, too."""
+
+    def copy_back() -> None:
+        log = back.parent / unique_name("back")
+        with Run(back, log, ("--until-caught-up",), {}) as run:
+            assert run.wait(RUN_TIMEOUT) == 0, run.tail()
+
+    def act() -> None:
+        """What applications and an operator do while the drill waits for the copies."""
+        eventually(
+            lambda: count_records(apps.b, topic).total() == apps.written(topic), "the tail", 300
+        )
+        for group in (groups[0], groups[3]):
+            apps.read[group, topic] += consume_numbered(apps.b, group, topic)
+        copy_back()
+
+    copy_back()
+    apps.write(topic, 8, apps.a)
+    flow = PipelineFlow(load_checked((str(back),)).config)
+    options = replace(OPTIONS, topics=topic, tail=TailChoice.REPLAY)
+    with acting(act):
+        drill = start_drill(flow, DrillKind.FAILBACK, options, [str(back)], MAY, Yes())
+    assert drill.status is DrillStatus.DONE, drill
+    apps.moved.discard(topic)
