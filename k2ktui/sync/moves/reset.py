@@ -104,6 +104,9 @@ def _refuse_on_source(config: PipelineConfig, group: str) -> list[str]:
             view = reader.views([group]).get(group, ABSENT)
         except (ConnectionFailed, TimedOut) as error:
             return [f"{error.message}: whether the source has this group is not known"]
+    if view.error:
+        name = safe_text(group)
+        return [f"group {name} on the source: {view.error}: what it has committed is not known"]
     topics = {topic for topic, _ in view.offsets if config.topics.matches(topic)}
     if topics:
         raise Refused(
