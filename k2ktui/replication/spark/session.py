@@ -59,6 +59,24 @@ class LapLost(Exception):
     """Spark lost a task, for example with its executor; the text says how."""
 
 
+def collect_all(
+    context: Any, count: int, task: Callable[[Iterator[int]], Iterator[_T]]
+) -> list[_T]:
+    """Run so many tasks of one result each, and return the results.
+
+    If Java ends while it sends them, PySpark takes the end of its socket for the end of the results
+    (``Serializer.load_stream``): fewer come, and no error.
+
+    Raises:
+        EOFError: not all results came.
+        Exception: as PySpark's ``collect``.
+    """
+    results: list[_T] = context.parallelize(range(count), count).mapPartitions(task).collect()
+    if len(results) != count:
+        raise EOFError(f"Spark ended when it had sent {len(results)} of {count} results")
+    return results
+
+
 class SparkEnded(K2kError):
     """Spark has ended and could not be restarted: no further lap can run."""
 
@@ -250,11 +268,11 @@ class SparkRuntime:
             context = self._context
             try:
                 context.setJobGroup(f"{_JOB_GROUP}-{next(self._numbers)}", self._name, True)
-                results: list[_T] = context.parallelize((0,), 1).mapPartitions(task).collect()
+                (result,) = collect_all(context, 1, task)
             except Exception as error:
                 # To print the cause calls Java, which may never answer.
                 raise K2kError(f"a Spark task failed: {spark_reason(error)}") from None
-            return results[0]
+            return result
 
         return self._pool().submit(job)
 
@@ -334,9 +352,7 @@ class SparkRuntime:
             if tasks[0].transform is not None:
                 assert transforms is not None
                 return [transforms.run(task) for task in tasks]
-            results: list[SlotResult] = (
-                context.parallelize(range(count), count).mapPartitions(task).collect()
-            )
+            return collect_all(context, count, task)
         except Exception as error:
             ended = self._ended_message(context)
             log.info("job %s lost%s", group, ": Spark has ended" if ended else "")
@@ -345,7 +361,6 @@ class SparkRuntime:
             reason = spark_reason if tasks[0].transform is None else transform_reason
             # To print the cause calls Java, which may never answer.
             raise LapLost(ended or reason(error)) from None
-        return results
 
     def _living(self) -> Any:
         """Return the session's context; if Spark has ended, start a new session first.
