@@ -31,6 +31,7 @@ from k2ktui.console import screens
 from k2ktui.console.screens.base import ConsoleScreen
 from k2ktui.console.screens.comparison import ComparisonScreen
 from k2ktui.console.screens.fleet import FleetScreen
+from k2ktui.console.screens.group_reset import ResetScreen
 from k2ktui.console.screens.parity import ParityScreen
 from k2ktui.console.screens.site import SiteScreen
 from k2ktui.console.screens.site_drills import SiteDrillsScreen
@@ -62,6 +63,7 @@ NOT_OF_THE_DEMO = {
     MemberScreen,
     ParityScreen,
     ComparisonScreen,
+    ResetScreen,
 }
 
 

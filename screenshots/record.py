@@ -126,7 +126,7 @@ def _plan(flow: PipelineFlow, files: Sequence[Path], *, whole: bool) -> Plan:
     options = plan_options(
         flow.config, rewind=Rewind.NEVER, group=lambda name: whole or name == _GROUP
     )
-    return operations.create_plan(flow, options, list(map(str, files)))[0]
+    return operations.create_plan(flow, options, list(map(str, files)))
 
 
 def _switch_over(given: Sequence[str], watched: Watched) -> None:

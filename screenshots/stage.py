@@ -217,8 +217,8 @@ def _answers(config: PipelineConfig) -> Iterator[None]:
     found = kept.moments()
     job = Job(JobDirectory(Path("jobs") / found.job.pipeline), found.job, JobState.RUNNING)
 
-    def create_plan(_: object, options: PlanOptions, *__: object) -> tuple[Plan, list[str]]:
-        return kept.plan(whole=options.group(kept.OTHER_GROUP)), []
+    def create_plan(_: object, options: PlanOptions, *__: object) -> Plan:
+        return kept.plan(whole=options.group(kept.OTHER_GROUP))
 
     def apply_plan(*given: Any) -> Applied:
         report: Callable[[WriteResult], None] = given[-1]
