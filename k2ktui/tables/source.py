@@ -10,23 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    Filter,
-    InputPartition,
-    SimpleDataSourceStreamReader,
-)
-
 from k2ktui.errors import ConfigError
 from k2ktui.secret_values import remember_secrets
 from k2ktui.tables.columns import ddl, make_batch
 from k2ktui.tables.filters import passes, takes
 from k2ktui.tables.query import Query, read_query
 from k2ktui.tables.records import RecordsTask, read_records
+from k2ktui.tables.spark_bases import (
+    DataSource,
+    DataSourceReader,
+    InputPartition,
+    SimpleDataSourceStreamReader,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from k2ktui.engine.records.state import SourcePartition

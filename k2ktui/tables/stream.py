@@ -8,7 +8,6 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
-from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from k2ktui.engine.mapping.log import MappingChunk
 from k2ktui.engine.records.state import SourcePartition
@@ -17,6 +16,7 @@ from k2ktui.kafka.clients import target_cluster
 from k2ktui.sync.mapping.reader import TopicReader
 from k2ktui.sync.mapping.sort import MappingSorter
 from k2ktui.tables.query import Query
+from k2ktui.tables.spark_bases import SimpleDataSourceStreamReader
 from k2ktui.text import safe_text
 
 _READ_S = 30.0
