@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from k2ktui.drill.changes import UnusableChange
-from k2ktui.drill.phases.move import restore_moves
+from k2ktui.drill.phases.move_topics import restore_moves
 from k2ktui.drill.phases.moves import restore_offsets
 from k2ktui.drill.phases.rights import list_rights_left
 from k2ktui.drill.phases.shadow import delete_shadow_groups

@@ -10,7 +10,16 @@ from k2ktui.drill.checks.context import CheckContext, CheckLimits, DrillFacts
 from k2ktui.drill.checks.suite import run_checks
 from k2ktui.drill.facts import DrillMeasures
 from k2ktui.drill.hooks import explain_unsafe_files, run_hooks
-from k2ktui.drill.phases import move, moves, reverse, shadow, source, source_back, tail, target
+from k2ktui.drill.phases import (
+    move_topics,
+    moves,
+    reverse,
+    shadow,
+    source,
+    source_back,
+    tail,
+    target,
+)
 from k2ktui.drill.report import stopped_ms
 from k2ktui.drill.session import PhaseResult, Session, finish_drill
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
@@ -51,7 +60,7 @@ def _find_unsafe_hooks(session: Session) -> list[str]:
 def run_report(session: Session) -> PhaseResult:
     """Sum up; the report itself is made of the drill's record whenever it is asked for."""
     if session.drill.topics and session.drill.kind in (DrillKind.PLANNED, DrillKind.DISASTER):
-        left = move.count_left(session)
+        left = move_topics.count_left(session)
         session.change_drill(
             lambda drill: replace(drill, figures=replace(drill.figures, topics_left=left))
         )
@@ -73,7 +82,7 @@ RUNS: Mapping[DrillPhase, Run] = {
     DrillPhase.APPLY: moves.run_apply,
     DrillPhase.VERIFY: moves.run_verify,
     DrillPhase.FENCE_REPLICATOR: target.run_fence_replicator,
-    DrillPhase.MOVE_TOPICS: move.run_move_topics,
+    DrillPhase.MOVE_TOPICS: move_topics.run_move_topics,
     DrillPhase.OPEN_TARGET: target.run_open_target,
     DrillPhase.WATCH_CLIENTS: target.run_watch_clients,
     DrillPhase.REVERSE: reverse.run_reverse,

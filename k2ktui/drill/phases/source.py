@@ -8,7 +8,7 @@ from time import monotonic, time
 
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogEnd, SourceLogs, digest_ends, name_partitions
-from k2ktui.drill.phases.leaving import run_leave_topics
+from k2ktui.drill.phases.leave_topics import run_leave_topics
 from k2ktui.drill.session import PhaseResult, Session, failed
 from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.changes import EVERYONE, LOWERED_RATE

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.logs import SourceLogs, name_partitions
 from k2ktui.drill.phases.client_reads import find_reads
-from k2ktui.drill.phases.leaving import find_returned
+from k2ktui.drill.phases.leave_topics import find_returned
 from k2ktui.drill.phases.moves import find_unapplied, make_plan
 from k2ktui.drill.phases.rights import create_rights, find_missing_rights
 from k2ktui.drill.phases.source import find_written

@@ -21,9 +21,9 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import Refused, TimedOut
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import wire
-from k2ktui.replication.fencing_errors import Superseded, unreadable_moves
+from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.ownership.commit_state import read_commit_state
-from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
+from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership, moved_topics
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,7 @@ def read_moved(config: PipelineConfig, target: Cluster) -> MovedTopics:
     if description is None:
         return NO_MOVED_TOPICS
     state = read_commit_state(target, commit_topic(config, description.partitions), _READ_S)
-    if state.unreadable_moves:
-        raise unreadable_moves(description.name, state.unreadable_moves)
-    return state.moved
+    return moved_topics(config, [state])
 
 
 def _change(

@@ -129,15 +129,19 @@ def look_up_times(
     for (_, topic, partition), value in choices.items():
         if value.kind is ValueKind.TIME:
             by_time.setdefault(value.number, set()).add((topic, partition))
-    for at_ms, partitions in by_time.items():
-        spec = OffsetSpec.for_timestamp(max(0, at_ms))
-        offsets = cluster.offsets(sorted(partitions), spec)
+    try:
+        found = {
+            at_ms: cluster.offsets(sorted(partitions), OffsetSpec.for_timestamp(max(0, at_ms)))
+            for at_ms, partitions in by_time.items()
+        }
+    finally:
+        cluster.disconnect()
+    for at_ms, offsets in found.items():
         for key, value in choices.items():
             offset = offsets.get(key[1:]) if value.number == at_ms else None
             if value.kind is ValueKind.TIME and offset is not None:
                 kind = ValueKind.LATEST if offset < 0 else ValueKind.OFFSET
                 resolved[key] = replace(value, kind=kind, number=max(0, offset))
-    cluster.disconnect()
     return resolved
 
 
