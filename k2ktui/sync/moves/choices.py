@@ -130,13 +130,13 @@ def look_up_times(
         if value.kind is ValueKind.TIME:
             by_time.setdefault(value.number, set()).add((topic, partition))
     try:
-        found = {
+        offsets_by_time = {
             at_ms: cluster.offsets(sorted(partitions), OffsetSpec.for_timestamp(max(0, at_ms)))
             for at_ms, partitions in by_time.items()
         }
     finally:
         cluster.disconnect()
-    for at_ms, offsets in found.items():
+    for at_ms, offsets in offsets_by_time.items():
         for key, value in choices.items():
             offset = offsets.get(key[1:]) if value.number == at_ms else None
             if value.kind is ValueKind.TIME and offset is not None:
