@@ -173,6 +173,16 @@ def test_no_job_is_a_problem_too() -> None:
     drive(flow, made)
 
 
+def test_a_pair_without_groups_says_so() -> None:
+    made = Made()
+    made.partition("clicks", 0, end=10)
+
+    async def flow(console: ConsoleDriver) -> None:
+        assert console.line("Positions   ").strip(" │|").endswith("no group has committed offsets")
+
+    drive(flow, made)
+
+
 def test_before_anything_is_copied_no_line_is_red() -> None:
     made = Made()
     at = made.partition("clicks", 0, end=10)

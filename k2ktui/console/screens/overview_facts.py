@@ -527,6 +527,8 @@ def _positions(view: View, glyphs: Glyphs) -> list[Cell]:
     totals = view.totals
     if totals.groups is None:
         return [Cell(formatting.NOT_YET)]
+    if not totals.bases:
+        return [_aged(Cell("no group has committed offsets"), glyphs, view.groups_stale)]
     total = Cell(f"{sum(totals.bases.values()):,}", Tone.HEADING)
     cells = [_aged(total, glyphs, view.groups_stale), Cell(":")]
     waiting = view.waiting.total()
