@@ -275,13 +275,18 @@ def check_counts(context: CheckContext) -> CheckFinding:
 def check_checksums(context: CheckContext) -> CheckFinding:
     """Pass if the checksum of the newest copied records is the same on both clusters.
 
-    A comparison of all records that is newer than the last failure counts, too.
+    The last comparison of all records counts, too: it fails the check if it has found a
+    difference.
     """
     return add_comparison(decide_checksums(read_samples(context)), _last_comparison(context))
 
 
 def _last_comparison(context: CheckContext) -> ComparisonRecord | None:
-    """Return the last comparison of all records, if it is newer than the last failure of D36."""
+    """Return the last comparison of all records, if anything follows from it.
+
+    One without differences proves nothing any more once D36 has failed. One with differences counts
+    until the next comparison: without that, to run a drill again would hide them.
+    """
     cluster = context.cluster("target")
 
     def read() -> PipelineState:
@@ -298,13 +303,14 @@ def _last_comparison(context: CheckContext) -> ComparisonRecord | None:
         return None
     failed_ms = max(
         (
-            drill.started_ms
+            check.at_ms or drill.ended_ms or drill.started_ms
             for drill in state.drills.values()
-            if any(result.failed and result.id == "D36" for result in drill.checks)
+            for check in drill.checks
+            if check.failed and check.id == "D36"
         ),
         default=0,
     )
-    return comparison if comparison.at_ms > failed_ms else None
+    return comparison if comparison.differences or comparison.at_ms > failed_ms else None
 
 
 @check(

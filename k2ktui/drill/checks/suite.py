@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from time import monotonic
@@ -61,6 +62,7 @@ def _run(context: CheckContext, check: DrillCheck) -> CheckResult:
         safe_message(" ".join(finding.evidence.splitlines())),
         "\n".join(map(safe_message, finding.hint.splitlines())),
         monotonic() - began,
+        int(time.time() * 1000),
     )
 
 

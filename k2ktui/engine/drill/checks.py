@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from k2ktui.engine.bounded import Millis
+
 
 class DrillKind(StrEnum):
     """What a drill does.
@@ -100,6 +102,7 @@ class CheckResult:
         evidence: the figures that decided it, or why it could not be checked; safe to print.
         hint: how to fix a failure; empty for a pass.
         seconds: duration of the check.
+        at_ms: when it was decided, epoch milliseconds; 0 in records that do not have it.
     """
 
     id: str
@@ -108,6 +111,7 @@ class CheckResult:
     evidence: str
     hint: str = ""
     seconds: float = 0.0
+    at_ms: Millis = 0
 
     @property
     def failed(self) -> bool:

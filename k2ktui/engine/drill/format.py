@@ -87,6 +87,9 @@ def _as_dict(drill: Drill) -> dict[str, Any]:
     for record in value["phases"]:
         if not record["failed_checks"]:
             del record["failed_checks"]
+    for check in value["checks"]:
+        if not check["at_ms"]:
+            del check["at_ms"]
     for name in ("site", "objectives"):
         if value[name] is None:
             del value[name]

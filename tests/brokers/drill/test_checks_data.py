@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.commit_snapshots import CommitSnapshotRunner
 from tests.support.clusters.kafka import Out, produce, produce_transaction, read_all
 from tests.support.commands.cli import k2ktui
 from tests.support.drill.checks import FAIL, PASS, UNKNOWN, Drilled
+from tests.support.drill.planted import plant, planted
 from tests.support.pipelines.copied import Copied
 from tests.support.records.kinds import delete_before
 
@@ -91,6 +94,33 @@ def test_d36_takes_the_last_comparison_of_all_records(
     result = drilled.check("D36")
     assert result.outcome is FAIL and result.evidence.endswith(": 5 equal, 1 different")
     assert "k2ktui compare" in result.hint
+
+
+def test_d36_takes_no_comparison_that_a_failure_has_disproved(
+    source: KafkaNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    """The failure counts, and not when its drill began: one may take days."""
+    drilled = Drilled(tmp_path, source, target, partitions=1)
+    config = drilled.copied.config
+
+    def fail_now() -> None:
+        failed = replace(drilled.check("D36"), outcome=FAIL)
+        assert failed.at_ms
+        drill = planted(config, DrillKind.PLANNED)
+        plant(config, target, replace(drill, started_ms=1, checks=(failed,)))
+
+    compared = ("compare", "-f", drilled.copied.file)
+    k2ktui(*compared)
+    assert "compared at" in drilled.check("D36").evidence
+    fail_now()
+    assert "compared at" not in drilled.check("D36").evidence
+    k2ktui(*compared)
+    assert drilled.check("D36").evidence.endswith(": 5 equal, 0 different")
+    # A difference stays one until a comparison shows that it is gone, however often D36 is asked.
+    produce(target, drilled.topic, [Out(b"stranger")])
+    k2ktui(*compared, code=1)
+    fail_now()
+    assert drilled.check("D36").outcome is FAIL
 
 
 def test_d37_records_of_others(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
