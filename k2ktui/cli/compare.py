@@ -14,11 +14,12 @@ from k2ktui.cli.terminal.options import file_option, json_option, load_pipeline_
 from k2ktui.cli.terminal.tables import print_table
 from k2ktui.config.scalars import parse_instant
 from k2ktui.engine.name_pattern import pattern_of
-from k2ktui.errors import ConfigError, ExitCode
+from k2ktui.errors import ConfigError, ExitCode, K2kError
 from k2ktui.private_files import write_private
 from k2ktui.text import safe_text
 
 if TYPE_CHECKING:
+    from k2ktui.config.model import PipelineConfig
     from k2ktui.engine.compare.report import ComparisonReport
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -51,7 +52,10 @@ _SHOWN = 200
     help="Most bytes per second to read, both sides together; with k, M or G.",
 )
 @click.option(
-    "--resume", is_flag=True, help="Continue the last comparison of the same choice that was cut."
+    "--resume/--restart",
+    default=None,
+    help="Continue a stopped comparison of the same choice, or discard what it has compared.  "
+    "[default: refuse if there is one]",
 )
 @click.option(
     "--spark/--local",
@@ -76,14 +80,14 @@ def command(
     since: str | None,
     sample: float,
     rate: str | None,
-    resume: bool,
+    resume: bool | None,
     in_spark: bool | None,
     no_store: bool,
     output: Path | None,
 ) -> int:
     """Compare and print; findings if anything differs."""
     from k2ktui.compare.plan import ComparisonChoice
-    from k2ktui.compare.run import ComparisonOptions, compare_pipeline, keep_result
+    from k2ktui.compare.run import ComparisonOptions, compare_pipeline
 
     since_ms = None if since is None else _parse_since(since)
     choice = ComparisonChoice(pattern_of("--topics", topics), topics or "", since_ms, sample)
@@ -91,16 +95,37 @@ def command(
     if output is not None:
         _check_output(output)
     flow = load_pipeline_flow(files)
-    report = compare_pipeline(flow, options)
-    if not no_store and (note := keep_result(flow.config, report)):
-        print_note(note)
-    if output is not None:
-        _write(report, output)
-    if as_json:
-        click.echo(json.dumps(report.as_json()))
-    else:
-        _print(report)
+    with compare_pipeline(flow, options) as (report, done):
+        is_stored = no_store or _store(flow.config, report)
+        if output is not None:
+            _write(report, output)
+        if as_json:
+            click.echo(json.dumps(report.as_json()))
+        else:
+            _print(report)
+        if is_stored:
+            done.forget()
     return int(ExitCode.FINDINGS if report.different else ExitCode.OK)
+
+
+def _store(config: PipelineConfig, report: ComparisonReport) -> bool:
+    """Write the result to the state topic; False if a later run has to.
+
+    What took hours is shown even if that fails.
+    """
+    from k2ktui.compare.run import keep_result
+
+    unwritten = "the result was not written to the state topic"
+    if config.read_only:
+        print_note(f"the file has readOnly: {unwritten}")
+        return True
+    try:
+        keep_result(config, report)
+    except K2kError as error:
+        print_note(f"{unwritten}: {error.message}")
+        print_note("with --resume, it is written without reading the topics again")
+        return False
+    return True
 
 
 def _parse_since(since: str) -> int:
@@ -145,7 +170,10 @@ def _write(report: ComparisonReport, output: Path) -> None:
             write_private(path, text.encode())
         except OSError as error:
             raise ConfigError(
-                f"-o: {safe_text(path)} cannot be written ({error.strerror})"
+                f"-o: {safe_text(path)} cannot be written ({error.strerror})",
+                unchanged="What was compared is kept.",
+                hint="Write the report elsewhere, with --resume and the same --topics, --since and "
+                "--sample: nothing is read again.",
             ) from error
         print_note(f"report: {safe_text(path)}")
 

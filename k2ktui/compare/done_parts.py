@@ -1,7 +1,7 @@
 """Keeps the results of compared parts in a file, so that a comparison can be stopped and resumed.
 
 A line for each part, the first line says of what. The file holds names, offsets and hashes, and is
-of mode 0600. It is removed when everything is compared.
+of mode 0600. It is removed once the report is written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from k2ktui.engine.compare.report import read_result, result_json
 from k2ktui.engine.strict_json import MalformedRecord, field, mapping, parse_object, text
 from k2ktui.errors import Refused
 from k2ktui.private_files import FILE_MODE, private_directory, user_path
-from k2ktui.text import safe_text
+from k2ktui.text import moment, safe_text
 
 _VERSION = 1
 _KEY_CHARACTERS = 16
@@ -34,10 +34,12 @@ class DoneParts:
         config: the pipeline.
         plan: what is compared.
         choice: what the operator wants compared; another choice has another file.
-        resumes: whether to use what an earlier run has left; its file is replaced otherwise.
+        resumes: whether to use what an earlier run has left, or to discard it; None if there must
+            be none.
 
     Raises:
-        Refused: the file cannot be written, or another run writes it.
+        Refused: the file cannot be written, another run writes it, or an earlier run has left
+            results and ``resumes`` is None.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class DoneParts:
         plan: ComparisonPlan,
         choice: ComparisonChoice,
         *,
-        resumes: bool,
+        resumes: bool | None,
     ) -> None:
         head = {
             "v": _VERSION,
@@ -63,19 +65,36 @@ class DoneParts:
         try:
             private_directory(self._path.parent)
             self._file = _open(self._path)
-            if resumes:
-                self._known = _read(self._file, head)
+            if resumes is not False:
+                kept, planned = _read(self._file, head), set(map(_fingerprint, plan.parts))
+                self._known = {part: kept[part] for part in kept.keys() & planned}
+            if resumes is None and self._offsets_known(plan):
+                raise self._not_discarded(plan)
             if not self._known:
                 self._file.seek(0)
                 self._file.truncate()
                 self._write(head)
         except OSError as error:
-            raise _not_kept(self._path, error.strerror or str(error)) from error
+            raise _not_kept(self._path, error, "Nothing was compared.") from error
 
     @property
     def resumed(self) -> int:
-        """Number of parts that an earlier run has compared."""
+        """Number of parts that need not be compared, as an earlier run has done that."""
         return len(self._known)
+
+    def _offsets_known(self, plan: ComparisonPlan) -> int:
+        return sum(part.end - part.first for part in plan.parts if self.find(part) is not None)
+
+    def _not_discarded(self, plan: ComparisonPlan) -> Refused:
+        stopped_at = os.fstat(self._file.fileno()).st_mtime
+        self._file.close()
+        done, offsets = self._offsets_known(plan), sum(p.end - p.first for p in plan.parts)
+        return Refused(
+            f"a comparison that stopped at {moment(stopped_at)} has compared {done:,} of "
+            f"{offsets:,} offsets ({done / offsets:.0%})",
+            unchanged="Nothing was compared. What that comparison has done is still kept.",
+            hint="Continue it with --resume, or discard it with --restart.",
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -96,10 +115,11 @@ class DoneParts:
         try:
             self._write({"part": _fingerprint(part), "result": result_json(result)})
         except OSError as error:
-            raise _not_kept(self._path, error.strerror or str(error)) from error
+            unchanged = "The parts before are kept, for --resume."
+            raise _not_kept(self._path, error, unchanged) from error
 
-    def finish(self) -> None:
-        """Remove the file: everything is compared."""
+    def forget(self) -> None:
+        """Remove the file: everything is compared, and the report is where it was wanted."""
         self._path.unlink(missing_ok=True)
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -115,15 +135,19 @@ def _open(path: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise _not_kept(path, "another comparison of the same choice is running") from error
+        raise Refused(
+            "another comparison of the same choice is running",
+            unchanged="Nothing was compared.",
+            hint="Wait until it ends, or stop it and continue it with --resume.",
+        ) from error
     return file
 
 
-def _not_kept(path: Path, why: str) -> Refused:
+def _not_kept(path: Path, error: OSError, unchanged: str) -> Refused:
     return Refused(
-        f"what is compared cannot be kept in {safe_text(path)}: {why}",
-        unchanged="Nothing was compared.",
-        hint="Set XDG_STATE_HOME to a directory that this user can write.",
+        f"what is compared cannot be kept in {safe_text(path)}: {error.strerror or error}",
+        unchanged=unchanged,
+        hint="Free space there, or set XDG_STATE_HOME to a directory that this user can write.",
     )
 
 
@@ -149,11 +173,15 @@ def _read(file: IO[bytes], head: dict[str, Any]) -> dict[str, PartResult]:
 
 
 def _fingerprint(part: ComparisonPart) -> str:
-    """Return a digest of what a part depends on: its offsets, and the mapping of its records."""
+    """Return a digest of what a part depends on: its offsets, and the mapping of its records.
+
+    Retention moves the log start offsets every few minutes: they are not in it. Where they decide
+    anything, the part begins there.
+    """
     digest = hashlib.sha256()
-    digest.update(repr((part.source, part.first, part.end, part.log_start, part.start)).encode())
+    digest.update(repr((part.source, part.first, part.end, part.start)).encode())
     for span in part.targets:
-        digest.update(repr((span.at, span.first, span.end, span.log_start)).encode())
+        digest.update(repr((span.at, span.first, span.end)).encode())
         for column in (span.ranges.source, span.ranges.target, span.ranges.count):
             digest.update(column.tobytes())
     return digest.hexdigest()

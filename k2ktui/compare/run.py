@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +18,7 @@ from k2ktui.engine.compare.outcomes import PartResult, join_results
 from k2ktui.engine.compare.parts import ComparisonPart
 from k2ktui.engine.compare.record import sum_up_comparison
 from k2ktui.engine.compare.report import ComparisonReport
-from k2ktui.errors import K2kError, Refused
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.progress import long_step
 from k2ktui.sync.flow import Flow
@@ -38,28 +39,35 @@ class ComparisonOptions:
     Attributes:
         choice: what is compared.
         bytes_per_s: bound of what is read on both sides together; None for none.
-        resumes: whether parts that an earlier run of the same choice has compared are not again.
+        resumes: whether parts that an earlier run of the same choice has compared are not again;
+            None to refuse if there are any.
         in_spark: whether Spark compares; None if that depends on the number of offsets.
         is_stopped: asked after each batch; the comparison ends with Refused once it is true.
     """
 
     choice: ComparisonChoice
     bytes_per_s: float | None = None
-    resumes: bool = False
+    resumes: bool | None = None
     in_spark: bool | None = None
     is_stopped: Callable[[], bool] = lambda: False
 
 
-def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport:
+@contextmanager
+def compare_pipeline(
+    flow: Flow, options: ComparisonOptions
+) -> Iterator[tuple[ComparisonReport, DoneParts]]:
     """Compare every retained record of the chosen topics; changes nothing.
 
-    What is done is kept in a file of this user until all is, for a later run that resumes.
+    A context with the report, and with what was compared, which a file of this user keeps for a
+    later run that resumes. Who has the report where it was wanted must ``forget`` that: until then,
+    hours of reading would be lost if the report cannot be written.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
         NothingCopied: nothing has been replicated yet.
         ConfigError: no topic that is copied is chosen.
-        Refused: what is done cannot be kept, or another run keeps it; or it was stopped.
+        Refused: what is done cannot be kept, or another run keeps it; an earlier run has compared
+            some of it, and it is not chosen what becomes of that; or it was stopped.
     """
     began_at = time.time()
     with long_step("positions and mappings are read"):
@@ -67,41 +75,37 @@ def compare_pipeline(flow: Flow, options: ComparisonOptions) -> ComparisonReport
     log.info("comparison of %d parts", len(plan.parts))
     with DoneParts(flow.config, plan, options.choice, resumes=options.resumes) as done:
         results, read_bytes, notes = _compare_parts(flow.config, plan, options, done)
-        done.finish()
-        resumed = _resumed_note(done.resumed, len(plan.parts))
-    return ComparisonReport(
-        pipeline=flow.config.name,
-        source_cluster=plan.source_cluster,
-        target_cluster=plan.target_cluster,
-        began_at=began_at,
-        ended_at=time.time(),
-        since_ms=options.choice.since_ms,
-        sample=options.choice.sample,
-        both_ways=plan.both_ways,
-        results=join_results(results),
-        left_out=plan.left_out,
-        ignored={topic: parts for topic, parts in plan.ignored.items() if parts},
-        read_bytes=read_bytes,
-        notes=(*plan.notes, *notes, *resumed),
-    )
+        report = ComparisonReport(
+            pipeline=flow.config.name,
+            source_cluster=plan.source_cluster,
+            target_cluster=plan.target_cluster,
+            began_at=began_at,
+            ended_at=time.time(),
+            since_ms=options.choice.since_ms,
+            sample=options.choice.sample,
+            both_ways=plan.both_ways,
+            results=join_results(results),
+            left_out=plan.left_out,
+            ignored={topic: parts for topic, parts in plan.ignored.items() if parts},
+            read_bytes=read_bytes,
+            notes=(*plan.notes, *notes, *_resumed_note(done.resumed, len(plan.parts))),
+        )
+        yield report, done
 
 
-def keep_result(config: PipelineConfig, report: ComparisonReport) -> str:
+def keep_result(config: PipelineConfig, report: ComparisonReport) -> None:
     """Write the result in a few numbers to the pipeline's state topic, in place of the last one.
 
-    Returns:
-        Why it was not written, "" if it was: what took hours is not lost because of that.
+    Raises:
+        Refused: the file has ``readOnly``, or the target does not let it be written.
+        ConnectionFailed, TimedOut: the target does not answer.
     """
     if config.read_only:
-        return "the file has readOnly: the result was not written to the state topic"
+        raise Refused("the file has readOnly")
     target = target_cluster(config)
     store = StateStore(config, target)
     try:
         store.put([sum_up_comparison(report, whoami())])
-    except K2kError as error:
-        return f"the result was not written to the state topic: {error.message}"
-    else:
-        return ""
     finally:
         store.close()
         target.disconnect()

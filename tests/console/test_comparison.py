@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from k2ktui.console.screens.comparison import ComparisonScreen
 from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.records.state import SourcePartition
-from k2ktui.errors import Refused
+from k2ktui.errors import ConnectionFailed, Refused
 from tests.console.test_parity import FLOW
 from tests.support.console.driver import ConsoleDriver, drive
 from tests.support.console.views import NOON, usual
@@ -36,15 +38,19 @@ REPORT = ComparisonReport(
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    calls: dict[str, list[Any]] = {"compare": [], "keep": []}
+    calls: dict[str, list[Any]] = {"compare": [], "keep": [], "forget": []}
 
-    def compare(_: object, options: ComparisonOptions) -> ComparisonReport:
+    class Done:
+        def forget(self) -> None:
+            calls["forget"].append(self)
+
+    @contextmanager
+    def compare(_: object, options: ComparisonOptions) -> Iterator[tuple[ComparisonReport, Done]]:
         calls["compare"].append(options)
-        return REPORT
+        yield REPORT, Done()
 
-    def keep(_: object, report: ComparisonReport) -> str:
+    def keep(_: object, report: ComparisonReport) -> None:
         calls["keep"].append(report)
-        return ""
 
     monkeypatch.setattr(comparison, "compare_pipeline", compare)
     monkeypatch.setattr(comparison, "keep_result", keep)
@@ -70,7 +76,7 @@ def test_it_asks_and_compares(called: dict[str, list[Any]]) -> None:
         await console.settle()
         (options,) = called["compare"]
         assert options.resumes and options.choice.sample == 1
-        assert called["keep"] == [REPORT]
+        assert called["keep"] == [REPORT] and len(called["forget"]) == 1
         assert "1 different, 3 unproven of 2 partitions" in console.text
         assert "payments-0@4711" in console.text and "value differs" in console.text
         assert "a transform changes its records" in console.text
@@ -82,12 +88,30 @@ def test_it_asks_and_compares(called: dict[str, list[Any]]) -> None:
     drive(steps, usual(), flow=FLOW, files=("orders.yaml",))
 
 
+def test_what_is_compared_is_kept_if_the_result_is_not(
+    called: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep(*_: object) -> None:
+        raise ConnectionFailed("the target cluster does not answer")
+
+    monkeypatch.setattr(comparison, "keep_result", keep)
+
+    async def steps(console: ConsoleDriver) -> None:
+        screen = await agree(console)
+        await console.until(lambda: screen.report, "compared")
+        await console.settle()
+        assert "the target cluster does not answer" in console.notices
+        assert called["forget"] == []
+
+    drive(steps, usual(), flow=FLOW, files=("orders.yaml",))
+
+
 def test_a_read_only_session_writes_no_result(called: dict[str, list[Any]]) -> None:
     async def steps(console: ConsoleDriver) -> None:
         screen = await agree(console)
         await console.until(lambda: screen.report, "compared")
         await console.settle()
-        assert called["keep"] == []
+        assert called["keep"] == [] and len(called["forget"]) == 1
 
     drive(steps, usual(), flow=FLOW, files=("orders.yaml",), read_only=True)
 

@@ -25,7 +25,8 @@ from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import View
 
 _NOTES = 3
-_NOT_KEPT = "this session is read-only: the result was not written to the state topic"
+_UNWRITTEN = "the result was not written to the state topic"
+_NOT_KEPT = f"this session is read-only: {_UNWRITTEN}"
 _HELP = """
     Comparison. Each row is a partition of the source. Every retained record up to the replicated
     position is compared with its copy: key, value, headers and timestamp. Differences are records
@@ -84,9 +85,15 @@ class ComparisonScreen(OperationScreen):
         )
 
         def job() -> tuple[ComparisonReport, str]:
-            report = compare_pipeline(flow, options)
-            kept = keep_result(flow.config, report) if may.writable else _NOT_KEPT
-            return report, kept
+            with compare_pipeline(flow, options) as (report, done):
+                note = "" if may.writable else _NOT_KEPT
+                if may.writable:
+                    try:
+                        keep_result(flow.config, report)
+                    except K2kError as error:
+                        return report, f"{_UNWRITTEN}: {error.message}"
+                done.forget()
+                return report, note
 
         self.act(
             "comparing every record",

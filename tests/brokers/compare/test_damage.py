@@ -222,7 +222,7 @@ def test_a_stopped_comparison_is_resumed(
     words = ("compare", "-f", str(copied.file), "--topics", topic, "--json")
     # Each side of a partition has some megabytes: it is slow enough to be stopped.
     slow = subprocess.Popen(
-        [sys.executable, "-m", "k2ktui", *words, "--rate", "500k"],
+        [sys.executable, "-m", "k2ktui", *words, "--rate", "300k"],
         env={**os.environ, **env},
         stderr=subprocess.PIPE,
     )
@@ -232,13 +232,20 @@ def test_a_stopped_comparison_is_resumed(
         return bool(kept) and kept[0].read_bytes().count(b"\n") > 1
 
     eventually(has_parts, "a part is compared")
+    slow.send_signal(signal.SIGSTOP)
     refused = k2ktui(*words, "--resume", code=5, env=env)
     assert "another comparison of the same choice is running" in refused.stderr
     slow.send_signal(signal.SIGINT)
+    slow.send_signal(signal.SIGCONT)
     _, said = slow.communicate(timeout=60)
     assert slow.returncode == 130 and b"Traceback" not in said
     (kept,) = (tmp_path / "state").rglob("*.jsonl")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    # Nothing of it is discarded by an option that was forgotten.
+    before = kept.read_bytes()
+    refused = k2ktui(*words, code=5, env=env)
+    assert "of 300,000 offsets" in refused.stderr and "--resume" in refused.stderr
+    assert kept.read_bytes() == before
     # A line that was cut off is compared again.
     with kept.open("ab") as file:
         file.write(b'{"part":')
@@ -251,6 +258,34 @@ def test_a_stopped_comparison_is_resumed(
         one["source_digest"] for one in report["partitions"]
     ]
     assert again["read_bytes"] > report["read_bytes"]
+
+
+def test_what_is_compared_is_kept_until_the_report_is_written(
+    copied: Copied, source: KafkaNode, tmp_path: Path
+) -> None:
+    topic = create_topic(source)
+    produce(source, topic, [b"%d" % n for n in range(5)])
+    copied.copy(topic)
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    words = ("compare", "-f", str(copied.file), "--topics", topic)
+    in_the_way = tmp_path / "report.json"
+    in_the_way.mkdir()
+    report = ("-o", str(in_the_way))
+    assert "report.json cannot be written" in k2ktui(*words, *report, code=2, env=env).stderr
+    in_the_way.rmdir()
+    k2ktui(*words, *report, code=5, env=env)
+    status = ("status", "-f", copied.file)
+    stored = k2ktui_json(*status)["last_comparison"]
+    # The record in the state topic cannot be written either.
+    assert alter_topic(copied.cluster, copied.state, "max.message.bytes", "100") is None
+    unwritten = k2ktui_json(*words, *report, "--resume", env=env)
+    assert unwritten["counts"] == {"equal": 5} and unwritten["read_bytes"] == 0
+    assert k2ktui_json(*status)["last_comparison"] == stored
+    assert alter_topic(copied.cluster, copied.state, "max.message.bytes", "1000000") is None
+    assert k2ktui_json(*words, "--resume", env=env)["read_bytes"] == 0
+    assert k2ktui_json(*status)["last_comparison"]["at"] > stored["at"]
+    assert not list((tmp_path / "state").rglob("*.jsonl"))
+    assert k2ktui_json(*words, env=env)["read_bytes"] > 0
 
 
 def test_the_result_is_kept_and_shown(copied: Copied, source: KafkaNode) -> None:
