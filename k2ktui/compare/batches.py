@@ -5,13 +5,20 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate, pairwise
 
 from k2ktui.engine.compare.log_items import I64, BatchRows, LogBatch, UnreadableBatch
 from k2ktui.engine.compare.outcomes import Outcome
 from k2ktui.engine.compare.walk import PairVerdict
 from k2ktui.log.batch import APPEND_TIME, COMPRESSION_MASK, HEADER_BYTES, Batch, CorruptBatch
 from k2ktui.log.record import KafkaRecord, TimestampType, record_at, timestamp_type
-from k2ktui.log.records import Records, decode_records, read_varint
+from k2ktui.log.records import (
+    Records,
+    decode_records,
+    decode_run,
+    decompress_payload,
+    read_varint,
+)
 from k2ktui.sync.verify.record_comparison import ComparisonOutcome, RecordComparison
 
 _OFFSET = struct.Struct(">q")
@@ -20,6 +27,8 @@ _OFFSET = struct.Struct(">q")
 _TIMES = slice(23, 43)
 _LEGACY_CONTENT_AT = 16
 _DIGEST_BYTES = 16
+# Those that the copy merges into larger ones are small; see ``BatchRouter``.
+_SMALL_BYTES, _RUN_BYTES, _RUN_BATCHES = 16 << 10, 256 << 10, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +62,72 @@ class FetchedRows:
         return record_at(self.records, row, self.kind)
 
 
+class BatchRun:
+    """Small batches in a row; the first that is decoded decodes all of them.
+
+    That takes little longer than one batch. The copy merges small batches, so that their bytes do
+    not show whether they are the same: they have to be decoded.
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] = []
+        self._bytes = 0
+        self._records: list[Records] | None = None
+
+    def add(self, batch: Batch) -> int | None:
+        """Add the next batch, and return its number; None if it is not small, or the run is full.
+
+        Nothing is added once a batch was decoded.
+        """
+        self._bytes += len(batch.view)
+        number = len(self._batches)
+        if (
+            batch.magic < 2
+            or len(batch.view) > _SMALL_BYTES
+            or self._bytes > _RUN_BYTES
+            or number == _RUN_BATCHES
+        ):
+            return None
+        self._batches.append(batch)
+        return number
+
+    def records(self, number: int) -> Records | None:
+        """Return the records of a batch; None if it has to be decoded by itself."""
+        if self._records is None:
+            self._records = self._decode()
+        return self._records[number] if self._records else None
+
+    def _decode(self) -> list[Records]:
+        """Decode all; return nothing if one of them is damaged, or very large."""
+        if len(self._batches) == 1:
+            return []
+        try:
+            bodies = [decompress_payload(batch, _RUN_BYTES) for batch in self._batches]
+            whole = decode_run(self._batches, bodies).records
+        except CorruptBatch:
+            return []
+        ends = list(accumulate(batch.count for batch in self._batches))
+        rows = [slice(begin, end) for begin, end in pairwise([0, *ends])]
+        return [
+            Records(whole.offsets[some], whole.timestamps[some], whole.tails[some]) for some in rows
+        ]
+
+
 class FetchedBatch:
     """A batch of committed records from a fetch response.
 
     Args:
         batch: the batch. One of an old message format is decoded at once, as its header does not
             say which offsets it has.
+        place: the run that it belongs to, and its number there; None if it is not small.
 
     Raises:
         CorruptBatch: it is of an old format, and damaged.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, place: tuple[BatchRun, int] | None = None) -> None:
         self.batch = batch
+        self._place = place
         self._rows: FetchedRows | None = None
         self._content: bytes | None = None
         self.first, self.last, self.count = batch.base_offset, batch.last_offset, batch.count
@@ -132,7 +194,13 @@ class FetchedBatch:
 
     def _decode(self) -> FetchedRows:
         if self._rows is None:
-            self._rows = FetchedRows(decode_records(self.batch), timestamp_type(self.batch))
+            records = None
+            if self._place is not None:
+                run, number = self._place
+                records = run.records(number)
+            if records is None:
+                records = decode_records(self.batch)
+            self._rows = FetchedRows(records, timestamp_type(self.batch))
         return self._rows
 
 
@@ -149,6 +217,19 @@ class RecordComparer:
         self._topic = topic
         self._comparison = comparison
         self.trusts_bytes = not maps_schema_ids
+
+    def are_equal(
+        self, source: tuple[BatchRows, int], target: tuple[BatchRows, int], count: int
+    ) -> bool:
+        """Whether ``count`` records from these on have the same bytes and timestamps."""
+        (rows, row), (copies, copy) = source, target
+        assert isinstance(rows, FetchedRows) and isinstance(copies, FetchedRows)
+        one, two = rows.records, copies.records
+        some, others = slice(row, row + count), slice(copy, copy + count)
+        return bool(
+            one.tails[some] == two.tails[others]
+            and (one.timestamps[some] == two.timestamps[others]).all()
+        )
 
     def compare(self, source: tuple[BatchRows, int], target: tuple[BatchRows, int]) -> PairVerdict:
         """Compare a source record with its copy."""

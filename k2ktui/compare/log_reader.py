@@ -7,7 +7,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self
 
-from k2ktui.compare.batches import FetchedBatch
+from k2ktui.compare.batches import BatchRun, FetchedBatch
 from k2ktui.engine.compare.log_items import Absent, AbsentKind, LogItem, LogItems
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Partition
@@ -117,6 +117,7 @@ class _Chunk:
         self._stable = self._high = first
         self.is_held_back = False
         self._is_full = False
+        self._run = BatchRun()
 
     def next_offset(self) -> int | None:
         is_over = self._is_full or self.is_last or self.offset >= self._end
@@ -129,11 +130,20 @@ class _Chunk:
             self.is_last = True
 
     def add_batch(self, batch: Batch) -> None:
-        fetched = FetchedBatch(batch)
+        fetched = FetchedBatch(batch, self._place(batch))
         self._pass(fetched.first, AbsentKind.NO_RECORD)
         self.items.append(fetched)
         self.bytes += fetched.size
         self.offset = max(self.offset, batch.last_offset + 1)
+
+    def _place(self, batch: Batch) -> tuple[BatchRun, int] | None:
+        """Return the run of a batch, the current one or a new one, and its number there."""
+        for run in (self._run, BatchRun()):
+            number = run.add(batch)
+            if number is not None:
+                self._run = run
+                return run, number
+        return None
 
     def add_aborted_batch(self, batch: Batch) -> None:
         self.bytes += len(batch.view)

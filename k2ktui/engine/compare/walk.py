@@ -60,6 +60,10 @@ class PairComparer(Protocol):
         """Compare two records."""
         ...
 
+    def are_equal(self, source: _RECORD, target: _RECORD, count: int) -> bool:
+        """Whether ``count`` records from these on are equal; asked if ``trusts_bytes``."""
+        ...
+
     def digest(self, record: _RECORD) -> str:
         """Return the SHA-256 of a record's content as hex text."""
         ...
@@ -160,6 +164,8 @@ class _Walk:
         except UnreadableBatch as error:
             self._unread = f"the batch at offset {batch.first}: {error}"
             return
+        if self._take_same_rows(batch, rows):
+            return
         for row, offset in enumerate(rows.offsets.tolist()):
             if part.first <= offset < part.end:
                 self._take_record(rows, row, offset)
@@ -181,6 +187,32 @@ class _Walk:
         side.take_whole(copy)
         self._source_records += batch.count
         self._counts[Outcome.EQUAL] += batch.count
+        return True
+
+    def _take_same_rows(self, batch: LogBatch, rows: BatchRows) -> bool:
+        """Compare all records of a batch with their copies at once; False if one may differ.
+
+        The copy merges small batches, so that theirs is a part of a larger one.
+        """
+        count = len(rows.offsets)
+        if not self._comparer.trusts_bytes or not count:
+            return False
+        first, last = int(rows.offsets[0]), int(rows.offsets[-1])
+        if last - first + 1 != count or first < self._part.first or last >= self._part.end:
+            return False
+        place = self._index.find_all(first, last)
+        if place is None:
+            return False
+        side = self._sides[place[0]]
+        copies = side.find_rows(place[1], count)
+        self._end_stretch()
+        if copies is None or not self._comparer.are_equal((rows, 0), copies, count):
+            return False
+        if self._keys_on_source or side.keys:
+            self._see_keys(batch, side)
+        side.take_rows(count)
+        self._source_records += count
+        self._counts[Outcome.EQUAL] += count
         return True
 
     def _see_keys(self, batch: LogBatch, side: _TargetSide) -> None:
@@ -387,6 +419,28 @@ class _TargetSide:
         """Take all records of the batch that ``whole_batch`` has returned."""
         self.records += batch.count
         self._batch = None
+
+    def find_rows(self, offset: int, count: int) -> _RECORD | None:
+        """Return the record at an offset, if it and those at the next offsets are in one batch.
+
+        What precedes it is passed; nothing is taken.
+        """
+        if offset < self.span.log_start:
+            return None
+        self.pass_before(offset)
+        if self._batch is None or self._batch.first > offset:
+            return None
+        rows = self._decode(self._batch)
+        if rows is None or self._row + count > len(rows.offsets):
+            return None
+        offsets = rows.offsets[self._row : self._row + count]
+        is_whole = int(offsets[0]) == offset and int(offsets[-1]) == offset + count - 1
+        return (rows, self._row) if is_whole else None
+
+    def take_rows(self, count: int) -> None:
+        """Take the records that ``find_rows`` has returned."""
+        self._row += count
+        self.records += count
 
     def take(self, offset: int) -> _RECORD | Absent:
         """Take the record at an offset; what precedes it is passed."""

@@ -86,6 +86,12 @@ class Comparer:
         same = one == other
         return PairVerdict(Outcome.EQUAL if same else Outcome.DIFFERS, "" if same else "value")
 
+    def are_equal(
+        self, source: tuple[BatchRows, int], target: tuple[BatchRows, int], count: int
+    ) -> bool:
+        one, other = (at[0].records[at[1] : at[1] + count] for at in (source, target))  # type: ignore[attr-defined]
+        return bool(one == other)
+
     def digest(self, record: tuple[BatchRows, int]) -> str:
         return str(record[0].records[record[1]].value)  # type: ignore[attr-defined]
 
