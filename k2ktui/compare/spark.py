@@ -18,8 +18,9 @@ from k2ktui.runtime.spark_extra import require_pyspark
 
 log = logging.getLogger(__name__)
 
-# To connect takes as long as to compare a small part.
-_PARTS_A_TASK = 4
+# To connect takes as long as to compare a small part. With fewer tasks for each core than this, one
+# core would compare long after the others have nothing left.
+_MOST_PARTS_A_TASK, _TASKS_A_CORE = 4, 4
 
 
 def why_no_spark() -> str:
@@ -30,6 +31,11 @@ def why_no_spark() -> str:
     except K2kError as error:
         return error.message
     return ""
+
+
+def parts_a_task(parts: int, cores: int) -> int:
+    """Return how many parts a task compares."""
+    return max(1, min(_MOST_PARTS_A_TASK, parts // (_TASKS_A_CORE * cores)))
 
 
 def compare_in_spark(
@@ -52,9 +58,9 @@ def compare_in_spark(
     try:
         spark.start()
         share = None if bytes_per_s is None else bytes_per_s / spark.parallelism
+        size = parts_a_task(len(parts), spark.parallelism)
         tasks = (
-            make_task(config, parts[at : at + _PARTS_A_TASK], share)
-            for at in range(0, len(parts), _PARTS_A_TASK)
+            make_task(config, parts[at : at + size], share) for at in range(0, len(parts), size)
         )
         yield from _run(spark, tasks)
     finally:
