@@ -135,13 +135,14 @@ def _samples(spark: SparkCluster, child: Child) -> Iterator[_Sample]:
         at = time.monotonic()
         with contextlib.suppress(psutil.NoSuchProcess):
             yield _Sample(
-                at, tuple(map(_cpu, executors)), sum(map(_switches, executors)), _cpu(driver)
+                at, tuple(map(cpu_of, executors)), sum(map(_switches, executors)), cpu_of(driver)
             )
         time.sleep(_LOOK_S)
     raise TimeoutError(f"Not copied within {_RUN_S:g} s.\n{child.tail()}")
 
 
-def _cpu(process: psutil.Process) -> float:
+def cpu_of(process: psutil.Process) -> float:
+    """Return the CPU seconds so far of a process and its children that still run."""
     tree = [process, *process.children(recursive=True)]
     return sum(sum(part.cpu_times()[:2]) for part in tree)
 
