@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from crc32c import crc32c
 
-from k2ktui.log.batch import Batch, split_batches
-from k2ktui.log.rebuild import build_batches
+from k2ktui.log.batch import COMPRESSION_MASK, Batch, split_batches
+from k2ktui.log.rebuild import build_batches, compress
 from k2ktui.log.records import Records, decode_records, encode_nullable, encode_varint, read_varint
 from k2ktui.runtime.node import KafkaNode
 
@@ -53,7 +53,7 @@ def _rebuild(batch: Batch, offset: int, damage: Damage) -> bytes:
     assert int(records.offsets[row]) == offset
     after = damage(records, row)
     # A record that is left out leaves a hole: offsets are made with all rows, and then some go.
-    (built,) = build_batches(after, batch.attributes & 7, 1 << 30)
+    (built,) = build_batches(after, batch.attributes & COMPRESSION_MASK, 1 << 30)
     data = built.data
     if len(after) < len(records):
         data = _with_hole(after, batch)
@@ -66,8 +66,7 @@ def _rebuild(batch: Batch, offset: int, damage: Damage) -> bytes:
 
 
 def _with_hole(records: Records, batch: Batch) -> bytearray:
-    """Encode an uncompressed batch that keeps the offsets of its records."""
-    assert not batch.attributes & 7
+    """Encode a batch that keeps the offsets of its records."""
     body = bytearray()
     for at, stamp, tail in zip(
         records.offsets.tolist(), records.timestamps.tolist(), records.tails, strict=True
@@ -75,6 +74,8 @@ def _with_hole(records: Records, batch: Batch) -> bytearray:
         record = b"\0" + encode_varint(stamp - batch.base_timestamp)
         record += encode_varint(at - batch.base_offset) + bytes(tail)
         body += encode_varint(len(record)) + record
+    if codec := batch.attributes & COMPRESSION_MASK:
+        body = bytearray(compress(codec, bytes(body)))
     data = bytearray(bytes(batch.view[:61])) + body
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">i", data, 57, len(records))
@@ -96,6 +97,13 @@ def change_header(records: Records, row: int) -> Records:
     tail = bytes(records.tails[row][:-1])
     header = encode_varint(1) + encode_nullable(b"trace") + encode_nullable(b"x")
     return _with_tail(records, row, tail + header)
+
+
+def change_time(records: Records, row: int) -> Records:
+    """Make a record a millisecond younger."""
+    stamps = records.timestamps.copy()
+    stamps[row] += 1
+    return Records(records.offsets, stamps, records.tails)
 
 
 def remove(records: Records, row: int) -> Records:
