@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,6 +76,10 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
     view, printed = reading.view, reading.status().as_json()
     last = view.last_comparison
     printed["last_comparison"] = None if last is None else comparison_body(last)
+    results = view.compared
+    for row, partition in zip(view.partitions, printed["partitions"], strict=True):
+        compared = results.get(row.key)
+        partition["compared"] = None if compared is None else asdict(compared)
     if with_groups:
         printed["groups"] = [row.as_json() for row in view.groups]
         printed["failover"] = view.failover.as_json()

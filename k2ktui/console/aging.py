@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from k2ktui.present.comparisons import COMPARED
 from k2ktui.watch.model import PartName, View
 
 _OF_BOTH = frozenset({"state", "lag", "behind", "coverage", "unmapped", "why"})
@@ -30,7 +31,8 @@ def stale_partition_columns(view: View) -> frozenset[str]:
     source = _OF_SOURCE if view.stale(PartName.SOURCE) else _NONE
     target = _OF_TARGET if view.stale(PartName.TARGET) else _NONE
     groups = frozenset({"coverage", "unmapped", "mapped"}) if view.stale(PartName.GROUPS) else _NONE
-    return source | target | groups
+    state = frozenset({COMPARED}) if view.stale(PartName.STATE) else _NONE
+    return source | target | groups | state
 
 
 def stale_group_columns(view: View) -> frozenset[str]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from k2ktui.engine.compare.outcomes import UNPROVEN, Finding, Outcome, PartResult
+from k2ktui.engine.compare.record import ComparedPartition, ComparedPartitions
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.severity import Severity, SeverityLabel
+from k2ktui.present import formatting
 from k2ktui.present.columns import Column, text_column
-from k2ktui.present.formatting import utc_time
+from k2ktui.present.formatting import Cell, Glyphs, Tone, utc_time
 from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.watch.model import PartitionRow
 
+# The id of the column with the last comparison.
+COMPARED = "compared"
+_RANK, _EMPTY_RANK = 4, 15
+_WIDTH = len("● 3 unproven, 5 m")
 _HASH_CHARACTERS = 16
 _MARKS = str.maketrans(
     {char: f"\\{char}" for char in "\\`*_{}[]()#+!|~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -29,6 +37,41 @@ def partition_columns(
         text_column("unproven", lambda result: f"{result.count(UNPROVEN):,}"),
         text_column("digest", lambda result: f"{result.target_digest:032x}", left=True, wide=True),
     )
+
+
+def compared_column(
+    compared: Callable[[], ComparedPartitions], now: Callable[[], float], glyphs: Glyphs
+) -> Column[PartitionRow]:
+    """Return the column of the last comparison's result and age; it sorts by the differences.
+
+    It is the first that a narrow terminal leaves out as long as there was no comparison.
+    """
+
+    def order(row: PartitionRow) -> tuple[int, int] | None:
+        last = compared().get(row.key)
+        return None if last is None else (-last.differences, -last.unproven)
+
+    return Column(
+        COMPARED,
+        "compared",
+        lambda row: compared_cell(compared().get(row.key), now(), glyphs),
+        order,
+        width=_WIDTH,
+        rank=_RANK if compared() else _EMPTY_RANK,
+    )
+
+
+def compared_cell(last: ComparedPartition | None, now: float, glyphs: Glyphs) -> Cell:
+    """Return what the last comparison found on a partition, and how long ago."""
+    if last is None:
+        return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
+    severity, word = Severity.OK, "equal"
+    if last.differences:
+        severity, word = Severity.BAD, f"{last.differences:,} different"
+    elif last.unproven:
+        severity, word = Severity.INFO, f"{last.unproven:,} unproven"
+    age = formatting.short_age(now - last.at_ms / 1000)
+    return glyphs.mark(SeverityLabel(severity, f"{word}, {age}"))
 
 
 def summary_lines(report: ComparisonReport) -> Iterator[str]:

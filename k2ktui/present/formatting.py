@@ -206,3 +206,8 @@ def age(value: float | None) -> str:
         step = 10 * (int(value) // 10 + 1)
         return f"<{step} s"
     return duration(value - value % (10 if value < 600 else 60))
+
+
+def short_age(value: float) -> str:
+    """Return an age in its largest unit alone, for a cell of a table."""
+    return "<1 m" if value < 60 else " ".join(duration(value).split()[:2])

@@ -88,6 +88,7 @@ def loads(text: str | bytes) -> View:
 
 def to_object(view: View) -> dict[str, Any]:
     """Return a view as an object of JSON types."""
+    last = view.last_comparison
     return {
         "v": VERSION,
         "pair": asdict(view.pair),
@@ -108,7 +109,7 @@ def to_object(view: View) -> dict[str, Any]:
         "journal": [asdict(header) for header in view.journal],
         "pair_state": view.pair_state.as_json(),
         **({"objectives": _objectives(view)} if view.objectives else {}),
-        **_comparison(view),
+        **({"last_comparison": comparison_body(last)} if last is not None else {}),
         "totals": asdict(view.totals),
         "points": _table(_POINT, view.points),
         **({"audit": _audit(view.audit)} if view.audit else {}),
@@ -152,13 +153,6 @@ def from_object(value: Mapping[str, Any]) -> View:
         notes=tuple(strict_text(note) for note in items(value["notes"])),
         has_run=flag(value.get("has_run", True)),
     )
-
-
-def _comparison(view: View) -> dict[str, Any]:
-    """Return the last comparison without its positions: they may be thousands."""
-    if view.last_comparison is None:
-        return {}
-    return {"last_comparison": {**comparison_body(view.last_comparison), "positions": []}}
 
 
 def _objectives(view: View) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from k2ktui.engine.compare.record import ComparisonRecord
+from k2ktui.engine.compare.record import ComparedPartitions, ComparisonRecord
 from k2ktui.engine.drill.model import Drill, find_last_rehearsal
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.pair_state import NOT_READ, PairState
@@ -331,6 +331,18 @@ class View:
         """Each group's unmapped positions on partitions of which nothing is copied yet."""
         new = {row.key for row in self.partitions if row.status.position is None}
         return count_waiting(self.groups, new)
+
+    @property
+    def compared(self) -> ComparedPartitions:
+        """What the last comparison has found on each partition of these clusters."""
+        last, read = self.last_comparison, (self.source.cluster_id, self.target.cluster_id)
+        is_of_others = last is not None and any(
+            cluster_id and cluster_id != compared
+            for cluster_id, compared in zip(
+                read, (last.source_cluster, last.target_cluster), strict=True
+            )
+        )
+        return ComparedPartitions(None if is_of_others else last)
 
     @property
     def failover(self) -> FailoverEstimate:

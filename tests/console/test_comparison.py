@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import ConnectionFailed, Refused
-from tests.console.test_parity import FLOW
+from k2ktui.progress import ProgressStep, progress_text
+from tests.console.test_parity import FLOW, SIZES
 from tests.support.console.driver import ConsoleDriver, drive
+from tests.support.console.pictures import compare_screen, each_picture
 from tests.support.console.views import NOON, usual
 
 AT, OTHER = SourcePartition("payments", 0), SourcePartition("payments", 1)
@@ -139,3 +142,41 @@ def test_it_is_not_offered_in_a_recording() -> None:
         assert "this is a recording" in console.text
 
     drive(steps, replace(usual()))
+
+
+EQUAL = replace(
+    REPORT,
+    results={
+        AT: PartResult(AT, 0, 5000, {Outcome.EQUAL: 5000}, 5000, 5000),
+        OTHER: PartResult(OTHER, 0, 10, {Outcome.EQUAL: 10}, 10, 10),
+    },
+    left_out={},
+)
+SCREENS = {"comparison-running": None, "comparison-equal": EQUAL, "comparison-different": REPORT}
+
+
+@each_picture([(screen, "k2k-dark", size) for screen in SCREENS for size in SIZES])
+def test_a_comparison_looks_as_it_did(
+    screen: str, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = SCREENS[screen]
+
+    def compare(_: object, options: ComparisonOptions) -> ComparisonReport:
+        while report is None and not options.is_stopped():
+            Event().wait(0.02)
+        return report or EQUAL
+
+    monkeypatch.setattr(comparison, "compare_pipeline", compare)
+    monkeypatch.setattr(comparison, "keep_result", lambda *_: "")
+
+    async def opens(console: ConsoleDriver) -> None:
+        await console.press("2")
+        await console.app.push_screen(shown := ComparisonScreen())
+        if report is not None:
+            await console.settle()
+            return
+        step = ProgressStep("offsets compared", 3_200_000, 8_000_000)
+        shown.post_message(ComparisonScreen.Progressed(progress_text(step, 40.0)))
+        await console.until(lambda: "offsets compared" in console.text, "running")
+
+    compare_screen(opens, usual(), (screen, theme, size), files=("orders.yaml",), flow=FLOW)

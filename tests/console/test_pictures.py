@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from k2ktui.engine.records.hold import Hold, Holds
+from k2ktui.engine.records.state import SourcePartition
 from tests.support.console.driver import ConsoleDriver
 from tests.support.console.pictures import compare_screen, each_picture
-from tests.support.console.views import NOON, Made, usual
+from tests.support.console.views import NOON, Made, compared, usual
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -61,6 +62,21 @@ def test_held_partitions_look_as_they_did(screen: str, theme: str, size: tuple[i
 
     async def opens(console: ConsoleDriver) -> None:
         await console.press("2", "space", "down")
+
+    compare_screen(opens, made, (screen, theme, size))
+
+
+@each_picture([("replication-compared", "k2k-dark", size) for size in SIZES])
+def test_compared_partitions_look_as_they_did(
+    screen: str, theme: str, size: tuple[int, int]
+) -> None:
+    made = lived()
+    made.comparison = compared(
+        made, {SourcePartition("clicks", 1): (7, 0), SourcePartition("payments", 0): (0, 3)}
+    )
+
+    async def opens(console: ConsoleDriver) -> None:
+        await console.press("2", "down")
 
     compare_screen(opens, made, (screen, theme, size))
 

@@ -14,7 +14,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.present.formatting import Tone
 from k2ktui.watch.model import PartName
 from tests.support.console.driver import ConsoleDriver, drive, drive_session, made_session
-from tests.support.console.views import Made, usual
+from tests.support.console.views import Made, compared, usual
 
 
 def titles(console: ConsoleDriver) -> list[str]:
@@ -115,3 +115,52 @@ def test_drawings_of_old_values_are_dim() -> None:
         assert drawn == grid.tone(Tone.MUTED)
 
     drive(flow, made, size=(120, 35))
+
+
+def test_what_the_last_comparison_found_is_in_the_row_with_its_age() -> None:
+    made = usual()
+    made.comparison = compared(
+        made, {SourcePartition("clicks", 1): (7, 2), SourcePartition("payments", 0): (0, 3)}
+    )
+    made.partition("new", 0, end=5)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2")
+        assert "✗ 7 different, 1 h" in console.line("clicks-1")
+        assert "○ 3 unproven, 1 h" in console.line("payments-0")
+        assert "● equal, 1 h" in console.line("invoices-0")
+        assert "equal" not in console.line("new-0"), "it was not compared"
+        grid = console.screen.query_one(Grid)
+        grid.sort_by("compared")
+        assert [row.key for row in grid.rows][:2] == [("clicks", 1), ("payments", 0)]
+        # It grows old while nothing else changes, and is marked if it cannot be read any more.
+        made.now += 3600
+        await console.show()
+        assert "7 different, 2 h" in console.line("clicks-1")
+        made.errors = {PartName.STATE: "no route"}
+        await console.show()
+        assert "≈7 different" in console.line("clicks-1")
+
+    drive(steps, made, size=(200, 40))
+
+
+def test_a_comparison_of_another_cluster_is_in_no_row() -> None:
+    made = usual()
+    made.comparison = replace(compared(made, {}), target_cluster="another one")
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2")
+        assert "equal" not in console.text
+
+    drive(steps, made, size=(200, 40))
+
+
+def test_a_partition_shows_its_last_comparison() -> None:
+    made = usual()
+    made.comparison = compared(made, {SourcePartition("clicks", 0): (7, 0)})
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2", "enter")
+        assert "✗ 7 different, 1 h ago" in console.line("Compared")
+
+    drive(steps, made, size=(80, 24))

@@ -13,7 +13,7 @@ from k2ktui.console import cli_equivalent
 from k2ktui.console.screens.operation import OperationScreen
 from k2ktui.console.visuals.panel import Panel
 from k2ktui.console.widgets.grid import Grid
-from k2ktui.console.widgets.styled_text import glyphs_of
+from k2ktui.console.widgets.styled_text import glyphs_of, wrap
 from k2ktui.engine.compare.outcomes import UNPROVEN, PartResult
 from k2ktui.engine.compare.report import ComparisonReport
 from k2ktui.engine.severity import Severity
@@ -180,7 +180,7 @@ class ComparisonScreen(OperationScreen):
             for outcome, count in result.counts.items()
         ]
         findings: list[Line] = [
-            (Cell(part),) for line in self._findings() for part in self.wrap(line)
+            (Cell(part),) for line in self._findings() for part in wrap(line, width)
         ]
         return [*outcomes, (), *findings]
 

@@ -24,6 +24,7 @@ from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
+from k2ktui.present.comparisons import COMPARED, compared_cell
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.history import Sample
@@ -87,7 +88,8 @@ class PartitionScreen(ConsoleScreen):
         self._ranges = known_ranges(self.session, row)
         samples = self.session.feed.series(*self._key)
         old = stale_partition_columns(view)
-        detail.show(row, self._ranges, samples, self.console.chart_minutes, old)
+        compared = compared_line(self, view, row)
+        detail.show(row, self._ranges, samples, self.console.chart_minutes, old, compared)
 
     def table(self) -> Table | None:
         """Return the mapping ranges."""
@@ -123,8 +125,18 @@ def show_beside(screen: ConsoleScreen, row: PartitionRow | None) -> None:
     panel.label(f"{row.status.topic}-{row.status.partition}")
     samples = screen.session.feed.series(*row.key)
     known = known_ranges(screen.session, row)
-    minutes = screen.console.chart_minutes
-    detail.show(row, known, samples, minutes, stale_partition_columns(view))
+    minutes, old = screen.console.chart_minutes, stale_partition_columns(view)
+    detail.show(row, known, samples, minutes, old, compared_line(screen, view, row))
+
+
+def compared_line(screen: ConsoleScreen, view: View, row: PartitionRow) -> Line:
+    """Return what the last comparison found on a partition; nothing if it was not compared."""
+    last, glyphs = view.compared.get(row.key), glyphs_of(screen)
+    if last is None:
+        return ()
+    cell = compared_cell(last, screen.session.feed.now(), glyphs)
+    cell = glyphs.aged(cell) if COMPARED in stale_partition_columns(view) else cell
+    return fact("Compared", f"{cell.text} ago", cell.tone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +148,7 @@ class _Shown:
     samples: Sequence[Sample]
     minutes: int
     old: Collection[str]
+    compared: Line
 
 
 class PartitionDetail(VerticalScroll):
@@ -172,6 +185,7 @@ class PartitionDetail(VerticalScroll):
         samples: Sequence[Sample],
         minutes: int,
         old: Collection[str] = frozenset(),
+        compared: Line = (),
     ) -> None:
         """Show a partition.
 
@@ -181,8 +195,9 @@ class PartitionDetail(VerticalScroll):
             samples: its lag and rate over time.
             minutes: the window of the charts.
             old: ids of columns with stale readings.
+            compared: what the last comparison found on it.
         """
-        self._shown = _Shown(row, known, samples, minutes, old)
+        self._shown = _Shown(row, known, samples, minutes, old, compared)
         self._draw()
 
     def _draw(self) -> None:
@@ -192,7 +207,8 @@ class PartitionDetail(VerticalScroll):
         row, samples, old = shown.row, shown.samples, shown.old
         glyphs, width = glyphs_of(self), max(20, size.width - 2)
         narrow = size.width < _NARROW
-        lines = [*figures(row, glyphs, old), *coverage(row, width, glyphs, old)]
+        compared = [shown.compared] if shown.compared else []
+        lines = [*figures(row, glyphs, old), *compared, *coverage(row, width, glyphs, old)]
         if narrow:
             lines = [part for line in lines for part in wrapped(line, width)]
         most = 3 if narrow else max(3, size.height - 24)

@@ -31,10 +31,12 @@ from k2ktui.console.widgets.selectable_grid import SelectableGrid
 from k2ktui.console.widgets.styled_text import glyphs_of
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.typed_keys import ASK
+from k2ktui.engine.compare.record import ComparedPartitions
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import NotInstalled
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column
+from k2ktui.present.comparisons import compared_column
 from k2ktui.present.formatting import Cell, Line, Tone, tone_of
 from k2ktui.present.partitions import partition_columns
 from k2ktui.runtime.spark_extra import require_transform_packages
@@ -64,7 +66,8 @@ class ReplicationScreen(ListScreen):
         Problems come first until a sort column is chosen. Enter opens a partition with its
         coverage, its ranges and its lag over time. A narrow terminal hides columns; opening a row
         shows all of them. x shows what the transform of the topic does to its newest records. d
-        compares topic settings, client quotas and ACLs of both clusters, c every record.
+        compares topic settings, client quotas and ACLs of both clusters, c every record; Compared
+        is what the last comparison found there, and how long ago that was.
 
         Space marks a partition, a all that pass the filter. N begins a drill over the topics of the
         marked rows, or of the one under the cursor. h holds them, or releases them: what is held is
@@ -86,6 +89,7 @@ class ReplicationScreen(ListScreen):
         super().__init__()
         # The end of the lag bars' scale: a power of ten, so that it seldom changes.
         self._largest = power_of_ten(())
+        self._compared = ComparedPartitions(None)
 
     def side(self) -> Iterable[Widget]:
         """Yield the panel about the partition under the cursor."""
@@ -113,7 +117,7 @@ class ReplicationScreen(ListScreen):
         )
 
     def _columns(self) -> tuple[Column[PartitionRow], ...]:
-        """Return the columns, with those that draw the lag and the log."""
+        """Return the columns, with those that draw the lag and the log, and the comparison's."""
         glyphs = glyphs_of(self)
 
         def lag(row: PartitionRow) -> Cell:
@@ -121,16 +125,20 @@ class ReplicationScreen(ListScreen):
             value = row.status.lag_records
             return picture_cell(log_bar(value, self._largest, _BAR, glyphs, tone))
 
-        pictures: dict[str, Column[PartitionRow]] = {
+        further: dict[str, Column[PartitionRow]] = {
             "lag": Column(_DRAWN["lag"], "", lag, width=_BAR, rank=2, picture=True),
             "coverage": log_column(glyphs, rank=5),
+            "unmapped": compared_column(lambda: self._compared, self._now, glyphs),
         }
         columns: list[Column[PartitionRow]] = []
         for column in partition_columns(glyphs):
             columns.append(column)
-            if column.id in pictures:
-                columns.append(pictures[column.id])
+            if column.id in further:
+                columns.append(further[column.id])
         return tuple(columns)
+
+    def _now(self) -> float:
+        return self.session.feed.now()
 
     def show_view(self, view: View) -> None:
         """Show the view's partitions."""
@@ -144,7 +152,11 @@ class ReplicationScreen(ListScreen):
         grid.empty = "No partition is selected by the pipeline." if read else formatting.NOT_YET
         stale = set(stale_partition_columns(view))
         grid.mark_stale(stale | {_DRAWN[column_id] for column_id in stale if column_id in _DRAWN})
+        had_any, self._compared = bool(self._compared), view.compared
+        if had_any != bool(self._compared):
+            grid.show_columns(self._columns())
         grid.show(view.partitions)
+        grid.redraw_changed()  # the age of the last comparison
         worst = max((judge_partition(row).severity for row in view.partitions), default=None)
         self.query_one("#table", Panel).mark(worst)
         self.show_side()

@@ -382,6 +382,10 @@ class Grid(StyledText, ScrollView, Generic[T], can_focus=True):
         """Draw all rows again: their cells depend on something else that has changed."""
         self._redraw()
 
+    def redraw_changed(self) -> None:
+        """Draw the cells again that differ: some depend on something else that has changed."""
+        self._changed()
+
     def _redraw(self) -> None:
         self._shown = {}
         self._measure(self._visible())

@@ -5,22 +5,23 @@ See ``docs/internals/record-formats.md``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from k2ktui.engine.compare.outcomes import Outcome
+from k2ktui.engine.compare.outcomes import UNPROVEN, Outcome
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.strict_json import (
     LARGEST_INT,
     LARGEST_MS,
-    field,
     flag,
     integer,
     mapping,
     rows,
     text,
 )
+from k2ktui.engine.strict_json import field as read_field
 from k2ktui.engine.strict_json import number as read_number
 from k2ktui.text import moment
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 #: More partitions are counted, and their positions left out: a record must not become too large.
 MOST_PARTITIONS = 2_000
+#: Partitions with differences or unproven records that are kept, those with the most first.
+MOST_DIFFERENT = 1_000
+#: Topics that are kept in place of positions; the partitions of more are only counted.
+MOST_TOPICS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ class ComparisonRecord:
         sample: share of the offsets.
         is_whole: whether every retained record of every partition was compared.
         positions: the offsets ``[first, end)`` of each source partition; empty if there are many.
+        different: the partitions with differences or unproven records, with the number of both;
+            those with the most differences if there are many; empty in records of earlier releases.
+        topics: the number of partitions of each topic of which all were compared, if there are too
+            many for ``positions``.
     """
 
     at_ms: int
@@ -64,6 +73,8 @@ class ComparisonRecord:
     sample: float
     is_whole: bool
     positions: Mapping[SourcePartition, tuple[int, int]]
+    different: Mapping[SourcePartition, tuple[int, int]] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> ComparisonKey:
@@ -81,9 +92,55 @@ class ComparisonRecord:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedPartition:
+    """What the last comparison has found on one source partition.
+
+    Attributes:
+        at_ms: when it ended, epoch milliseconds.
+        differences: number of records that must not be as they are.
+        unproven: number of records of which nothing is proven.
+    """
+
+    at_ms: int
+    differences: int
+    unproven: int
+
+
+class ComparedPartitions:
+    """What the last comparison has found on each partition, as far as its record tells."""
+
+    def __init__(self, record: ComparisonRecord | None) -> None:
+        self._record = record
+        # Of partitions that the record leaves out for their number, it does not tell which.
+        self._names_all = record is not None and (
+            sum(differences for differences, _ in record.different.values()) == record.differences
+            and sum(unproven for _, unproven in record.different.values()) == record.unproven
+        )
+
+    def __bool__(self) -> bool:
+        """Whether there was a comparison."""
+        return self._record is not None
+
+    def get(self, key: tuple[str, int]) -> ComparedPartition | None:
+        """Return what was found on a partition; None if it was not compared, or that is unknown."""
+        record, at = self._record, SourcePartition(*key)
+        if record is None:
+            return None
+        if at in record.different:
+            return ComparedPartition(record.at_ms, *record.different[at])
+        is_compared = at in record.positions or at.partition < record.topics.get(at.topic, 0)
+        return ComparedPartition(record.at_ms, 0, 0) if is_compared and self._names_all else None
+
+
 def sum_up_comparison(report: ComparisonReport, who: str) -> ComparisonRecord:
     """Return what is kept of a report."""
     few = len(report.results) <= MOST_PARTITIONS
+    different = {
+        at: (report.differences(result), result.count(UNPROVEN))
+        for at, result in sorted(report.results.items())
+    }
+    most_first = sorted(different.items(), key=lambda item: item[1], reverse=True)
     return ComparisonRecord(
         at_ms=round(report.ended_at * 1000),
         who=who,
@@ -96,12 +153,27 @@ def sum_up_comparison(report: ComparisonReport, who: str) -> ComparisonRecord:
         sample=report.sample,
         is_whole=report.is_whole,
         positions={at: (one.first, one.end) for at, one in report.results.items() if few},
+        different={at: both for at, both in most_first[:MOST_DIFFERENT] if any(both)},
+        topics={} if few else dict(_whole_topics(report)[:MOST_TOPICS]),
     )
+
+
+def _whole_topics(report: ComparisonReport) -> list[tuple[str, int]]:
+    """Return the topics of which all partitions were compared, with the number of these."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for at in report.results:
+        numbers[at.topic].append(at.partition)
+    left_out = {at.topic for at in report.left_out}
+    return [
+        (topic, len(partitions))
+        for topic, partitions in sorted(numbers.items())
+        if topic not in left_out and max(partitions) < len(partitions)
+    ]
 
 
 def comparison_body(record: ComparisonRecord) -> dict[str, Any]:
     """Return the fields of a record's value."""
-    return {
+    body: dict[str, Any] = {
         "at": record.at_ms,
         "counts": dict(sorted(record.counts.items())),
         "differences": record.differences,
@@ -116,6 +188,13 @@ def comparison_body(record: ComparisonRecord) -> dict[str, Any]:
         "who": record.who,
         "whole": record.is_whole,
     }
+    if record.different:
+        body["different"] = [
+            [at.topic, at.partition, *both] for at, both in sorted(record.different.items())
+        ]
+    if record.topics:
+        body["topics"] = [list(topic) for topic in sorted(record.topics.items())]
+    return body
 
 
 def read_comparison(body: dict[str, Any]) -> ComparisonRecord:
@@ -124,25 +203,33 @@ def read_comparison(body: dict[str, Any]) -> ComparisonRecord:
     Raises:
         MalformedRecord: it is damaged.
     """
-    counts = mapping(field(body, "counts"))
+    counts = mapping(read_field(body, "counts"))
     return ComparisonRecord(
-        at_ms=integer(field(body, "at"), high=LARGEST_MS),
-        who=text(field(body, "who")),
-        source_cluster=text(field(body, "source")),
-        target_cluster=text(field(body, "target")),
-        partitions=integer(field(body, "partitions"), high=LARGEST_INT),
-        differences=integer(field(body, "differences")),
-        unproven=integer(field(body, "unproven")),
+        at_ms=integer(read_field(body, "at"), high=LARGEST_MS),
+        who=text(read_field(body, "who")),
+        source_cluster=text(read_field(body, "source")),
+        target_cluster=text(read_field(body, "target")),
+        partitions=integer(read_field(body, "partitions"), high=LARGEST_INT),
+        differences=integer(read_field(body, "differences")),
+        unproven=integer(read_field(body, "unproven")),
         counts={text(name): integer(count) for name, count in counts.items()},
-        sample=read_number(field(body, "sample"), high=1.0),
-        is_whole=flag(field(body, "whole")),
-        positions={
-            SourcePartition(text(topic), integer(partition, high=LARGEST_INT)): (
-                integer(first),
-                integer(end),
-            )
-            for topic, partition, first, end in rows(
-                field(body, "positions"), 4, most=MOST_PARTITIONS
-            )
+        sample=read_number(read_field(body, "sample"), high=1.0),
+        is_whole=flag(read_field(body, "whole")),
+        positions=_by_partition(read_field(body, "positions"), MOST_PARTITIONS),
+        different=_by_partition(body.get("different", []), MOST_DIFFERENT),
+        topics={
+            text(topic): integer(partitions, high=LARGEST_INT)
+            for topic, partitions in rows(body.get("topics", []), 2, most=MOST_TOPICS)
         },
     )
+
+
+def _by_partition(value: object, most: int) -> dict[SourcePartition, tuple[int, int]]:
+    """Read rows of a partition and two numbers."""
+    return {
+        SourcePartition(text(topic), integer(partition, high=LARGEST_INT)): (
+            integer(one),
+            integer(other),
+        )
+        for topic, partition, one, other in rows(value, 4, most=most)
+    }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from k2ktui.engine.compare.record import ComparisonRecord
 from k2ktui.engine.drill.model import Drill
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES, Objectives
 from k2ktui.engine.drill.rehearsals import Rehearsal, list_rehearsals
@@ -35,6 +36,7 @@ from k2ktui.watch.model import ClusterView, Part, PartName, PipelinePair, RangeR
 # A clock that stands still: pictures of a screen must be the same everywhere.
 NOON = 1_795_262_400.0
 TOPIC_ID = "9f21" * 8
+SOURCE_ID, TARGET_ID = "lQmMYe12RG21HTTP1Fo2zw", "CHbS4_THSQ-SqJF5kYBYBA"
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Made:
         holds: what operators hold.
         moved: topics that drills moved to the target.
         deleted: topics that were deleted on the source.
+        comparison: the last comparison of all records.
     """
 
     pair: PipelinePair = field(default_factory=lambda: PipelinePair("orders"))
@@ -79,6 +82,7 @@ class Made:
     deleted: frozenset[str] = frozenset()
     objectives: Objectives = NO_OBJECTIVES
     rehearsals: tuple[Rehearsal, ...] = ()
+    comparison: ComparisonRecord | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[PartName, Facts] = {}
@@ -214,7 +218,7 @@ class Made:
             **compared,
             PartName.SOURCE: SourceFacts(
                 now,
-                ClusterView("lQmMYe12RG21HTTP1Fo2zw", "4.3", "src:9092"),
+                ClusterView(SOURCE_ID, "4.3", "src:9092"),
                 dict(self.starts),
                 dict(self.ends),
                 ids,
@@ -228,7 +232,7 @@ class Made:
             ),
             PartName.TARGET: TargetFacts(
                 now,
-                ClusterView("CHbS4_THSQ-SqJF5kYBYBA", "4.3", "dst:9092"),
+                ClusterView(TARGET_ID, "4.3", "dst:9092"),
                 dict(self.positions),
                 targets,
                 heartbeat_at=self.heartbeat_at,
@@ -249,6 +253,7 @@ class Made:
                 drills=self.drills,
                 rehearsals=list_rehearsals(self.rehearsals, self.drills),
                 holds=self.holds,
+                comparison=self.comparison,
             ),
         }
 
@@ -331,6 +336,24 @@ class StubFeed:
 
     def close(self) -> None:
         self.closed = True
+
+
+def compared(made: Made, different: Mapping[SourcePartition, tuple[int, int]]) -> ComparisonRecord:
+    """Return a comparison of all records of an hour ago, with differences and unproven records."""
+    return ComparisonRecord(
+        at_ms=round((made.now - 3600) * 1000),
+        who="ann@bastion1",
+        source_cluster=SOURCE_ID,
+        target_cluster=TARGET_ID,
+        partitions=len(made.ends),
+        differences=sum(differences for differences, _ in different.values()),
+        unproven=sum(unproven for _, unproven in different.values()),
+        counts={"equal": 1234},
+        sample=1.0,
+        is_whole=True,
+        positions={at: (made.starts[at], end) for at, end in made.ends.items()},
+        different=different,
+    )
 
 
 def beside_mirrormaker() -> Made:

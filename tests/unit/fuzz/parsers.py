@@ -196,6 +196,9 @@ STATE: tuple[StateRecord, ...] = (
     Hold("orders", None, "ops@h", 1000, "why"),
     Hold("orders", 3, "ops@h", 1000),
     ComparisonRecord(1000, "ops@h", "c", "d", 1, 2, 3, {"equal": 9}, 0.5, False, {AT: (0, 9)}),
+    ComparisonRecord(
+        1000, "ops@h", "c", "d", 3000, 2, 3, {"equal": 9}, 1.0, True, {}, {AT: (2, 3)}, {"t": 12}
+    ),
 )
 DRILL = Drill(
     "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",

@@ -13,14 +13,14 @@ from k2ktui.present.formatting import UNICODE
 from k2ktui.present.view_lines import view_lines
 from k2ktui.watch.codec import dumps, loads
 from k2ktui.watch.once import Reading
-from tests.support.console.views import usual
+from tests.support.console.views import SOURCE_ID, TARGET_ID, usual
 
 
 def test_the_last_comparison_is_on_every_surface() -> None:
     made = usual()
     at_ms = round((made.now - 3600) * 1000)
     record = ComparisonRecord(
-        at_ms, "ann@host", "a", "b", 1, 0, 0, {"equal": 1234}, 1.0, True,
+        at_ms, "ann@host", SOURCE_ID, TARGET_ID, 1, 0, 0, {"equal": 1234}, 1.0, True,
         {SourcePartition("payments", 0): (0, 1234)},
     )  # fmt: skip
     view = replace(made.view(), last_comparison=record)
@@ -29,9 +29,13 @@ def test_the_last_comparison_is_on_every_surface() -> None:
     (line,) = (line for line in shown if line.startswith("Compared"))
     assert "no difference" in line and "every record" in line and "1h" in line.replace(" ", "")
     assert status_object(Reading(view))["last_comparison"]["counts"] == {"equal": 1234}
-    # A recording keeps it without its positions.
-    kept = loads(dumps(view))
-    assert kept.last_comparison == replace(record, positions={})
+    by_partition = {
+        (row["topic"], row["partition"]): row["compared"]
+        for row in status_object(Reading(view))["partitions"]
+    }
+    expected = {"at_ms": at_ms, "differences": 0, "unproven": 0}
+    assert by_partition["payments", 0] == expected and by_partition["payments", 1] is None
+    assert loads(dumps(view)).last_comparison == record
 
     differing = replace(record, differences=7, unproven=2, is_whole=False)
     view = replace(view, last_comparison=differing)

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k2ktui.engine.compare import record as record_module
 from k2ktui.engine.compare.key_proofs import KeyProofs
 from k2ktui.engine.compare.outcomes import Finding, Outcome, PartResult
-from k2ktui.engine.compare.record import ComparisonKey, sum_up_comparison
+from k2ktui.engine.compare.record import (
+    ComparedPartition,
+    ComparedPartitions,
+    ComparisonKey,
+    comparison_body,
+    read_comparison,
+    sum_up_comparison,
+)
 from k2ktui.engine.compare.report import ComparisonReport, read_result, result_json
 from k2ktui.engine.moves.journal_format import (
     read_state_key,
@@ -74,6 +82,58 @@ def test_the_record_is_read_as_it_was_written(result: PartResult, both_ways: boo
     assert read_state_value(record.key, state_value(record)) == record
     assert record.differences == report.different
     assert record.positions == {result.source: (result.first, result.end)}
+
+
+def test_what_was_found_on_each_partition() -> None:
+    of_partition = {
+        SourcePartition("orders", 0): {Outcome.EQUAL: 9},
+        SourcePartition("orders", 1): {Outcome.EQUAL: 5, Outcome.DIFFERS: 4},
+        SourcePartition("payments", 0): {Outcome.NOT_COMPARED: 2},
+    }
+    results = {at: PartResult(at, 0, 9, counts) for at, counts in of_partition.items()}
+    record = sum_up_comparison(make_report(PartResult(AT, 0, 9), results=results), "ann@host")
+    compared = ComparedPartitions(read_comparison(comparison_body(record)))
+    assert compared.get(("orders", 0)) == ComparedPartition(9500, 0, 0)
+    assert compared.get(("orders", 1)) == ComparedPartition(9500, 4, 0)
+    assert compared.get(("payments", 0)) == ComparedPartition(9500, 0, 2)
+    assert compared.get(("orders", 2)) is None and ComparedPartitions(None).get(("a", 0)) is None
+    # A record of an earlier release has the sums alone: it is unknown which partition differs.
+    earlier = ComparedPartitions(replace(record, different={}))
+    assert earlier.get(("orders", 0)) is None and earlier.get(("orders", 1)) is None
+    well = ComparedPartitions(replace(record, different={}, differences=0, unproven=0))
+    assert well.get(("orders", 0)) == ComparedPartition(9500, 0, 0)
+
+
+def test_a_record_of_many_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_module, "MOST_PARTITIONS", 5)
+    monkeypatch.setattr(record_module, "MOST_DIFFERENT", 2)
+    monkeypatch.setattr(record_module, "MOST_TOPICS", 2)
+    differences = {("a", 0): 0, ("a", 1): 1, ("b", 0): 5, ("c", 0): 3, ("d", 0): 0, ("d", 2): 0}
+    results = {
+        SourcePartition(*key): PartResult(SourcePartition(*key), 0, 9, {Outcome.DIFFERS: count})
+        for key, count in differences.items()
+    }
+    report = make_report(PartResult(AT, 0, 9), results=results)
+    record = sum_up_comparison(report, "ann@host")
+    assert record.positions == {} and record.topics == {"a": 2, "b": 1}
+    assert record.different == {SourcePartition("b", 0): (5, 0), SourcePartition("c", 0): (3, 0)}
+    read = read_comparison(comparison_body(record))
+    assert read == record
+    compared = ComparedPartitions(read)
+    # The one that is left out may be any other partition.
+    assert compared.get(("b", 0)) == ComparedPartition(9500, 5, 0)
+    assert compared.get(("a", 0)) is None and compared.get(("d", 0)) is None
+
+    monkeypatch.setattr(record_module, "MOST_DIFFERENT", 3)
+    monkeypatch.setattr(record_module, "MOST_TOPICS", 9)
+    record = sum_up_comparison(report, "ann@host")
+    # Only topics of which every partition was compared.
+    assert record.topics == {"a": 2, "b": 1, "c": 1}
+    compared = ComparedPartitions(record)
+    assert compared.get(("a", 0)) == ComparedPartition(9500, 0, 0)
+    assert compared.get(("a", 2)) is None and compared.get(("d", 0)) is None
+    left_out = replace(report, left_out={SourcePartition("a", 2): "a transform"})
+    assert "a" not in sum_up_comparison(left_out, "ann@host").topics
 
 
 @pytest.mark.parametrize(
