@@ -18,7 +18,7 @@ from k2ktui.cli.terminal.options import (
     optional_file_option,
     unlock_option,
 )
-from k2ktui.cli.terminal.results import exit_code, result_object, show_results
+from k2ktui.cli.terminal.results import exit_code, print_nothing, result_object, show_results
 from k2ktui.config.inputs import STDIN
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
@@ -44,14 +44,14 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     if not as_json:
         show_plan(plan)
     if not plan.applied:
-        click.echo("Nothing to apply.", err=True)
+        print_nothing(plan.pipeline, as_json=as_json)
         return 0
     if not files:
         show_connections(plan.files, flow.config)
     confirm(plan.pipeline, effect_text(plan, time.time()), yes=yes, side=plan.side)
     applied = apply_plan(flow.config, plan, files or plan.files, may)
     if as_json:
-        click.echo(json.dumps(result_object(applied)))
+        click.echo(json.dumps(result_object(flow.config.name, applied)))
     else:
         show_results(applied)
         click.echo(f"To undo: k2ktui undo {applied.id}", err=True)

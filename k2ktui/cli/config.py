@@ -76,9 +76,7 @@ def reverse(files: tuple[str, ...], as_json: bool) -> int:
     reversed_file = reverse_file(files)
     if as_json:
         click.echo(
-            json.dumps(
-                {"pipeline": reversed_file.text, "notes": list(reversed_file.notes)}, indent=2
-            )
+            json.dumps({"text": reversed_file.text, "notes": list(reversed_file.notes)}, indent=2)
         )
         return ExitCode.OK
     print_notes(reversed_file.notes)

@@ -52,7 +52,7 @@ def print_fleet(rows: Sequence[FleetRow], *, as_json: bool) -> None:
 
     rows, now = worst_first(rows), time.time()
     if as_json:
-        click.echo(json.dumps([row.as_json() for row in rows]))
+        click.echo(json.dumps({"pipelines": [row.as_json() for row in rows]}))
     else:
         print_table(f"Pipelines at {moment(now)}", fleet_columns(WORDS, lambda: now), rows)
     sys.stdout.flush()

@@ -14,7 +14,7 @@ from k2ktui.cli.terminal.changes import ChangeFlags, change_options
 from k2ktui.cli.terminal.confirm import confirm
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import access_to, load_flow
-from k2ktui.cli.terminal.results import exit_code, result_object, show_results
+from k2ktui.cli.terminal.results import exit_code, print_nothing, result_object, show_results
 from k2ktui.engine.access import require
 from k2ktui.engine.moves.choice import RowValue
 from k2ktui.engine.moves.plan import dump_plan
@@ -86,14 +86,14 @@ def command(
     elif not flags.as_json:
         show_plan(plan)
     if not plan.applied:
-        click.echo("Nothing to apply.", err=True)
+        print_nothing(plan.pipeline, as_json=flags.as_json and not flags.dry_run)
         return ExitCode.FINDINGS
     if flags.dry_run:
         return ExitCode.OK
     confirm(plan.pipeline, effect_text(plan, time.time()), yes=flags.yes, side=side)
     applied = apply_plan(flow.config, plan, plan.files, may)
     if flags.as_json:
-        click.echo(json.dumps(result_object(applied)))
+        click.echo(json.dumps(result_object(plan.pipeline, applied)))
     else:
         show_results(applied)
         click.echo(f"To undo: k2ktui undo {applied.id}", err=True)

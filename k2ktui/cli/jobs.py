@@ -102,7 +102,7 @@ def list_(files: tuple[str, ...] = (), as_json: bool = False) -> int:
     table = make_run_rows(jobs, heartbeats, name, now)
     _note_state()
     if as_json:
-        click.echo(json.dumps([row_object(row, now) for row in table]))
+        click.echo(json.dumps({"jobs": [row_object(row, now) for row in table]}))
     else:
         print_table("Jobs", columns(now), recent_runs(table))
     return ExitCode.OK
@@ -287,7 +287,8 @@ def _report_start(job: Job, wait: float, checks: Sequence[Check], as_json: bool)
     )
     now = manager.await_running(job, wait)
     if as_json:
-        shown = {"checks": [asdict(check) for check in checks], "job": job_object(now)}
+        rows = [asdict(check) for check in checks]
+        shown = {"pipeline": now.record.pipeline, "checks": rows, "job": job_object(now)}
         click.echo(json.dumps(shown))
     else:
         click.echo(job_text(now))
@@ -342,4 +343,8 @@ def _access_of(job: Job, unlock: bool) -> Access:
 
 
 def _show(job: Job, as_json: bool) -> None:
-    click.echo(json.dumps(job_object(job)) if as_json else job_text(job))
+    if as_json:
+        shown = {"pipeline": job.record.pipeline, "job": job_object(job)}
+        click.echo(json.dumps(shown))
+    else:
+        click.echo(job_text(job))

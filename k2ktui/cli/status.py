@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,6 @@ from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import file_option, json_option, load_flow
 from k2ktui.cli.terminal.pair_line import print_pair
 from k2ktui.cli.terminal.tables import print_table
-from k2ktui.engine.compare.record import comparison_body
 from k2ktui.engine.status import PartitionStatus
 from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines, objectives_line
@@ -75,11 +73,11 @@ def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, A
     """Return what ``--json`` prints."""
     view, printed = reading.view, reading.status().as_json()
     last = view.last_comparison
-    printed["last_comparison"] = None if last is None else comparison_body(last)
+    printed["last_comparison"] = None if last is None else last.as_json()
     results = view.compared
     for row, partition in zip(view.partitions, printed["partitions"], strict=True):
         compared = results.get(row.key)
-        partition["compared"] = None if compared is None else asdict(compared)
+        partition["compared"] = None if compared is None else compared.as_json()
     if with_groups:
         printed["groups"] = [row.as_json() for row in view.groups]
         printed["failover"] = view.failover.as_json()

@@ -50,7 +50,7 @@ def command(
     confirm(config.name, what, yes=yes, side=side)
     applied = undo_entry(config, journal_entry, files, may, skip_moved=skip_moved)
     if as_json:
-        click.echo(json.dumps(result_object(applied)))
+        click.echo(json.dumps(result_object(config.name, applied)))
     else:
         show_results(applied)
     return exit_code(applied)

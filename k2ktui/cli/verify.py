@@ -98,7 +98,7 @@ def verification_object(proof: VerificationReport) -> dict[str, Any]:
     return {
         **proof.verification.as_json(),
         "not_compared": [
-            {"group": row.group, "topic": row.topic, "partition": row.partition, "why": why}
+            {"group": row.group, "topic": row.topic, "partition": row.partition, "reason": why}
             for row, why in proof.unasked
         ],
     }

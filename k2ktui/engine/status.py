@@ -75,7 +75,7 @@ class PartitionStatus:
         source_end: last stable offset on the source, the end for a read_committed consumer.
         position: replicated position, the next source offset to copy.
         lag_records: source offsets from the position to ``source_end``.
-        lag_seconds: age of the record at the position; 0 when there is nothing left to copy.
+        lag_s: age of the record at the position; 0 when there is nothing left to copy.
         target_end: last stable offset of the target partition.
         mapped_records: records with a mapping in the mapping topic; None if it was not read.
         coverage: share of the retained source offsets whose translation is exact, 0 to 1.
@@ -98,7 +98,7 @@ class PartitionStatus:
     source_end: int | None
     position: int | None
     lag_records: int | None
-    lag_seconds: float | None
+    lag_s: float | None
     target_topic: str
     target_partition: int | None
     target_end: int | None
@@ -221,7 +221,7 @@ def with_move(status: PartitionStatus, move: MovedTopic | None) -> PartitionStat
         status,
         state=PartitionState.MOVED,
         lag_records=None,
-        lag_seconds=None,
+        lag_s=None,
         coverage=None,
         moved_by=move.drill,
         moved_at=move.at_ms / 1000,

@@ -138,7 +138,7 @@ class FleetRow:
             "copying": self.copying,
             "standbys": self.standbys,
             "lag_records": self.lag,
-            "lag_seconds": self.behind_s,
+            "lag_s": self.behind_s,
             "rate": self.rate,
             "coverage": self.coverage,
             "rpo_records": self.rpo_records,

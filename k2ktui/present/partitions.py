@@ -31,8 +31,8 @@ def partition_columns(glyphs: Glyphs) -> tuple[Column[PartitionRow], ...]:
         Column(
             "behind",
             "behind",
-            lambda row: Cell(formatting.seconds(row.status.lag_seconds)),
-            lambda row: descending(row.status.lag_seconds),
+            lambda row: Cell(formatting.seconds(row.status.lag_s)),
+            lambda row: descending(row.status.lag_s),
             right=True,
             rank=1,
         ),

@@ -185,7 +185,7 @@ def _pair_object(pair: RecordPair, listing: RecordListing, show: Show | None) ->
         "source": _entry_object(pair.source, (place.topic, place.partition), "source", show),
         "target": _entry_object(pair.target, pair.target_partition, "target", show),
         "outcome": str(pair.compared.outcome) if pair.compared else None,
-        "why": pair.compared.why if pair.compared else pair.why_no_copy,
+        "reason": pair.compared.why if pair.compared else pair.why_no_copy,
     }
 
 

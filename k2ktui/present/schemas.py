@@ -72,8 +72,8 @@ def plan_object(plan: SchemaPlan) -> dict[str, Any]:
         "schemas": [
             {
                 **_schema_object(schema),
-                "targetId": schema.target_id,
-                "targetVersion": schema.target_version,
+                "target_id": schema.target_id,
+                "target_version": schema.target_version,
                 "action": str(schema.action),
                 "reason": schema.reason,
             }
@@ -85,7 +85,7 @@ def plan_object(plan: SchemaPlan) -> dict[str, Any]:
         "unmapped": [
             {"subject": subject.name, "reason": subject.reason} for subject in plan.unmapped
         ],
-        "remarks": list(plan.remarks),
+        "notes": list(plan.remarks),
     }
 
 
@@ -93,9 +93,9 @@ def applied_object(row: AppliedSchema) -> dict[str, Any]:
     """Return what ``--json`` prints of an applied schema."""
     return {
         **_schema_object(row.planned),
-        "targetId": row.target_id,
-        "targetVersion": row.target_version,
-        "result": str(row.outcome),
+        "target_id": row.target_id,
+        "target_version": row.target_version,
+        "outcome": str(row.outcome),
         "reason": row.reason,
     }
 
@@ -104,8 +104,8 @@ def verified_object(row: VerifiedSchema) -> dict[str, Any]:
     """Return what ``--json`` prints of a verified schema."""
     return {
         **_schema_object(row.planned),
-        "targetId": row.target_id,
-        "result": str(row.agreement),
+        "target_id": row.target_id,
+        "outcome": str(row.agreement),
         "reason": row.reason,
     }
 
@@ -116,6 +116,6 @@ def _schema_object(planned: PlannedSchema) -> dict[str, Any]:
         "version": planned.source.version,
         "type": planned.source.schema.type,
         "id": planned.source.id,
-        "targetSubject": planned.target_subject,
+        "target_subject": planned.target_subject,
         "naming": str(planned.naming),
     }

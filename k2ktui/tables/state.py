@@ -36,7 +36,7 @@ def _positions(flow: Flow, _: Sequence[str]) -> Iterator[Row]:
             "source_start": status.source_start,
             "source_end": status.source_end,
             "lag": status.lag_records,
-            "lag_seconds": status.lag_seconds,
+            "lag_seconds": status.lag_s,
             "copied_at": micros(status.copied_at),
             "target_topic": status.target_topic or None,
             "target_partition": status.target_partition,

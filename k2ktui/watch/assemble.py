@@ -266,7 +266,7 @@ class Assembler:
             source_end=end,
             position=position.offset if position else None,
             lag_records=lag,
-            lag_seconds=0.0 if lag == 0 else ages.get(at),
+            lag_s=0.0 if lag == 0 else ages.get(at),
             target_topic=topic,
             target_partition=partition,
             target_end=_target_end(target, topic, partition),
@@ -509,10 +509,10 @@ def sum_totals(
         arrived_records=sum(arrived.values()),
         rpo_s=max(
             (
-                row.status.lag_seconds
+                row.status.lag_s
                 for row in copied
                 if row.status.lag_records
-                and row.status.lag_seconds is not None
+                and row.status.lag_s is not None
                 and row.key not in arrived
             ),
             default=None,
@@ -535,9 +535,7 @@ def _split_held(rows: Sequence[PartitionRow]) -> tuple[list[PartitionRow], list[
 
 def _ages(rows: Sequence[PartitionRow]) -> list[float]:
     return [
-        row.status.lag_seconds
-        for row in rows
-        if row.status.lag_seconds is not None and row.status.lag_records
+        row.status.lag_s for row in rows if row.status.lag_s is not None and row.status.lag_records
     ]
 
 

@@ -59,6 +59,9 @@ def _names(kind: type) -> list[str]:
 
 
 _STATUS = _names(PartitionStatus)
+# Recordings have one field under its first name.
+_STORED = {"lag_s": "lag_seconds"}
+_STATUS_COLUMNS = [_STORED.get(name, name) for name in _STATUS]
 _ROW = ["why", "rate", "direction", "eta_s", "spans", "gaps", "ranges"]
 _GROUP = _names(GroupRow)
 _POINT = _names(Point)
@@ -97,7 +100,7 @@ def to_object(view: View) -> dict[str, Any]:
         "source": asdict(view.source),
         "target": asdict(view.target),
         "partitions": {
-            "columns": _STATUS + _ROW,
+            "columns": _STATUS_COLUMNS + _ROW,
             "rows": [_partition(row) for row in view.partitions],
         },
         "groups": _table(_GROUP, view.groups),
@@ -244,7 +247,11 @@ def _runner(values: Mapping[str, Any]) -> Runner:
 
 def _partition_row(row: dict[str, Any]) -> PartitionRow:
     # A recording of an earlier release lacks the newest fields.
-    known = {name: row[name] for name in _STATUS if name in row}
+    known = {
+        name: row[column]
+        for name, column in zip(_STATUS, _STATUS_COLUMNS, strict=True)
+        if column in row
+    }
     status = _make(PartitionStatus, known)
     return _make(
         PartitionRow,

@@ -55,7 +55,7 @@ class Reading:
             notes=(*view.notes, *_unread_groups(view)),
             partitions=tuple(row.status for row in view.partitions),
             lag_records=view.totals.lag_records,
-            lag_seconds=view.totals.lag_seconds,
+            lag_s=view.totals.lag_seconds,
             moved_topics=view.moved_topics,
             can_be_retired=view.is_left,
         )
@@ -76,7 +76,7 @@ class PipelineStatus:
         notes: messages for the operator.
         partitions: the source partitions.
         lag_records: source offsets that are not copied yet, without held and moved partitions.
-        lag_seconds: age of the oldest record that is not copied yet.
+        lag_s: age of the oldest record that is not copied yet.
         moved_topics: source topics whose clients were moved to the target, by the drill that did.
         can_be_retired: whether those are all topics.
     """
@@ -90,7 +90,7 @@ class PipelineStatus:
     notes: tuple[str, ...]
     partitions: tuple[PartitionStatus, ...]
     lag_records: int | None
-    lag_seconds: float | None
+    lag_s: float | None
     moved_topics: Mapping[str, tuple[str, ...]]
     can_be_retired: bool
 
@@ -104,7 +104,7 @@ class PipelineStatus:
             "source_down": self.source_down,
             "notes": list(self.notes),
             "lag_records": self.lag_records,
-            "lag_seconds": self.lag_seconds,
+            "lag_s": self.lag_s,
             "moved_topics": {drill: list(topics) for drill, topics in self.moved_topics.items()},
             "can_be_retired": self.can_be_retired,
             "partitions": [asdict(row) for row in self.partitions],

@@ -48,7 +48,7 @@ def written_offsets(pair: Pair) -> list[tuple[str, str, int]]:
         (row.write.group, row.write.topic, row.write.partition)
         for entry in entries
         for row in entry.rows
-        if row.result == "applied"
+        if row.outcome == "applied"
     )
 
 

@@ -69,13 +69,13 @@ def list_(files: tuple[str, ...], directory: Path | None, as_json: bool) -> int:
                 "id": d.id,
                 "kind": d.kind,
                 "status": d.status,
-                "by": d.started_by,
+                "started_by": d.started_by,
                 "topics": list(d.topics),
             }
             for d in drills
         ]
         trend = [rehearsal.as_json() for rehearsal in rehearsals]
-        click.echo(json.dumps({"drills": rows, "rehearsals": trend}))
+        click.echo(json.dumps({"pipeline": flow.config.name, "drills": rows, "rehearsals": trend}))
     else:
         print_drills(flow.config.name, drills)
     return ExitCode.OK

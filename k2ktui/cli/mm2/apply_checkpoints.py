@@ -178,10 +178,12 @@ def _print_result(
 ) -> int:
     if as_json:
         shown = {
+            "pipeline": plan.pipeline,
             "checks": [asdict(check) for check in judged],
             "plan": json.loads(dump_plan(plan)),
             "blocking": [check.name for check in blocking],
-            "applied": result_object(applied) if applied else None,
+            "applied": applied is not None,
+            "result": result_object(plan.pipeline, applied) if applied else None,
         }
         click.echo(json.dumps(shown))
     elif applied:

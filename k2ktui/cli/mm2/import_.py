@@ -37,7 +37,7 @@ def command(file: str, named: str, output: str | None, as_json: bool) -> None:
     if output is not None:
         _write(Path(output), imported.text)
     if as_json:
-        click.echo(json.dumps({"file": output, "pipeline": imported.text, "notes": notes}))
+        click.echo(json.dumps({"file": output, "text": imported.text, "notes": notes}))
         return
     print_notes(notes)
     if output is None:

@@ -308,9 +308,9 @@ def _row_object(move: StoredMove) -> dict[str, Any]:
         "topic": move.source.topic,
         "partition": move.source.partition,
         "position": move.before,
-        "log_start_offset": move.bounds.start if move.bounds else None,
+        "source_start": move.bounds.start if move.bounds else None,
         "high_watermark": move.bounds.end if move.bounds else None,
-        "lag": _lag(move),
+        "lag_records": _lag(move),
     }
 
 

@@ -125,7 +125,7 @@ def _object(plan: TakeoverPlan, done: TakenOver | None) -> dict[str, Any]:
         "flow": plan.flow,
         "applied": done is not None,
         "term": done.term if done else None,
-        "journal": (done.entry if done else "") or None,
+        "id": (done.entry if done else "") or None,
         "notes": [*plan.notes, *(done.notes if done else ())],
         "partitions": [
             {

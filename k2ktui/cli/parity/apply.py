@@ -19,6 +19,7 @@ from k2ktui.cli.terminal.options import (
     optional_file_option,
     unlock_option,
 )
+from k2ktui.cli.terminal.results import print_nothing
 from k2ktui.cli.terminal.tables import MOST, print_table
 from k2ktui.config.inputs import STDIN
 from k2ktui.engine.access import require
@@ -53,13 +54,13 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
     if not as_json:
         show_plan(plan)
     if not plan.changes:
-        click.echo("Nothing to apply.", err=True)
+        print_nothing(plan.pipeline, as_json=as_json)
         return 0
     if not files:
         show_connections(plan.files, config)
     confirm(plan.pipeline, effect_text(plan), yes=yes)
     applied = apply_plan(config, plan, files or plan.files, may)
-    report(applied, as_json=as_json)
+    report(config.name, applied, as_json=as_json)
     if not as_json:
         click.echo(f"To undo: k2ktui parity undo {applied.id}", err=True)
     return exit_code(applied)
@@ -93,19 +94,20 @@ def read_plan(path: Path, now: float) -> ParityPlan:
         ) from error
 
 
-def report(applied: ParityApplied, *, as_json: bool) -> None:
+def report(pipeline: str, applied: ParityApplied, *, as_json: bool) -> None:
     """Print the results, those that were not applied first."""
     if as_json:
-        click.echo(json.dumps(result_object(applied)))
+        click.echo(json.dumps(result_object(pipeline, applied)))
         return
     rows = sorted(applied.rows, key=lambda row: row.result is WriteOutcome.APPLIED)
     print_table(f"Journal entry {applied.id}", result_columns(), rows, most=MOST)
     click.echo(f"{results_text(applied.counts)}.")
 
 
-def result_object(applied: ParityApplied) -> dict[str, Any]:
+def result_object(pipeline: str, applied: ParityApplied) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     return {
+        "pipeline": pipeline,
         "id": applied.id,
         "counts": applied.counts,
         "rows": [
@@ -115,8 +117,8 @@ def result_object(applied: ParityApplied) -> dict[str, Any]:
                 "key": row.write.item.key,
                 "before": row.write.before,
                 "after": row.write.after,
-                "result": str(row.result),
-                "why": row.why,
+                "outcome": str(row.result),
+                "reason": row.why,
             }
             for row in applied.rows
         ],

@@ -46,5 +46,5 @@ def command(
         click.echo(f"note: entry {safe_text(undone_by)} has already undone it", err=True)
     confirm(config.name, f"restore {counted(len(writes), 'value')} on the target", yes=yes)
     applied = undo_entry(config, entry, files, may, skip_moved=skip_moved)
-    report(applied, as_json=as_json)
+    report(config.name, applied, as_json=as_json)
     return exit_code(applied)

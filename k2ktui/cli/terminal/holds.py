@@ -71,9 +71,9 @@ def change_object(pipeline: str, change: HoldChange) -> dict[str, Any]:
     """Return a change as ``--json`` prints it."""
     return {
         "pipeline": pipeline,
-        "what": change.operation,
+        "operation": change.operation,
         "applied": bool(change.entry),
-        "journal": change.entry or None,
+        "id": change.entry or None,
         "notes": list(change.notes),
         "holds": [
             {
@@ -95,8 +95,8 @@ def hold_object(hold: Hold) -> dict[str, Any]:
         "topic": hold.topic,
         "partition": hold.partition,
         "who": hold.who,
-        "since": hold.at_ms / 1000,
-        "why": hold.why,
+        "held_at": hold.at_ms / 1000,
+        "reason": hold.why,
     }
 
 

@@ -31,7 +31,7 @@ def job_object(job: Job) -> dict[str, Any]:
         **asdict(job.record),
         "id": job.place.id,
         "state": str(job.state),
-        "why": job.why,
+        "reason": job.why,
         "log": str(job.place.log),
     }
 

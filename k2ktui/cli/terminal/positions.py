@@ -40,11 +40,11 @@ def row_object(row: PositionRow) -> dict[str, Any]:
         "position": position.offset if position else None,
         "start": position.start if position else None,
         "term": position.term if position else None,
-        "since": position.since if position else None,
+        "since_term": position.since if position else None,
         "slot": position.slot if position else None,
-        "log_start_offset": log.start if log else None,
-        "last_stable_offset": log.end if log else None,
-        "lag": row.lag,
+        "source_start": log.start if log else None,
+        "source_end": log.end if log else None,
+        "lag_records": row.lag,
         "target_topic": row.target_topic,
         "target_partition": row.target_partition,
         "gaps": [[g.first, g.end, g.reason] for g in position.gaps] if position else [],
@@ -56,10 +56,10 @@ def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> di
     """Return a plan and its result as ``--json`` prints them; ``moved`` None: not applied."""
     return {
         "pipeline": change.pipeline,
-        "what": change.operation,
+        "operation": change.operation,
         "applied": moved is not None,
         "term": moved.term if moved else None,
-        "journal": (moved.entry if moved else "") or None,
+        "id": (moved.entry if moved else "") or None,
         "notes": [*change.notes, *(moved.notes if moved else ())],
         "moves": [
             {
@@ -70,7 +70,7 @@ def change_object(change: PositionPlan, moved: PositionWriteResult | None) -> di
                 "effect": str(move.effect),
                 "again": move.again,
                 "left_out": move.left_out,
-                "why": move.why,
+                "reason": move.why,
             }
             for move in change.moves
         ],
@@ -83,9 +83,9 @@ def acknowledged_object(
     """Return deleted logs and what was acknowledged of them as ``--json`` prints it."""
     return {
         "pipeline": pipeline,
-        "what": "offsets acknowledge",
+        "operation": "offsets acknowledge",
         "applied": bool(done.logs),
-        "journal": done.entry or None,
+        "id": done.entry or None,
         "notes": list(done.notes),
         "partitions": [
             {

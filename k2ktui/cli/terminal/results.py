@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,10 @@ def exit_code(applied: Applied) -> int:
     return int(ExitCode.OK if applied.complete else ExitCode.PARTIAL)
 
 
-def result_object(applied: Applied) -> dict[str, Any]:
+def result_object(pipeline: str, applied: Applied) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     return {
+        "pipeline": pipeline,
         "id": applied.id,
         "counts": applied.counts,
         "rows": [
@@ -35,17 +37,24 @@ def result_object(applied: Applied) -> dict[str, Any]:
                 "partition": row.write.partition,
                 "before": row.write.before,
                 "after": row.write.after,
-                "result": str(row.result),
-                "why": row.why,
+                "outcome": str(row.outcome),
+                "reason": row.reason,
             }
             for row in applied.rows
         ],
     }
 
 
+def print_nothing(pipeline: str, *, as_json: bool) -> None:
+    """Print that a plan changes nothing: there is no journal entry."""
+    click.echo("Nothing to apply.", err=True)
+    if as_json:
+        click.echo(json.dumps({"pipeline": pipeline, "id": None, "counts": {}, "rows": []}))
+
+
 def show_results(applied: Applied) -> None:
     """Print the rows, those that were not applied first."""
-    rows = sorted(applied.rows, key=lambda row: row.result is WriteOutcome.APPLIED)
+    rows = sorted(applied.rows, key=lambda row: row.outcome is WriteOutcome.APPLIED)
     print_table(f"Journal entry {applied.id}", COLUMNS, rows, most=MOST)
     click.echo(f"{results_text(applied.counts)}.")
 
@@ -56,7 +65,7 @@ def show_writes(title: str, writes: Sequence[OffsetWrite]) -> None:
 
 
 def _result(row: WriteResult) -> str:
-    return f"{row.result}: {safe_message(row.why)}" if row.why else str(row.result)
+    return f"{row.outcome}: {safe_message(row.reason)}" if row.reason else str(row.outcome)
 
 
 WRITES: tuple[Column[OffsetWrite], ...] = (

@@ -261,7 +261,7 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
         fact(
             "Lag",
             f"{number('lag', status.lag_records)} records, "
-            f"{text('behind', formatting.seconds(status.lag_seconds))} "
+            f"{text('behind', formatting.seconds(status.lag_s))} "
             f"{glyphs.direction(row.direction)}  {formatting.number(row.rate)} records/s",
         ),
     ]

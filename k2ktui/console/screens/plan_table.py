@@ -77,22 +77,22 @@ class PlanLine:
     def news(self) -> SeverityLabel | None:
         """Return its outcome since the plan was made, the most recent step first."""
         if self.back is not None:
-            if self.back.result is WriteOutcome.APPLIED:
+            if self.back.outcome is WriteOutcome.APPLIED:
                 return SeverityLabel(Severity.INFO, "undone")
-            return SeverityLabel(Severity.BAD, f"not undone: {self.back.result}")
+            return SeverityLabel(Severity.BAD, f"not undone: {self.back.outcome}")
         if self.moved:
             return SeverityLabel(Severity.WARN, "moved")
         if self.proof is not None:
             return _PROOFS[self.proof.outcome]
         if self.unchecked:
             return _PROOFS[ComparisonOutcome.COULD_NOT_CHECK]
-        return None if self.written is None else RESULTS[self.written.result]
+        return None if self.written is None else RESULTS[self.written.outcome]
 
     @property
     def explanation(self) -> str:
         """The explanation of that outcome, safe to display."""
         compared = self.proof.why if self.proof is not None else self.unchecked
-        back, written = (result.why if result else "" for result in (self.back, self.written))
+        back, written = (result.reason if result else "" for result in (self.back, self.written))
         return safe_message(back or self.moved or compared or written)
 
     @property

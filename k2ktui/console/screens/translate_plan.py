@@ -494,7 +494,7 @@ class PlanScreen(OperationScreen):
     def _row_written(self) -> None:
         arrived = dict(self._arriving)
         if self.shown is not None and arrived:
-            counts = Counter(str(result.result) for result in arrived.values())
+            counts = Counter(str(result.outcome) for result in arrived.values())
             self._show_sums(written_sums(self.shown.plan, counts))
         self._show_news(
             replace(self._lines[key], written=result) for key, result in arrived.items()

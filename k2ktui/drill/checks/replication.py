@@ -42,7 +42,7 @@ def check_lag(context: CheckContext) -> CheckFinding:
     known = [row for row in rows if row.lag_records is not None]
     behind = [row for row in known if row.lag_records]
     worst = max((row.lag_records or 0 for row in known), default=0)
-    oldest = max((row.lag_seconds or 0.0 for row in known), default=0.0)
+    oldest = max((row.lag_s or 0.0 for row in known), default=0.0)
     figures = (
         f"{len(behind):,} of {counted(len(rows), 'partition')} behind; worst lag "
         f"{counted(worst, 'record')}, {duration(oldest)}"
@@ -51,7 +51,7 @@ def check_lag(context: CheckContext) -> CheckFinding:
     late = [
         row
         for row in known
-        if (row.lag_records or 0) > limits.lag_records or (row.lag_seconds or 0.0) > limits.lag_s
+        if (row.lag_records or 0) > limits.lag_records or (row.lag_s or 0.0) > limits.lag_s
     ]
     missing = f"; lag unknown: {_names(unknown)}" if unknown else ""
     if late:

@@ -458,7 +458,7 @@ def _read_entries(session: Session, change: Change) -> tuple[list[JournalEntry],
 
 def _find_left(session: Session, entry: JournalEntry) -> tuple[list[OffsetWrite], list[str]]:
     """Return the writes of an entry whose offsets are still there, and which moved since."""
-    written = [row.write for row in entry.rows if row.result is WriteOutcome.APPLIED]
+    written = [row.write for row in entry.rows if row.outcome is WriteOutcome.APPLIED]
     reader = TargetClusterReader(session.config)
     try:
         views = reader.views(sorted({write.group for write in written}))

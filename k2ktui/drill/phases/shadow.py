@@ -194,9 +194,9 @@ def _commit(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
         reader.close()
     return [
         f"{safe_text(result.write.group)} {safe_text(result.write.topic)}-"
-        f"{result.write.partition}: {result.result} {safe_message(result.why)}".rstrip()
+        f"{result.write.partition}: {result.outcome} {safe_message(result.reason)}".rstrip()
         for result in results
-        if result.result is not WriteOutcome.APPLIED
+        if result.outcome is not WriteOutcome.APPLIED
     ]
 
 

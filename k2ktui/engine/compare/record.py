@@ -81,6 +81,21 @@ class ComparisonRecord:
         """Key of the record."""
         return ComparisonKey()
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui status --json`` prints."""
+        return {
+            "ended_at": self.at_ms / 1000,
+            "who": self.who,
+            "source_cluster": self.source_cluster,
+            "target_cluster": self.target_cluster,
+            "whole": self.is_whole,
+            "sample": self.sample,
+            "partitions": self.partitions,
+            "differences": self.differences,
+            "unproven": self.unproven,
+            "counts": dict(sorted(self.counts.items())),
+        }
+
     def describe(self) -> str:
         """Return what was compared when, and what was found, in one sentence."""
         equal = self.counts.get(str(Outcome.EQUAL), 0)
@@ -105,6 +120,14 @@ class ComparedPartition:
     at_ms: int
     differences: int
     unproven: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``k2ktui status --json`` prints."""
+        return {
+            "ended_at": self.at_ms / 1000,
+            "differences": self.differences,
+            "unproven": self.unproven,
+        }
 
 
 class ComparedPartitions:

@@ -98,7 +98,7 @@ class ComparisonReport:
             "pipeline": self.pipeline,
             "source_cluster": self.source_cluster,
             "target_cluster": self.target_cluster,
-            "began_at": self.began_at,
+            "started_at": self.began_at,
             "ended_at": self.ended_at,
             "since_ms": self.since_ms,
             "sample": self.sample,
@@ -108,11 +108,15 @@ class ComparisonReport:
             "unproven": self.unproven,
             "counts": _counts_json(self.counts),
             "partitions": [
-                {**result_json(result), "differences": self.differences(result)}
+                {
+                    **result_json(result),
+                    "findings": [_finding_object(finding) for finding in result.findings],
+                    "differences": self.differences(result),
+                }
                 for _, result in sorted(self.results.items())
             ],
             "left_out": [
-                {"topic": at.topic, "partition": at.partition, "why": why}
+                {"topic": at.topic, "partition": at.partition, "reason": why}
                 for at, why in sorted(self.left_out.items())
             ],
             "ignored": {topic: list(parts) for topic, parts in sorted(self.ignored.items())},
@@ -153,6 +157,12 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "source_hash": finding.source_hash,
         "target_hash": finding.target_hash,
     }
+
+
+def _finding_object(finding: Finding) -> dict[str, Any]:
+    """Return a finding as it is printed: files of stopped comparisons have its first names."""
+    shown = _finding_json(finding)
+    return {"reason" if name == "why" else name: value for name, value in shown.items()}
 
 
 def read_result(body: dict[str, Any]) -> PartResult:

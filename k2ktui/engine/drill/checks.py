@@ -126,5 +126,5 @@ class CheckResult:
             "outcome": str(self.outcome),
             "evidence": self.evidence,
             "hint": self.hint,
-            "seconds": round(self.seconds, 3),
+            "took_s": round(self.seconds, 3),
         }

@@ -80,11 +80,11 @@ class OffsetWrite:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A write with its result; ``why`` may be empty if it was applied."""
+    """A write with its outcome; ``reason`` may be empty if it was applied."""
 
     write: OffsetWrite
-    result: WriteOutcome
-    why: str = ""
+    outcome: WriteOutcome
+    reason: str = ""
 
 
 def make_writes(
@@ -296,7 +296,7 @@ def reverse_writes(written: Iterable[WriteResult]) -> list[OffsetWrite]:
             w.after_version,
             w.before_version,
         )
-        for w in (result.write for result in written if result.result is WriteOutcome.APPLIED)
+        for w in (result.write for result in written if result.outcome is WriteOutcome.APPLIED)
     ]
 
 

@@ -139,7 +139,7 @@ class SyncLoop:
         rows = [row for row in plan.changes if row.group not in self.stopped]
         written = self._write(rows)
         failed = [
-            _failure(outcome) for outcome in written if outcome.result is not WriteOutcome.APPLIED
+            _failure(outcome) for outcome in written if outcome.outcome is not WriteOutcome.APPLIED
         ]
         notes += self._summarize(snapshot, written)
         if written:
@@ -149,7 +149,7 @@ class SyncLoop:
             commits_at=snapshot.commits_at,
             groups=len(snapshot.source),
             actions=dict(Counter(str(row.action) for row in plan.rows)),
-            applied=sum(outcome.result is WriteOutcome.APPLIED for outcome in written),
+            applied=sum(outcome.outcome is WriteOutcome.APPLIED for outcome in written),
             failed=tuple(failed),
             stopped=dict(self.stopped),
             notes=tuple(self._new(notes)),
@@ -188,7 +188,7 @@ class SyncLoop:
         return notes
 
     def _summarize(self, snapshot: Snapshot, written: list[WriteResult]) -> list[str]:
-        applied = [row.write for row in written if row.result is WriteOutcome.APPLIED]
+        applied = [row.write for row in written if row.outcome is WriteOutcome.APPLIED]
         try:
             self._summaries.keep(snapshot, applied)
         except K2kError as error:
@@ -319,4 +319,4 @@ def _rereads(plan: Plan) -> dict[str, int]:
 def _failure(written: WriteResult) -> str:
     write = written.write
     where = safe_text(f"{write.group} {write.topic}-{write.partition}")
-    return f"{where}: {safe_message(written.why)}"
+    return f"{where}: {safe_message(written.reason)}"

@@ -78,12 +78,12 @@ class Applied:
     @property
     def counts(self) -> dict[str, int]:
         """Number of rows per result."""
-        return dict(Counter(str(row.result) for row in self.rows))
+        return dict(Counter(str(row.outcome) for row in self.rows))
 
     @property
     def complete(self) -> bool:
         """Whether every row was applied."""
-        return all(row.result is WriteOutcome.APPLIED for row in self.rows)
+        return all(row.outcome is WriteOutcome.APPLIED for row in self.rows)
 
 
 def _log_refused(what: str, moved: Mapping[WriteKey, str]) -> None:
@@ -95,9 +95,9 @@ def _log_refused(what: str, moved: Mapping[WriteKey, str]) -> None:
 
 def _log_result(result: WriteResult) -> None:
     write = result.write
-    if result.result is not WriteOutcome.APPLIED:
+    if result.outcome is not WriteOutcome.APPLIED:
         where = f"group {safe_text(write.group)}, {safe_text(write.topic)}-{write.partition}"
-        log.info("%s: offset %s %s: %s", where, write.after, result.result, result.why)
+        log.info("%s: offset %s %s: %s", where, write.after, result.outcome, result.reason)
 
 
 class OffsetsChanged(Refused):
@@ -376,7 +376,7 @@ class Applier:
         for result in results:
             view = current.get(result.write.group)
             if view is not None and not view.error and not view.unsettled:
-                is_known = not result.why.endswith(OUTCOME_UNKNOWN)
+                is_known = not result.reason.endswith(OUTCOME_UNKNOWN)
                 outcome = (_commit(result.write), _committed(view, result.write), is_known)
                 seen.setdefault(result.write.group, []).append(outcome)
 
@@ -544,7 +544,7 @@ def _journal_rows(entry: str, rows: Iterable[WriteResult]) -> list[JournalRows]:
     by_group: dict[str, list[JournalRow]] = {}
     for row in rows:
         write = row.write
-        text = f"{row.result}: {row.why}" if row.why else str(row.result)
+        text = f"{row.outcome}: {row.reason}" if row.reason else str(row.outcome)
         by_group.setdefault(write.group, []).append(
             JournalRow(
                 write.topic,

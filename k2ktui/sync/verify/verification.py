@@ -102,7 +102,7 @@ class ContentCheck:
             "target_offset": at.target_offset,
             "count": self.count,
             "outcome": str(self.outcome),
-            "why": self.why,
+            "reason": self.why,
             "source_hash": self.hashes[0],
             "target_hash": self.hashes[1],
             "records": self.records.as_json(),

@@ -206,7 +206,7 @@ def test_since_sample_and_rate(copied: Copied, source: KafkaNode) -> None:
     again = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--sample", "0.3")
     assert again["partitions"] == some["partitions"] and again["counts"] == some["counts"]
     slow = k2ktui_json("compare", "-f", copied.file, "--topics", topic, "--rate", "100k")
-    assert slow["ended_at"] - slow["began_at"] >= slow["read_bytes"] / 100_000
+    assert slow["ended_at"] - slow["started_at"] >= slow["read_bytes"] / 100_000
     assert slow["counts"] == {"equal": 9000}
 
 
@@ -298,7 +298,6 @@ def test_the_result_is_kept_and_shown(copied: Copied, source: KafkaNode) -> None
     k2ktui("compare", "-f", copied.file)
     kept = k2ktui_json("status", "-f", copied.file)["last_comparison"]
     assert kept["counts"] == {"equal": 5} and kept["whole"] is True
-    assert kept["positions"] == [[topic, 0, 0, 5]]
     said = "Every record compared at "
     assert said in k2ktui("status", "-f", copied.file).stdout
     shown = k2ktui("watch", "-f", copied.file, "--once", code=None).stdout

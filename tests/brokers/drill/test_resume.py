@@ -81,7 +81,7 @@ def test_killed_at_every_step_nothing_is_done_twice_and_nothing_forgotten(
         (row.write.group, row.write.topic, row.write.partition)
         for entry in entries
         for row in entry.rows
-        if row.result == "applied"
+        if row.outcome == "applied"
     ]
     assert set(Counter(rows).values()) == {1} and len(rows) == 8
     (quotas, *_) = [change for change in drill.changes if change.kind == "quotas"]

@@ -47,7 +47,7 @@ def make_pipeline(directory: Path, source: KafkaNode, target: KafkaNode, records
 def rows_of(directory: Path) -> tuple[int, dict[str, Any]]:
     said = k2ktui("fleet", "-d", directory, "--json")
     assert said.out, said.err
-    return said.code, {row["pipeline"]: row for row in said.json}
+    return said.code, {row["pipeline"]: row for row in said.json["pipelines"]}
 
 
 def test_a_row_says_what_the_pipelines_own_commands_say(
@@ -219,7 +219,7 @@ def test_a_directory_is_watched_as_lines(
             told += [lines[-1]] if lines[-1].lstrip().startswith(begins) else []
         end(process)
     if option == "--json":
-        rows = {row["pipeline"]: row for row in json.loads(told[-1])}
+        rows = {row["pipeline"]: row for row in json.loads(told[-1])["pipelines"]}
         assert set(rows) == {good.name, "lost", "typo"}
         assert rows[good.name]["lag_records"] == 0
     else:

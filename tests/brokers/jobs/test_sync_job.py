@@ -59,7 +59,7 @@ def test_from_start_to_stop(copied: Copied, topic: str) -> None:
     eventually(lambda: committed(copied.target, group, [where])[where] == 20 + PRIOR, "follows")
 
     def seen() -> bool:
-        (row,) = k2ktui_json("jobs", "list", "-f", file)
+        (row,) = k2ktui_json("jobs", "list", "-f", file)["jobs"]
         assert (row["kind"], row["state"], row["pid"]) == ("sync", "running", job.record.pid)
         return bool(row["heartbeat_at"])
 

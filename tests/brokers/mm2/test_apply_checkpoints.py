@@ -106,7 +106,7 @@ def test_nothing_is_committed_while_producers_run(moving: Moving) -> None:
         done.set()
         thread.join()
     assert "producers-stopped" in reply["blocking"]
-    assert reply["applied"] is None
+    assert not reply["applied"]
     assert moving.on_target(moving.lagging) == [None, None]
     ends = end_offsets(moving.source, moving.topic)
     eventually(lambda: end_offsets(moving.target, moving.copy) == ends, "the rest is copied")
@@ -123,7 +123,7 @@ def test_nothing_is_committed_while_consumers_run_on_the_source(moving: Moving) 
         reply = k2ktui_json("mm2", "apply-checkpoints", *args, code=5)
     finally:
         consumer.close()
-    assert "consumers-stopped" in reply["blocking"] and reply["applied"] is None
+    assert "consumers-stopped" in reply["blocking"] and not reply["applied"]
     assert moving.on_target(moving.lagging) == [None, None]
     done = threading.Event()
 
@@ -141,7 +141,7 @@ def test_nothing_is_committed_while_consumers_run_on_the_source(moving: Moving) 
     finally:
         done.set()
         thread.join()
-    assert "consumers-stopped" in reply["blocking"] and reply["applied"] is None
+    assert "consumers-stopped" in reply["blocking"] and not reply["applied"]
     moving.commit(moving.lagging, 240, 100)
 
 
@@ -180,7 +180,7 @@ def test_checkpoints_are_applied_verified_and_undone(moving: Moving) -> None:
         rows[moving.lagging, 0]["proposed"],
         rows[moving.lagging, 1]["proposed"],
     ]
-    k2ktui("undo", reply["applied"]["id"], "--yes")
+    k2ktui("undo", reply["result"]["id"], "--yes")
     assert moving.on_target(moving.lagging) == [None, None]
     assert moving.on_target(moving.caught) == [None, None]
 

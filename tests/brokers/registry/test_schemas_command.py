@@ -62,7 +62,7 @@ class Pipeline:
         return {
             f"{row['targetSubject'].removeprefix(f'dr.{self.topic}')} {row['version']}": row
             for row in reply["schemas"]
-            if self.topic in row["targetSubject"]
+            if self.topic in row["target_subject"]
         }
 
 
@@ -92,14 +92,14 @@ def test_plan_apply_and_verify(pipeline: Pipeline) -> None:
 
     planned = pipeline.rows("plan")
     assert part(planned, "action") == dict.fromkeys(("-key 1", "-value 1", "-value 2"), "register")
-    assert planned["-value 1"]["id"] == first and planned["-value 1"]["targetId"] is None
+    assert planned["-value 1"]["id"] == first and planned["-value 1"]["target_id"] is None
     subjects = call(pipeline.registries.target, "/subjects")
     assert f"dr.{pipeline.topic}-value" not in subjects, "a plan changes nothing"
     assert part(pipeline.rows("verify", code=1), "result") == dict.fromkeys(planned, "missing")
 
     applied = pipeline.rows("apply", "--yes")
     assert part(applied, "result") == dict.fromkeys(planned, "registered")
-    there = applied["-value 1"]["targetId"]
+    there = applied["-value 1"]["target_id"]
     assert there != first
     registered = call(pipeline.registries.target, f"/schemas/ids/{there}")
     assert json.loads(registered["schema"])["name"] == name
@@ -133,7 +133,7 @@ def test_apply_asks_first_and_respects_locks(pipeline: Pipeline) -> None:
     refused = k2ktui("schemas", "apply", "-f", pipeline.file, "--yes", code=5)
     assert "--unlock" in refused.stderr
     assert f"dr.{pipeline.topic}-value" not in call(pipeline.registries.target, "/subjects")
-    assert pipeline.rows("apply", "--yes", "--unlock")["-value 1"]["result"] == "registered"
+    assert pipeline.rows("apply", "--yes", "--unlock")["-value 1"]["outcome"] == "registered"
 
 
 def test_an_incompatible_schema_is_a_conflict_and_the_rest_is_applied(pipeline: Pipeline) -> None:
@@ -161,7 +161,7 @@ def test_a_level_that_allows_everything_has_no_conflict(pipeline: Pipeline) -> N
     register(pipeline.registries.target, subject, avro_record(fresh_name(), "a"))
     pipeline.register("-value", avro_record(fresh_name(), "a"))
     assert pipeline.rows("plan")["-value 1"]["action"] == "register"
-    assert pipeline.rows("apply", "--yes")["-value 1"]["targetVersion"] == 2
+    assert pipeline.rows("apply", "--yes")["-value 1"]["target_version"] == 2
 
 
 def test_the_level_of_a_new_subject_is_set(pipeline: Pipeline) -> None:
@@ -214,9 +214,9 @@ def test_a_registry_that_chooses_its_own_ids_in_import_mode_is_reported(
         planned = pipeline.rows("plan", code=None)["-value 1"]
         assert planned["action"] in ("import", "conflict")
         if planned["action"] == "import":
-            assert planned["targetId"] == number
+            assert planned["target_id"] == number
             applied = pipeline.rows("apply", "--yes", code=None)["-value 1"]
-            assert applied["targetId"] != number
+            assert applied["target_id"] != number
             assert "although the subject's mode is IMPORT" in applied["reason"]
         else:
             assert planned["reason"] == f"id {number} belongs to another schema on the target"

@@ -72,7 +72,7 @@ def test_a_chosen_row_is_planned_applied_journaled_and_undone(
     proof = k2ktui_json("verify", "-f", copied.file, "--plan", path)
     assert (proof["positions"]["same"], proof["positions"]["different"]) == (1, 0)
     (left,) = proof["not_compared"]
-    assert left["why"].startswith("chosen: earliest, by")
+    assert left["reason"].startswith("chosen: earliest, by")
 
     k2ktui("undo", "-f", copied.file, entry, "--yes")
     assert committed(target, group, where) == {(topic, 0): None, (topic, 1): 9}
@@ -166,7 +166,7 @@ def test_a_choice_holds_until_the_source_commit_moves(
     assert text.count(f"chosen by {shown[0]['chosen_by']}") >= 2
     proof = k2ktui_json("verify", "-f", copied.file)
     assert sum(proof["positions"].values()) == 0, "decided, not compared"
-    assert [row["why"] for row in proof["not_compared"]] == [shown[n]["reason"] for n in (0, 1)]
+    assert [row["reason"] for row in proof["not_compared"]] == [shown[n]["reason"] for n in (0, 1)]
     # A plan of an operator decides anew.
     _, planned = rows_of(copied)
     assert [planned[n]["proposed"] for n in (0, 1)] == [17, 27]

@@ -294,8 +294,8 @@ def test_a_process_that_stood_still_writes_nothing(
     plan = plan_of(copied)
     monkeypatch.setattr(apply, "_STANDSTILL_S", -1.0)
     done = operations.apply_plan(copied.config, plan, [str(copied.file)], access())
-    assert [row.result for row in done.rows] == [WriteOutcome.NOT_WRITTEN]
-    assert "stood still" in done.rows[0].why
+    assert [row.outcome for row in done.rows] == [WriteOutcome.NOT_WRITTEN]
+    assert "stood still" in done.rows[0].reason
     assert there.get(copied.group("g")) is None
 
 
@@ -363,7 +363,7 @@ def test_metadata_over_the_targets_limit_is_never_cut(
         assert {row.action for row in plan.rows} == {Action.CREATE}
         done = operations.apply_plan(copied.config, plan, [str(copied.file)], access())
         results = {row.write.group: row for row in done.rows}
-        assert results[fits].result is WriteOutcome.APPLIED
-        assert results[long].result is WriteOutcome.REFUSED
-        assert "offset.metadata.max.bytes" in results[long].why
+        assert results[fits].outcome is WriteOutcome.APPLIED
+        assert results[long].outcome is WriteOutcome.REFUSED
+        assert "offset.metadata.max.bytes" in results[long].reason
         assert (there.get(fits), there.get(long)) == ((57, "é" * 50), None)

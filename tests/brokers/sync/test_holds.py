@@ -56,13 +56,13 @@ def test_the_commands_hold_list_and_release(copied: Copied) -> None:
     file = copied.file
 
     dry = k2ktui_json("hold", "-f", file, topic, "--dry-run")
-    assert (dry["applied"], dry["journal"]) == (False, None)
+    assert (dry["applied"], dry["id"]) == (False, None)
     assert k2ktui_json("hold", "-f", file) == {"pipeline": copied.name, "holds": []}
 
     said = k2ktui("hold", "-f", file, f"{topic}:1", "--why", "it moves", "--yes")
     assert f"{topic}:1: held, journal entry " in said.stdout
     (hold,) = k2ktui_json("hold", "-f", file)["holds"]
-    assert (hold["topic"], hold["partition"], hold["why"]) == (topic, 1, "it moves")
+    assert (hold["topic"], hold["partition"], hold["reason"]) == (topic, 1, "it moves")
     listed = k2ktui("hold", "-f", file).stdout
     assert listed.startswith(f"{topic}:1: held by {hold['who']} since ")
 
@@ -91,13 +91,13 @@ def test_the_commands_hold_list_and_release(copied: Copied) -> None:
 
     entries = k2ktui_json("journal", "-f", file)["journal"]
     assert sorted(entry["operation"] for entry in entries) == ["hold", "hold", "release"]
-    shown = k2ktui_json("journal", "-f", file, released["journal"])
+    shown = k2ktui_json("journal", "-f", file, released["id"])
     (part,) = shown["groups"]
     assert [
         (row["partition"], row["before"], row["after"], row["after_metadata"], row["result"])
         for row in part["rows"]
     ] == [(0, 5, 5, "it has moved", "released"), (1, 5, 5, "it has moved", "released")]
-    said = k2ktui("undo", "-f", file, released["journal"], "--yes", code=REFUSED)
+    said = k2ktui("undo", "-f", file, released["id"], "--yes", code=REFUSED)
     assert f"k2ktui hold -f FILE {topic}" in said.stderr
 
 

@@ -141,9 +141,9 @@ def test_no_forward_operation_writes_it(pair: Pair) -> None:
 
     proof = k2ktui_json("verify", "-f", file, "--plan", early)
     (left,) = proof["not_compared"]
-    assert left["topic"] == pair.moved and drill in left["why"]
+    assert left["topic"] == pair.moved and drill in left["reason"]
     assert proof["positions"]["same"] == 1
-    assert drill in k2ktui_json("verify", "-f", file)["not_compared"][0]["why"]
+    assert drill in k2ktui_json("verify", "-f", file)["not_compared"][0]["reason"]
 
     said = k2ktui("sync", "-f", file, "--once").stderr
     assert f"{pair.moved} (drill {drill})" in said

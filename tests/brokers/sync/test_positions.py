@@ -84,10 +84,10 @@ def test_positions_are_shown(copied: Copied) -> None:
 
     rows = {(r["topic"], r["partition"]): r for r in shown["partitions"]}
     one = rows[topic, 1]
-    assert (one["position"], one["start"], one["lag"], one["slot"]) == (100, 0, 3, 0)
-    assert (one["log_start_offset"], one["last_stable_offset"]) == (0, 103)
+    assert (one["position"], one["start"], one["lag_records"], one["slot"]) == (100, 0, 3, 0)
+    assert (one["source_start"], one["source_end"]) == (0, 103)
     assert (one["target_topic"], one["target_partition"], one["gaps"]) == (topic, 1, [])
-    assert (rows[new, 0]["position"], rows[new, 0]["lag"]) == (None, None)
+    assert (rows[new, 0]["position"], rows[new, 0]["lag_records"]) == (None, None)
     assert shown["runners"] == []
     text = k2ktui("offsets", "show", "-f", copied.file).stdout
     assert f"{topic}-1" in text and "103" in text
@@ -171,7 +171,7 @@ def test_earliest_of_a_log_whose_head_is_gone(copied: Copied) -> None:
     assert "log start offset 120" in refused(copied, "set", f"{topic}:0:119")
     (move,) = change(copied, "set", "--to", "earliest")["moves"]
 
-    assert "20 of them are lost" in move["why"]
+    assert "20 of them are lost" in move["reason"]
     assert position(copied, topic).gaps == (Gap(100, 120, LOST),)
 
 
@@ -198,7 +198,7 @@ def test_a_target_that_was_created_again_begins_again(copied: Copied) -> None:
 
     (move,) = change(copied, "set", f"{topic}:0:30")["moves"]
 
-    assert move["effect"] == "restart" and "created again on the target" in move["why"]
+    assert move["effect"] == "restart" and "created again on the target" in move["reason"]
     new = position(copied, topic)
     assert (new.start, new.since, new.offset) == (30, new.term, 30)
     assert new.target_topic_id != old.target_topic_id and new.topic_id == old.topic_id
@@ -266,7 +266,7 @@ def test_nothing_is_changed_by_a_dry_run_or_without_a_yes(copied: Copied) -> Non
     file = copied.file
 
     planned = k2ktui_json("offsets", "set", f"{topic}:0:10", "-f", file, "--dry-run")
-    assert not planned["applied"] and planned["journal"] is None
+    assert not planned["applied"] and planned["id"] is None
     assert planned["moves"][0]["again"] == 90
     asked = k2ktui("offsets", "set", f"{topic}:0:10", "-f", file, code=REFUSED)
     assert "confirmation is required" in asked.stderr and "90 copied again" in asked.stdout
@@ -317,7 +317,7 @@ def test_who_is_silent_or_stopped_does_not_count(copied: Copied) -> None:
 def test_changes_are_on_the_journal(copied: Copied) -> None:
     topic = fill(copied, partitions=2)
     old = position(copied, topic)
-    entry = change(copied, "set", f"{topic}:0:40", f"{topic}:1:100")["journal"]
+    entry = change(copied, "set", f"{topic}:0:40", f"{topic}:1:100")["id"]
 
     store = StateStore(copied.config, target_cluster(copied.config))
     state = store.read()
@@ -342,7 +342,7 @@ def test_changes_are_on_the_journal(copied: Copied) -> None:
     assert f"{topic}-0" in shown and "back" in shown
     said = k2ktui("undo", entry, "-f", copied.file, "--yes", code=REFUSED).stderr
     assert f"k2ktui offsets set -f FILE {topic}:0:100" in said
-    cleared = change(copied, "clear", topic)["journal"]
+    cleared = change(copied, "clear", topic)["id"]
     assert store.read().journal[cleared].operation == "offsets clear"
     store.close()
 
@@ -352,7 +352,7 @@ def test_without_a_state_topic_it_is_done_and_said(copied: Copied) -> None:
     topic = fill(copied)
     copied.settings = {"features": {}}
     done = change(copied, "set", f"{topic}:0:40")
-    assert done["applied"] and done["journal"] is None
+    assert done["applied"] and done["id"] is None
     assert any("journal was not written" in note and copied.state in note for note in done["notes"])
     assert position(copied, topic).offset == 40
 

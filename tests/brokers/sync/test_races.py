@@ -120,7 +120,7 @@ def test_a_member_that_joins_between_check_and_write_is_refused_by_the_broker(
         stack.callback(snapshots.close)
         applier.disturb = lambda: stack.enter_context(member(target, joins, topic, protocol))
         done = applier.apply(plan_of(copied))
-    results = {row.write.group: row.result for row in done.rows}
+    results = {row.write.group: row.outcome for row in done.rows}
     assert results == {joins: WriteOutcome.REFUSED, stays: WriteOutcome.APPLIED}
     where = (topic, 0)
     assert committed(target, joins, [where]) == {where: None}
@@ -140,8 +140,8 @@ def test_a_member_that_joins_right_after_the_write_is_reported(
             copied, 2, lambda: stack.enter_context(member(target, group, topic, protocol))
         )
     (row,) = done.rows
-    assert row.result is WriteOutcome.CHANGED
-    assert "check its position" in row.why
+    assert row.outcome is WriteOutcome.CHANGED
+    assert "check its position" in row.reason
 
 
 def test_an_offset_that_moves_right_after_the_write_is_reported(
@@ -151,7 +151,7 @@ def test_an_offset_that_moves_right_after_the_write_is_reported(
     commit_offsets(source, group, {(topic, 0): 50})
     done = applied_with(copied, 2, lambda: commit_offsets(target, group, {(topic, 0): 99}))
     (row,) = done.rows
-    assert (row.result, row.why) == (WriteOutcome.CHANGED, "right after the write it was 99")
+    assert (row.outcome, row.reason) == (WriteOutcome.CHANGED, "right after the write it was 99")
     assert committed(target, group, [(topic, 0)]) == {(topic, 0): 99}
 
 

@@ -47,7 +47,7 @@ def states(records: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
 
 
 def outcomes(records: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
-    return [(pair["outcome"], pair["why"]) for pair in records]
+    return [(pair["outcome"], pair["reason"]) for pair in records]
 
 
 def test_records_and_their_copies_masked(copied: Copied, source: KafkaNode) -> None:

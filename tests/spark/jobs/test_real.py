@@ -53,7 +53,7 @@ def only_job() -> Job:
 
 
 def row(file: Path) -> dict[str, Any]:
-    value: dict[str, Any] = k2ktui_json("jobs", "list", "-f", file)[0]
+    value: dict[str, Any] = k2ktui_json("jobs", "list", "-f", file)["jobs"][0]
     return value
 
 
@@ -144,7 +144,9 @@ def test_a_driver_elsewhere_is_seen_and_taken_over_only_when_asked(
     with pipe.start() as foreground:
         foreground.expect("firstrecord")
         file = pipe.write()
-        (other,) = eventually(lambda: k2ktui_json("jobs", "list", "-f", file), "its heartbeat")
+        (other,) = eventually(
+            lambda: k2ktui_json("jobs", "list", "-f", file)["jobs"], "its heartbeat"
+        )
         assert (other["pid"], other["here"]) == (foreground.pid, False)
         refused = k2ktui("jobs", "start", "-f", file, "--force", code=5)
         assert "--take-over" in refused.stderr
@@ -163,7 +165,8 @@ def test_a_job_waits_as_a_standby_unless_it_takes_over(pipe: Pipeline, env: dict
         assert "standby, pid" in k2ktui("jobs", "start", "-f", file).stdout
         assert only_job().state is JobState.STANDBY
         shown = eventually(
-            lambda: (r := k2ktui_json("jobs", "list", "-f", file)) and len(r) == 2 and r, "both"
+            lambda: (r := k2ktui_json("jobs", "list", "-f", file)["jobs"]) and len(r) == 2 and r,
+            "both",
         )
         assert [job["state"] for job in shown] == ["running", "standby"]
         assert foreground.running and not foreground.events("waiting")
@@ -185,7 +188,7 @@ def test_a_job_shares_the_slots_with_a_run(pipe: Pipeline, env: dict[str, str]) 
         k2ktui("jobs", "start", "-f", file)
 
         def is_shared() -> bool:
-            rows = k2ktui_json("jobs", "list", "-f", file)
+            rows = k2ktui_json("jobs", "list", "-f", file)["jobs"]
             states = [(job["state"], job["slots"], job["term"]) for job in rows]
             return len(states) == 2 and set(states) == {("running", 1, states[0][2])}
 

@@ -183,7 +183,7 @@ def run_verbs(pipe: Pipeline, lag: int) -> None:
     status = k2ktui("status", "-f", file, "--json")
     rows = status.json["partitions"]
     assert sum(row["lag_records"] for row in rows) == lag, status
-    behind = [row["lag_seconds"] for row in rows if row["lag_records"]]
+    behind = [row["lag_s"] for row in rows if row["lag_records"]]
     assert len(behind) == lag and all(0 <= seconds < 3600 for seconds in behind), status
 
 

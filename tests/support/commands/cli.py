@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands.commands import run_command
+from tests.support.commands.json_names import check_names
 
 
 def k2ktui(
@@ -28,4 +29,6 @@ def k2ktui(
 
 def k2ktui_json(*arguments: str | Path, code: int | None = 0, **options: Any) -> Any:
     """Run a command with ``--json`` and return what it printed."""
-    return json.loads(k2ktui(*arguments, "--json", code=code, **options).stdout)
+    printed = json.loads(k2ktui(*arguments, "--json", code=code, **options).stdout)
+    check_names(printed, tuple(map(str, arguments)))
+    return printed

@@ -95,7 +95,7 @@ def move_a_group(program: Program, copied: Copied) -> None:
     journal = program("journal", "-f", file, "--json").json["journal"]
     assert [entry["operation"] for entry in journal] == ["undo", "apply"]
     assert committed(copied.target, group, [(topic, 0)]) == {(topic, 0): None}
-    assert program("jobs", "list", "-f", file, "--json").json == []
+    assert program("jobs", "list", "-f", file, "--json").json == {"jobs": []}
 
 
 def refuse_to_run(program: Program, file: Path, check_code: int) -> None:

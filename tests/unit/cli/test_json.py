@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 import pytest
 
 from k2ktui.cli.main import cli
-from tests.support.commands.cli import k2ktui
+from tests.support.commands.cli import k2ktui, k2ktui_json
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -58,6 +57,6 @@ replication:
 
 def test_the_reverse_pipeline(file: Path) -> None:
     text = k2ktui("config", "reverse", "-f", file)
-    reversal = json.loads(k2ktui("config", "reverse", "-f", file, "--json").stdout)
-    assert reversal["pipeline"] == text.stdout
+    reversal = k2ktui_json("config", "reverse", "-f", file)
+    assert reversal["text"] == text.stdout
     assert [f"note: {note}" for note in reversal["notes"]] == text.stderr.splitlines()

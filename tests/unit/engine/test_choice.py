@@ -233,6 +233,6 @@ def test_rows_that_stay_as_chosen_are_applied_without_a_commit() -> None:
         assert (write.before, write.after, write.after_metadata) == (current, current, "app")
         assert write.after_version is None, "the application's own stays its own"
         (result,) = check_written([write], {}, {"g": GroupView("Stable", 1, at(999))})
-        assert result.result is WriteOutcome.APPLIED
+        assert result.outcome is WriteOutcome.APPLIED
         (back,) = reverse_writes([result])
         assert back.changes_nothing and back.choice is None

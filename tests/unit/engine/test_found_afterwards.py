@@ -32,13 +32,13 @@ def test_by_what_is_there(
     before: int | None, after: int | None, there: int | None, result: WriteOutcome
 ) -> None:
     write = OffsetWrite("billing", *WHERE, before, "", after, "")
-    assert judge_unreported(write, view(there)).result is result
+    assert judge_unreported(write, view(there)).outcome is result
 
 
 def test_what_may_not_be_read_is_not_known() -> None:
     write = OffsetWrite("billing", *WHERE, 5, "", 12, "")
     judged = judge_unreported(write, view(12, "not allowed"))
-    assert (judged.result, judged.why) == (WriteOutcome.UNKNOWN, "not allowed")
+    assert (judged.outcome, judged.reason) == (WriteOutcome.UNKNOWN, "not allowed")
 
 
 def test_one_is_singular() -> None:

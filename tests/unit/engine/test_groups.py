@@ -286,7 +286,7 @@ def test_every_write_is_judged_by_what_is_there_afterwards() -> None:
 
     def judged(refused: str, view: GroupView | None) -> WriteOutcome:
         views = {"g": view} if view else {}
-        return check_written([write], {write: refused} if refused else {}, views)[0].result
+        return check_written([write], {write: refused} if refused else {}, views)[0].outcome
 
     assert judged("", GroupView("Empty", 0, at(540, "mine"))) is WriteOutcome.APPLIED
     assert judged("", GroupView("Empty", 0, at(540, "another"))) is WriteOutcome.CHANGED

@@ -103,7 +103,7 @@ def json_lines() -> Iterator[str]:
         "groups": groups.as_json(),
         "translate": {"positions": [vars_of(row) for row in list_translated({at: 5}, [])]},
         "plan": json.loads(dump_plan(PLAN)),
-        "apply": result_object(applied),
+        "apply": result_object("orders", applied),
         "journal": journal_json([header]),
     }
     for command, value in printed.items():

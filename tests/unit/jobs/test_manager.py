@@ -97,7 +97,7 @@ def test_a_job_outlives_the_terminal_that_started_it(file: Path) -> None:
     (job,) = local_jobs.list_jobs()
     assert f"pid {job.record.pid}." in said.decode()
     assert job.alive, "somebody else finds it"
-    listed = k2ktui_json("jobs", "list")
+    listed = k2ktui_json("jobs", "list")["jobs"]
     assert [(row["pid"], row["alive"], row["here"]) for row in listed] == [
         (job.record.pid, True, True)
     ]
@@ -251,7 +251,7 @@ def test_hostile_names_stay_inside(tmp_path: Path, state: Path, name: str) -> No
     shown = invoke(jobs_verb.command, "list").output
     assert safe_text(name) in shown
     assert "\x1b" not in shown and "\u202e" not in shown
-    (row,) = json.loads(invoke(jobs_verb.command, "list", "--json").stdout)
+    (row,) = json.loads(invoke(jobs_verb.command, "list", "--json").stdout)["jobs"]
     assert row["pipeline"] == name
 
 
@@ -267,7 +267,7 @@ def test_a_production_job_is_stopped_from_the_command_line_after_unlocking(tmp_p
     file = write_pipeline(tmp_path / "p.yaml", 1, environment="production")
     made(file, birth="b/1", phase=Phase.ENDED, ended_at=1.0, code=0)
     assert "production" in k2ktui("jobs", "stop", "-f", file, code=5).stderr
-    assert json.loads(k2ktui("jobs", "stop", "-f", file, "--unlock", "--json").stdout)["code"] == 0
+    assert k2ktui_json("jobs", "stop", "-f", file, "--unlock")["job"]["code"] == 0
 
 
 def test_forgotten_jobs_leave_nothing(plain: Path) -> None:

@@ -111,7 +111,7 @@ def test_cycles_are_left_out_as_mirror_maker_does(
 def test_json_and_several_flows(file: Path) -> None:
     """One object on stdout; a flow is named behind ``#``."""
     done = k2ktui_json("mm2", "import", file)
-    assert done["pipeline"].startswith("# Made by")
+    assert done["text"].startswith("# Made by")
     file.write_text(FILE + "B->A.enabled = true\n")
     both = k2ktui("mm2", "import", file, code=2)
     assert "enables A->B, B->A" in both.stderr

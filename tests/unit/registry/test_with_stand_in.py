@@ -52,7 +52,7 @@ def test_ids_and_versions_are_kept_in_mode_import(pair: StandIns, tmp_path: Path
     planned = pipeline.rows("plan")
     assert part(planned, "action") == dict.fromkeys(("-value 1", "-value 2"), "import")
     applied = pipeline.rows("apply", "--yes")
-    assert [row["targetId"] for row in applied.values()] == ids == [2, 3]
+    assert [row["target_id"] for row in applied.values()] == ids == [2, 3]
     assert pair.target.subjects == {f"dr.{TOPIC}-value": {1: 2, 2: 3}}
     assert part(pipeline.rows("verify"), "result") == dict.fromkeys(planned, "equal")
 

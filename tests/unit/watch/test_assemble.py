@@ -42,7 +42,7 @@ def row(view: View) -> PartitionRow:
 def test_lag_and_state_of_a_partition() -> None:
     assert row(one().view()).status.state is PartitionState.CAUGHT_UP
     behind = row(one(lag=50).view()).status
-    assert (behind.state, behind.lag_records, behind.lag_seconds) == ("behind", 50, 3.0)
+    assert (behind.state, behind.lag_records, behind.lag_s) == ("behind", 50, 3.0)
     assert (behind.position, behind.source_end, behind.target_end) == (950, 1000, 957)
 
 
@@ -116,7 +116,7 @@ def test_the_lag_is_of_the_moment_at_which_the_source_was_read() -> None:
             status.position,
             status.source_end,
             status.lag_records,
-            status.lag_seconds,
+            status.lag_s,
         )
 
     assert status(100, source) == ("behind", 100, 1000, 900, 3.0)

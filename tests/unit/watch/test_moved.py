@@ -53,7 +53,7 @@ def test_the_row_says_which_drill_moved_it_and_when() -> None:
         assert row.status.moved_at == NOON - 3600
         assert row.why.startswith(f"moved to the target by drill {DRILL} at 20")
         assert judge_partition(row).severity is Severity.INFO
-        assert (row.status.lag_records, row.status.lag_seconds, row.status.coverage) == (None,) * 3
+        assert (row.status.lag_records, row.status.lag_s, row.status.coverage) == (None,) * 3
         assert row.status.held is None, "what the source holds back is the past"
     assert first.status.position == 48_000, "from where a failback would go on"
     assert (str(other.status.state), other.status.moved_by) == ("behind", "")
