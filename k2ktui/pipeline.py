@@ -7,10 +7,12 @@ its name does, prints nothing and asks nothing.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from threading import Lock
 from typing import Literal, Self
 
@@ -26,8 +28,9 @@ from k2ktui.mm2.flow_files import read_flow
 from k2ktui.sync import operations
 from k2ktui.sync.drill.pair import read_pair_state
 from k2ktui.sync.flow import Flow
-from k2ktui.sync.moves.apply import Applied
+from k2ktui.sync.moves.apply import Applied, refuse_other_pipeline
 from k2ktui.sync.moves.choices import make_choices
+from k2ktui.sync.moves.plan_files import read_plan
 from k2ktui.sync.moves.plans import plan_options
 from k2ktui.sync.moves.positions_text import check_positions
 from k2ktui.sync.moves.snapshot import SnapshotReader
@@ -218,6 +221,32 @@ class Pipeline:
         )
         with self._call():
             return operations.create_plan(self._flow, options, self._files)
+
+    def load_plan(self, file: str | PathLike[str]) -> Plan:
+        """Return the plan of a file that ``k2ktui plan -o FILE`` wrote, to be applied.
+
+        It is checked as ``k2ktui apply FILE`` checks it; what has moved since, :meth:`apply` finds.
+
+        Raises:
+            K2kError: with the exit code ``USAGE``, the file cannot be read; ``REFUSED``, it is
+                damaged, was modified, has expired, belongs to another pipeline, or sets offsets of
+                the source, which only a person may.
+        """
+        path = Path(os.fspath(file))
+        if str(path) == STDIN:
+            raise ConfigError(
+                "a plan is loaded from a file, not from standard input (-)",
+                hint="Write it to a file, and give its name.",
+            )
+        plan = read_plan(path, time.time())
+        refuse_other_pipeline(plan, self._flow.config)
+        if plan.side != "target":
+            raise Refused(
+                f"plan {plan.id} sets offsets on the source cluster, which a person must confirm",
+                unchanged="Nothing was changed.",
+                hint="Apply it with k2ktui apply.",
+            )
+        return plan
 
     def apply(self, plan: Plan) -> Applied:
         """Commit a plan's offsets on the target, exactly as they are, as ``k2ktui apply``.

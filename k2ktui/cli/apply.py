@@ -19,12 +19,10 @@ from k2ktui.cli.terminal.options import (
     unlock_option,
 )
 from k2ktui.cli.terminal.results import exit_code, print_nothing, result_object, show_results
-from k2ktui.config.inputs import STDIN
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.access import require
-from k2ktui.engine.moves.plan import Plan, UnusablePlan, load_plan
-from k2ktui.errors import ConfigError, Refused
-from k2ktui.text import counted, duration, moment, safe_message, safe_text
+from k2ktui.engine.moves.plan import Plan
+from k2ktui.text import counted, duration, moment, safe_text
 
 
 @click.command(help="Commit a plan's offsets on the target, after confirmation; undo reverts it.")
@@ -35,6 +33,7 @@ from k2ktui.text import counted, duration, moment, safe_message, safe_text
 @json_option
 def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
     """Apply a plan; a partial result has its own exit code."""
+    from k2ktui.sync.moves.plan_files import read_plan
     from k2ktui.sync.operations import apply_plan
 
     plan = read_plan(Path(plan_file), time.time())
@@ -83,30 +82,3 @@ def effect_text(plan: Plan, now: float) -> str:
         return text
     age = duration(now - plan.commits_at)
     return f"{text}, from the source's commits of {moment(plan.commits_at)} ({age} ago)"
-
-
-def read_plan(path: Path, now: float) -> Plan:
-    """Read a plan file.
-
-    Args:
-        path: the plan file, ``-`` for standard input.
-        now: current time in epoch seconds; 0 accepts an expired plan.
-
-    Raises:
-        ConfigError: the file cannot be read.
-        Refused: the plan is not usable.
-    """
-    try:
-        return load_plan((Path("/dev/stdin") if str(path) == STDIN else path).read_text(), now)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(
-            f"plan {safe_text(str(path))} could not be read: {reason}",
-            unchanged="Nothing was changed.",
-        ) from error
-    except UnusablePlan as error:
-        raise Refused(
-            f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
-            unchanged="Nothing was changed.",
-            hint="Make a new plan with k2ktui plan.",
-        ) from error

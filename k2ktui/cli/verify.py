@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from k2ktui.cli.apply import read_plan
 from k2ktui.cli.terminal.interval import timeout_option
 from k2ktui.cli.terminal.notes import print_notes
 from k2ktui.cli.terminal.options import file_option, json_option, load_flow
@@ -66,6 +65,7 @@ def command(
     timeout: float,
 ) -> int:
     """Verify and print; findings if a record differs, not if a group only reads records again."""
+    from k2ktui.sync.moves.plan_files import read_plan
     from k2ktui.sync.operations import verify_content
 
     if plan_file and translated:

@@ -19,7 +19,7 @@ import yaml
 from k2ktui import Basis, ExitCode, K2kError, Pipeline, TranslatedOffset
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, create_topic, eventually, produce
-from tests.support.commands.cli import k2ktui_json
+from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.oracle.group_offsets import commit_offsets
 from tests.support.pipelines.copied import Copied, committed
 
@@ -127,6 +127,21 @@ def test_rows_are_chosen(copied: Copied, topic: str, group: str) -> None:
             assert error.value.exit_code is ExitCode.USAGE
         with pytest.raises(K2kError, match="no group matches nobody"):
             pipeline.plan("nobody")
+
+
+def test_a_plan_that_a_command_has_written_is_loaded_and_applied(
+    copied: Copied, topic: str, group: str, target: KafkaNode
+) -> None:
+    file, at = copied.directory / "plan.json", (topic, 0)
+    k2ktui("plan", "-f", copied.file, "-o", file)
+    with Pipeline.open(copied.file, write=True) as pipeline:
+        plan = pipeline.load_plan(file)
+        assert [row.proposed for row in plan.rows] == [719]
+        assert pipeline.apply(plan).counts == {"applied": 1}
+        assert committed(target, group, [at]) == {at: 719}
+        with pytest.raises(K2kError) as error:
+            pipeline.apply(pipeline.load_plan(file))
+        assert "have changed" in refused(error)
 
 
 def test_nothing_is_written_unless_it_is_allowed(copied: Copied, group: str) -> None:
@@ -284,6 +299,8 @@ def test_a_snippet_of_the_page(
 ) -> None:
     pipeline = copied.directory / "pipeline.yaml"
     copied.file.rename(pipeline)
+    if "load_plan" in snippet:
+        k2ktui("plan", "-f", pipeline, "-o", pipeline.parent / "plan.json")
     program = snippet.replace('orders"', f'{topic}"').replace("billing", group)
     done = subprocess.run(
         [sys.executable, "-"],
@@ -297,7 +314,8 @@ def test_a_snippet_of_the_page(
     expected = {
         'lag_records, "records': f"0 records are not copied yet\n{group} {topic} 0 719 exact\n",
         "translate(": f"{topic} 0 719\n",
-        "write=True": f"{group} {topic} 0 None → 719 \n",
+        "skip_moved": f"{group} {topic} 0 None → 719 \n",
+        "load_plan(": "1 offsets, planned by ",
         "except K2kError": "applying a plan is refused: the pipeline was opened without write=True",
         "asyncio": "1 0\n",
     }
@@ -309,4 +327,4 @@ def test_a_snippet_of_the_page(
 
 
 def test_every_kind_of_snippet_is_on_the_page() -> None:
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 6

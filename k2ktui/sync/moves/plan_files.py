@@ -1,4 +1,4 @@
-"""Decides whether ``apply`` may use the pipeline files that a plan names.
+"""Reads plan files, and decides whether ``apply`` may use the pipeline files that a plan names.
 
 A plan is a file that people pass around. Whoever can change it, or a file that it names, chooses
 the clusters that receive the operator's logins. So a pipeline file that only the plan names must be
@@ -16,11 +16,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from k2ktui.errors import Refused
+from k2ktui.config.inputs import STDIN
+from k2ktui.engine.moves.plan import Plan, UnusablePlan, load_plan
+from k2ktui.errors import ConfigError, Refused
 from k2ktui.private_files import why_others_may_write
-from k2ktui.text import list_names, safe_text
+from k2ktui.text import list_names, safe_message, safe_text
 
 _SALT_LENGTH = 16
+
+
+def read_plan(path: Path, now: float) -> Plan:
+    """Read a plan file, for a command or a program that applies it.
+
+    Args:
+        path: the plan file, ``-`` for standard input.
+        now: current time in epoch seconds; 0 accepts an expired plan.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        Refused: the plan is not usable.
+    """
+    try:
+        return load_plan((Path("/dev/stdin") if str(path) == STDIN else path).read_text(), now)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(
+            f"plan {safe_text(str(path))} could not be read: {reason}",
+            unchanged="Nothing was changed.",
+        ) from error
+    except UnusablePlan as error:
+        raise Refused(
+            f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
+            unchanged="Nothing was changed.",
+            hint="Make a new plan with k2ktui plan.",
+        ) from error
 
 
 class PlanOfFiles(Protocol):

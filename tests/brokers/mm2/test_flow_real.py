@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from k2ktui import Pipeline
 from k2ktui.mm2.flows.history import TOPIC
 from k2ktui.mm2.flows.settings import load_settings
 from k2ktui.runtime.node import KafkaNode
@@ -120,6 +121,11 @@ def test_groups_are_exact_by_comparing(flow: Flow) -> None:
         assert (row["reread"], row["skipped"]) == (0, 0), row
         assert flow.read_from(row["translated_offset"], at[1]) == unread, row
     assert any("compared" in row["reason"] for row in listed)
+    with Pipeline.open(flow.mirror.file) as pipeline:
+        known = [
+            (row.group, row.partition, row.translated_offset) for row in pipeline.groups().rows
+        ]
+    assert known == [(row["group"], row["partition"], row["translated_offset"]) for row in listed]
 
 
 def test_status_and_watch(flow: Flow) -> None:
