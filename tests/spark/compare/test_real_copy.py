@@ -59,7 +59,7 @@ def test_topics_of_every_kind(source: KafkaNode, target: KafkaNode, tmp_path: Pa
         one["findings"] for one in report["partitions"]
     ]
     found = {
-        (one["target_topic"], one["target_partition"], one["target_offset"], one["why"])
+        (one["target_topic"], one["target_partition"], one["target_offset"], one["reason"])
         for partition in report["partitions"]
         for one in partition["findings"]
     }
