@@ -413,7 +413,8 @@ class _TargetSide:
         self.pass_before(offset)
         if self._batch is None or self._rows is not None or self._batch.first != offset:
             return None
-        return self._batch if self._batch.last < self.span.end else None
+        is_within = self.span.log_start <= offset and self._batch.last < self.span.end
+        return self._batch if is_within else None
 
     def take_whole(self, batch: LogBatch) -> None:
         """Take all records of the batch that ``whole_batch`` has returned."""
