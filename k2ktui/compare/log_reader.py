@@ -88,7 +88,7 @@ class LogReader:
             if chunk.refused and monotonic() >= until:
                 where = safe_text(f"{at[0]}-{at[1]}")
                 raise TimedOut(f"{where} on the {self._label} cluster: {chunk.refused}")
-            yield from chunk.items
+            yield from chunk.take_items()
             self._pace.spend(chunk.bytes)
             offset = chunk.offset
             if chunk.is_last:
@@ -135,6 +135,12 @@ class _Chunk:
         self.items.append(fetched)
         self.bytes += fetched.size
         self.offset = max(self.offset, batch.last_offset + 1)
+
+    def take_items(self) -> LogItems:
+        """Yield what was read, and keep none of it: decoded batches may be far larger."""
+        items, self.items = self.items[::-1], []
+        while items:
+            yield items.pop()
 
     def _place(self, batch: Batch) -> tuple[BatchRun, int] | None:
         """Return the run of a batch, the current one or a new one, and its number there."""
