@@ -191,6 +191,30 @@ def test_what_cannot_be_compared_is_refused(
     assert said in k2ktui("compare", "-f", copied.file, *options, code=2).stderr
 
 
+def test_moved_topics_are_left_out_and_named(
+    copied: Copied, source: KafkaNode, target: KafkaNode
+) -> None:
+    """Applications write to them on the target: that is no difference."""
+    topic, moved = create_topic(source), create_topic(source, partitions=2)
+    for name in (topic, moved):
+        produce(source, name, [b"%d" % n for n in range(5)])
+        copied.copy(name)
+    record = copied.move(moved)
+    produce(target, moved, [b"by the application"])
+    report = k2ktui_json("compare", "-f", copied.file)
+    assert [one["topic"] for one in report["partitions"]] == [topic]
+    assert report["counts"] == {"equal": 5} and report["differences"] == 0
+    assert report["left_out"] == [
+        {"topic": moved, "partition": partition, "reason": record.describe()}
+        for partition in (0, 1)
+    ]
+    # Not everything was compared, and the record in the state topic says so.
+    assert k2ktui_json("status", "-f", copied.file)["last_comparison"]["whole"] is False
+    shown = k2ktui("compare", "-f", copied.file, "--topics", moved).stdout
+    assert f"not compared: {moved}-1: moved by drill {record.drill}" in shown
+    assert "0 partitions, 0 different" in shown
+
+
 def test_since_sample_and_rate(copied: Copied, source: KafkaNode) -> None:
     topic = create_topic(source)
     began_ms = int(time.time() * 1000) - 60_000
