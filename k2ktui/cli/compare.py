@@ -194,6 +194,8 @@ def _print(report: ComparisonReport) -> None:
     for result in filter(is_notable, results):
         for finding in result.findings:
             click.echo(finding_text(result.source, finding))
+        for finding in result.unproven_findings:
+            click.echo(f"unproven: {finding_text(result.source, finding)}")
         if result.unread:
             click.echo(unread_text(result))
     for line in summary_lines(report):

@@ -49,6 +49,12 @@ class FetchedRows:
         length, at = read_varint(tail, 0)
         return None if length < 0 else tail[at : at + length]
 
+    def is_tombstone(self, row: int) -> bool:
+        """Whether the value of a record is null."""
+        tail = self.records.tails[row]
+        length, at = read_varint(tail, 0)
+        return read_varint(tail, at + max(0, length))[0] < 0
+
     def time_ms(self, row: int) -> int:
         """Return the timestamp of a record."""
         return int(self.records.timestamps[row])

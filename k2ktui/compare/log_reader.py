@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from k2ktui.compare.batches import BatchRun, FetchedBatch
 from k2ktui.engine.compare.log_items import Absent, AbsentKind, LogItem, LogItems
+from k2ktui.engine.mapping.intervals import FOREVER
 from k2ktui.errors import TimedOut
 from k2ktui.kafka.clients import Partition
 from k2ktui.log.batch import Batch
@@ -70,10 +71,11 @@ class LogReader:
     ) -> None:
         self._fetcher.close()
 
-    def read(self, at: Partition, first: int, end: int) -> LogItems:
+    def read(self, at: Partition, first: int, end: int | None) -> LogItems:
         """Yield committed batches of the offsets ``[first, end)``, and what is between them.
 
-        The first and the last batch may reach beyond these offsets.
+        The first and the last batch may reach beyond these offsets. Without ``end``, it is the last
+        stable offset at the first response.
 
         Raises:
             TimedOut: the cluster does not answer.
@@ -81,8 +83,9 @@ class LogReader:
             ConfigError: the client properties are not usable.
         """
         offset, held_until = first, None
+        ends_at_stable, end = end is None, FOREVER if end is None else end
         while offset < end:
-            chunk = _Chunk(offset, end)
+            chunk = _Chunk(offset, end, ends_at_stable=ends_at_stable)
             until = monotonic() + _CHUNK_S
             self._fetcher.run({at: chunk}, _CHUNK_S, _FETCH_BYTES)
             if chunk.refused and monotonic() >= until:
@@ -90,7 +93,7 @@ class LogReader:
                 raise TimedOut(f"{where} on the {self._label} cluster: {chunk.refused}")
             yield from chunk.take_items()
             self._pace.spend(chunk.bytes)
-            offset = chunk.offset
+            offset, end, ends_at_stable = chunk.offset, chunk.end, chunk.ends_at_stable
             if chunk.is_last:
                 return
             if not chunk.is_held_back:
@@ -107,24 +110,27 @@ class LogReader:
 class _Chunk:
     """The next megabytes of one partition; see ``PartitionRequest``."""
 
-    def __init__(self, first: int, end: int) -> None:
+    def __init__(self, first: int, end: int, *, ends_at_stable: bool) -> None:
         self.offset = first
+        self.end = end
+        self.ends_at_stable = ends_at_stable
         self.items: list[LogItem] = []
         self.bytes = 0
         self.is_last = False
         self.refused = ""
-        self._end = end
         self._stable = self._high = first
         self.is_held_back = False
         self._is_full = False
         self._run = BatchRun()
 
     def next_offset(self) -> int | None:
-        is_over = self._is_full or self.is_last or self.offset >= self._end
+        is_over = self._is_full or self.is_last or self.offset >= self.end
         return None if is_over else self.offset
 
     def set_bounds(self, start: int, stable: int, high: int) -> None:
         self._stable, self._high = stable, high
+        if self.ends_at_stable:
+            self.end, self.ends_at_stable = max(self.offset, stable), False
         self._pass(start, AbsentKind.DELETED)
         if self.offset >= high:
             self.is_last = True
@@ -157,21 +163,21 @@ class _Chunk:
 
     def advance(self, offset: int) -> None:
         # Behind the end, batches of the response were not delivered.
-        if self.offset < self._end:
+        if self.offset < self.end:
             self._pass(offset, AbsentKind.NO_RECORD)
         # Not before: the rest of the response would be fetched again.
         self._is_full = self.bytes >= _CHUNK_BYTES
 
     def finish(self) -> None:
-        if self.offset < self._end:
+        if self.offset < self.end:
             self._pass(self._stable, AbsentKind.NO_RECORD)
-        self.is_held_back = self._stable < self._high and self.offset < self._end
+        self.is_held_back = self._stable < self._high and self.offset < self.end
         self.is_last = not self.is_held_back
         self._is_full = True
 
     def refuse(self, reason: str) -> None:
         self.refused = reason
-        self.items.append(Absent(self.offset, max(self.offset, self._end - 1), _UNREAD, reason))
+        self.items.append(Absent(self.offset, max(self.offset, self.end - 1), _UNREAD, reason))
         self.is_last = True
 
     def _pass(self, offset: int, kind: AbsentKind) -> None:

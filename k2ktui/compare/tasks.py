@@ -14,6 +14,7 @@ from k2ktui.engine.compare.log_items import LogItems
 from k2ktui.engine.compare.outcomes import PartResult
 from k2ktui.engine.compare.parts import ComparisonPart
 from k2ktui.engine.compare.walk import compare_part
+from k2ktui.engine.mapping.replica import TargetPartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.log.record import RecordPart
@@ -100,7 +101,24 @@ def compare_parts(
             topic = part.source.topic
             comparer = RecordComparer(topic, records, maps_schema_ids=maps_ids(topic))
             spans = {span.at: target.read(span.at, span.first, span.end) for span in part.targets}
-            yield compare_part(part, _told(source, part, tell), spans, comparer)
+            logs = _Logs(part, source, target)
+            yield compare_part(part, _told(source, part, tell), spans, comparer, logs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """Both logs of a part as they are now; see ``PresentLogs``."""
+
+    part: ComparisonPart
+    on_source: LogReader
+    on_target: LogReader
+
+    def source(self, first: int, end: int | None = None) -> LogItems:
+        at = self.part.source
+        return self.on_source.read((at.topic, at.partition), first, end)
+
+    def target(self, at: TargetPartition, first: int) -> LogItems:
+        return self.on_target.read(at, first, None)
 
 
 def _told(source: LogReader, part: ComparisonPart, tell: Tell) -> LogItems:

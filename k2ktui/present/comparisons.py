@@ -144,6 +144,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             f"| {result.source_digest:032x} | {result.target_digest:032x} |"
         )
     yield from _finding_lines(report)
+    yield from _unproven_lines(report)
     if report.left_out or report.ignored:
         yield ""
         yield "## Not compared"
@@ -155,7 +156,11 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
 
 
 def _finding_lines(report: ComparisonReport) -> Iterator[str]:
-    notable = {at: result for at, result in sorted(report.results.items()) if is_notable(result)}
+    notable = {
+        at: result
+        for at, result in sorted(report.results.items())
+        if result.findings or result.unread
+    }
     if not notable:
         return
     yield ""
@@ -170,9 +175,19 @@ def _finding_lines(report: ComparisonReport) -> Iterator[str]:
             yield f"- {_plain(unread_text(result))}"
 
 
+def _unproven_lines(report: ComparisonReport) -> Iterator[str]:
+    lines = [
+        f"- {_plain(finding_text(at, finding))}"
+        for at, result in sorted(report.results.items())
+        for finding in result.unproven_findings
+    ]
+    if lines:
+        yield from ("", "## Unproven: first records of each partition", "", *lines)
+
+
 def is_notable(result: PartResult) -> bool:
     """Whether a partition has findings."""
-    return bool(result.findings or result.unread)
+    return bool(result.findings or result.unproven_findings or result.unread)
 
 
 def _plain(value: object) -> str:

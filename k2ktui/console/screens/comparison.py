@@ -156,7 +156,12 @@ class ComparisonScreen(OperationScreen):
         if result is None:
             return []
         lines = [finding_text(result.source, finding) for finding in result.findings]
-        return [*lines, *([unread_text(result)] if result.unread else [])]
+        unread = [unread_text(result)] if result.unread else []
+        unproven = [
+            f"unproven: {finding_text(result.source, finding)}"
+            for finding in result.unproven_findings
+        ]
+        return [*lines, *unread, *unproven]
 
     def row_title(self) -> str:
         """Return the partition under the cursor."""

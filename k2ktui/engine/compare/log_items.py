@@ -45,6 +45,10 @@ class BatchRows(Protocol):
         """Return the key of a record; None for null."""
         ...
 
+    def is_tombstone(self, row: int) -> bool:
+        """Whether the value of a record is null."""
+        ...
+
     def time_ms(self, row: int) -> int:
         """Return the timestamp of a record."""
         ...

@@ -81,7 +81,7 @@ class Finding:
     """One record that is not as it must be.
 
     Attributes:
-        outcome: one of ``DIFFERENCES``, or ``NOT_COMPARED``.
+        outcome: one of ``DIFFERENCES`` or of ``UNPROVEN``.
         source_offset: its offset on the source, None if it has none.
         target: the target partition, None if the record has no place there.
         target_offset: its offset there, None likewise.
@@ -111,6 +111,8 @@ class PartResult:
         source_digest, target_digest: sums of the digests of the batches on each side: two runs over
             the same offsets of an unchanged log have the same.
         findings: the first ones.
+        unproven_findings: the first records that are absent on one side, compacted or lost; of each
+            key the newest.
         unread: why the source could not be read to ``end``; "" if it was.
     """
 
@@ -124,6 +126,7 @@ class PartResult:
     target_digest: int = 0
     findings: tuple[Finding, ...] = ()
     unread: str = ""
+    unproven_findings: tuple[Finding, ...] = ()
 
     def count(self, outcomes: Iterable[Outcome]) -> int:
         """Return the number of records with any of these outcomes."""
@@ -155,4 +158,5 @@ def _join(before: PartResult, part: PartResult) -> PartResult:
         target_digest=add_digests(before.target_digest, part.target_digest),
         findings=(*before.findings, *part.findings)[:KEPT_FINDINGS],
         unread=before.unread or part.unread,
+        unproven_findings=(*before.unproven_findings, *part.unproven_findings)[:KEPT_FINDINGS],
     )

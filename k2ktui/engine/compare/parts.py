@@ -111,6 +111,7 @@ class ComparisonPart:
         keeps_partitions: whether contents show which records belong together where the mapping is
             unknown: all are on one target partition, in order, and no others are.
         targets: the target partitions.
+        writes_alone: whether all go to one target partition, and nothing else may be written there.
     """
 
     source: SourcePartition
@@ -125,6 +126,7 @@ class ComparisonPart:
     is_last: bool
     keeps_partitions: bool
     targets: tuple[TargetSpan, ...]
+    writes_alone: bool = False
 
     def explain_unmapped(self, offset: int) -> tuple[Outcome, str]:
         """Return what a source record without a mapping is, and why."""
@@ -261,6 +263,7 @@ def _divide_one(
             number == len(bounds) - 1,
             keeps,
             tuple(spans[at][number] for at in targets),
+            len(targets) == 1 and not fact.leaves_out and feeders[targets[0]] == [source],
         )
 
 

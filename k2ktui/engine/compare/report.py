@@ -110,7 +110,8 @@ class ComparisonReport:
             "partitions": [
                 {
                     **result_json(result),
-                    "findings": [_finding_object(finding) for finding in result.findings],
+                    "findings": list(map(_finding_object, result.findings)),
+                    "unproven_findings": list(map(_finding_object, result.unproven_findings)),
                     "differences": self.differences(result),
                 }
                 for _, result in sorted(self.results.items())
@@ -141,6 +142,7 @@ def result_json(result: PartResult) -> dict[str, Any]:
         "target_digest": f"{result.target_digest:032x}",
         "counts": _counts_json(result.counts),
         "findings": [_finding_json(finding) for finding in result.findings],
+        "unproven_findings": [_finding_json(finding) for finding in result.unproven_findings],
         "unread": result.unread,
     }
 
@@ -183,8 +185,9 @@ def read_result(body: dict[str, Any]) -> PartResult:
         integer(field(body, "target_records")),
         _digest(field(body, "source_digest")),
         _digest(field(body, "target_digest")),
-        tuple(_finding(mapping(one)) for one in items(field(body, "findings"), most=1000)),
+        _findings(body, "findings"),
         text(field(body, "unread")),
+        _findings(body, "unproven_findings"),
     )
 
 
@@ -203,6 +206,10 @@ def _digest(value: object) -> int:
     if not 0 <= digest <= _LARGEST_DIGEST:
         raise MalformedRecord("a damaged digest")
     return digest
+
+
+def _findings(body: dict[str, Any], name: str) -> tuple[Finding, ...]:
+    return tuple(_finding(mapping(one)) for one in items(field(body, name), most=1000))
 
 
 def _finding(body: dict[str, Any]) -> Finding:

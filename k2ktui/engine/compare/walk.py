@@ -8,7 +8,7 @@ the walk passes have no source record: what they are follows from the mapping.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,11 +69,24 @@ class PairComparer(Protocol):
         ...
 
 
+class PresentLogs(Protocol):
+    """Reads both logs as they are now: what is planned to be compared ends earlier."""
+
+    def source(self, first: int, end: int | None = None) -> LogItems:
+        """Yield what the source partition has in ``[first, end)``; up to its end by default."""
+        ...
+
+    def target(self, at: TargetPartition, first: int) -> LogItems:
+        """Yield what a target partition has from an offset up to its end."""
+        ...
+
+
 def compare_part(
     part: ComparisonPart,
     source: LogItems,
     targets: Mapping[TargetPartition, LogItems],
     comparer: PairComparer,
+    logs: PresentLogs | None = None,
 ) -> PartResult:
     """Compare a part of a source partition with its copies.
 
@@ -83,8 +96,9 @@ def compare_part(
             ``part.end``. Nothing of it has to be left out.
         targets: the same for each target partition of the part.
         comparer: compares records with their copies.
+        logs: reads what decides whether a record was lost or compacted; without, that is unproven.
     """
-    return _Walk(part, targets, comparer).run(source)
+    return _Walk(part, targets, comparer, logs).run(source)
 
 
 class _Walk:
@@ -95,11 +109,14 @@ class _Walk:
         part: ComparisonPart,
         targets: Mapping[TargetPartition, LogItems],
         comparer: PairComparer,
+        logs: PresentLogs | None,
     ) -> None:
         self._part = part
+        self._logs = logs
         self._comparer = comparer
         self._counts: Counter[Outcome] = Counter()
         self._findings: list[Finding] = []
+        self._unproven: list[Finding] = []
         self._source_records = 0
         self._source_digest = 0
         self._keys_on_source = KeyProofs()
@@ -132,11 +149,7 @@ class _Walk:
         if self._matcher is not None:
             self._matcher.finish(is_followed=not self._part.is_last and not self._unread)
             self._counts[Outcome.EQUAL] += self._matcher.matched
-        for side in self._sides:
-            self._counts[Outcome.COMPACTED_ON_TARGET] += side.keys.proven
-            self._counts[Outcome.UNCLEAR_ON_TARGET] += side.keys.unproven
-        self._counts[Outcome.COMPACTED_ON_SOURCE] += self._keys_on_source.proven
-        self._counts[Outcome.UNCLEAR_ON_SOURCE] += self._keys_on_source.unproven
+        self._count_compacted()
         target_digest = 0
         for side in self._sides:
             target_digest = add_digests(target_digest, side.digest)
@@ -151,7 +164,66 @@ class _Walk:
             target_digest,
             tuple(self._findings),
             self._unread,
+            tuple(self._unproven[:KEPT_FINDINGS]),
         )
+
+    def _count_compacted(self) -> None:
+        """Count the absent records of compacted logs, and keep the first places without a proof."""
+        for side in self._sides:
+            lost = self._find_lost(side)
+            for offset, record in lost.items():
+                landed = self._landed(offset)
+                self.note(Outcome.MISSING, offset, side.span.at, landed, _WHY_LOST, source=record)
+            self._counts[Outcome.COMPACTED_ON_TARGET] += side.keys.proven
+            self._counts[Outcome.UNCLEAR_ON_TARGET] += side.keys.unproven - len(lost)
+            for offset in [offset for offset in side.keys.places() if offset not in lost]:
+                self._doubt_place(Outcome.UNCLEAR_ON_TARGET, offset)
+        self._counts[Outcome.COMPACTED_ON_SOURCE] += self._keys_on_source.proven
+        self._counts[Outcome.UNCLEAR_ON_SOURCE] += self._keys_on_source.unproven
+        for offset in self._keys_on_source.places():
+            self._doubt_place(Outcome.UNCLEAR_ON_SOURCE, offset)
+
+    def _landed(self, offset: int) -> int | None:
+        place = self._index.find(offset)
+        return None if place is None else place[1]
+
+    def _doubt_place(self, outcome: Outcome, offset: int) -> None:
+        place = self._index.find(offset)
+        if place is not None:
+            side, landed = place
+            self._unproven.append(Finding(outcome, offset, self._sides[side].span.at, landed))
+
+    def _find_lost(self, side: _TargetSide) -> dict[int, _RECORD]:
+        """Return source records, by offset, that compaction cannot have removed on the target.
+
+        Compaction keeps the newest record of a key, unless that is a tombstone. So it has removed a
+        copy only if a newer record of its key was copied later: nothing else is written there. That
+        one is on the source for as long as the older one is, as compaction there removes the older
+        one first. A copy was therefore lost if the source has its record, and no newer one of its
+        key up to the present end.
+
+        Both logs go on meanwhile, so the order matters. What was copied before the target was read
+        is on the source when that is read to its end; and that the record itself is still there is
+        seen last.
+        """
+        can_prove = self._part.is_last and self._part.writes_alone and self._comparer.trusts_bytes
+        if self._logs is None or not can_prove or self._unread or side.is_unread:
+            return {}
+        if next(side.keys.last_of_keys(), None) is None:
+            return {}
+        try:
+            on_target = self._logs.target(side.span.at, side.span.end)
+            for key in _keys(on_target, side.span.end):
+                side.keys.see(key)
+            for key in _keys(self._logs.source(self._part.end), self._part.end):
+                side.keys.doubt(key)
+            return {
+                offset: record
+                for offset in sorted(side.keys.last_of_keys())[:KEPT_FINDINGS]
+                if (record := _record_at(self._logs.source(offset, offset + 1), offset))
+            }
+        except UnreadableBatch:
+            return {}
 
     def _take_batch(self, batch: LogBatch) -> None:
         part = self._part
@@ -219,6 +291,7 @@ class _Walk:
         try:
             rows = batch.rows()
         except UnreadableBatch:
+            side.is_unread = True
             return  # both sides hold the same bytes, and nothing follows from them
         for row in range(len(rows.offsets)):
             key = rows.key(row)
@@ -234,6 +307,7 @@ class _Walk:
                 self._match_source(self._matcher, (rows, row), offset)
             else:
                 self.note(outcome, offset, None, None, why, source=(rows, row))
+            self._doubt(rows.key(row))
         else:
             side = self._sides[place[0]]
             copy = side.take(place[1])
@@ -260,11 +334,18 @@ class _Walk:
         self, source: _RECORD, offset: int, side: _TargetSide, landed: int, absent: Absent
     ) -> None:
         if absent.kind is AbsentKind.NO_RECORD and side.span.compacted:
-            side.keys.wait(source[0].key(source[1]))
+            rows, row = source
+            side.keys.wait(rows.key(row), offset, is_tombstone=rows.is_tombstone(row))
             return
+        self._doubt(source[0].key(source[1]))
         outcome = _WITHOUT_COPY.get(absent.kind, Outcome.MISSING)
         why = absent.reason or _WHY_MISSING.get(absent.kind, "")
         self.note(outcome, offset, side.span.at, landed, why, source=source)
+
+    def _doubt(self, key: bytes | None) -> None:
+        """A record of this key may have been copied, and may have compacted older ones."""
+        for side in self._sides:
+            side.keys.doubt(key)
 
     def note(
         self,
@@ -319,11 +400,42 @@ class _Walk:
         if finding.outcome in _KEPT and len(self._findings) < KEPT_FINDINGS:
             self._findings.append(finding)
 
-    def wait_for_key(self, key: bytes | None) -> None:
-        """Note a copy whose source record may have been compacted."""
-        self._keys_on_source.wait(key)
+    def wait_for_key(self, key: bytes | None, offset: int) -> None:
+        """Note a copy whose source record, at an offset, may have been compacted."""
+        self._keys_on_source.wait(key, offset)
 
 
+def _keys(items: LogItems, first: int) -> Iterator[bytes | None]:
+    """Yield the keys of all records from an offset on.
+
+    Raises:
+        UnreadableBatch: some cannot be read.
+    """
+    for item in items:
+        if isinstance(item, Absent):
+            if item.kind in _UNREAD_KINDS:
+                raise UnreadableBatch(item.reason)
+        else:
+            rows = item.rows()
+            yield from map(rows.key, np.flatnonzero(rows.offsets >= first).tolist())
+
+
+def _record_at(items: LogItems, offset: int) -> _RECORD | None:
+    """Return the record at an offset; None without one.
+
+    Raises:
+        UnreadableBatch: it cannot be read.
+    """
+    for item in items:
+        if not isinstance(item, Absent) and item.first <= offset <= item.last:
+            rows = item.rows()
+            for row in np.flatnonzero(rows.offsets == offset).tolist():
+                return rows, row
+    return None
+
+
+_UNREAD_KINDS = frozenset({AbsentKind.UNREAD, AbsentKind.HELD_BACK})
+_WHY_LOST = "the newest record of its key, which compaction keeps"
 _BY_CONTENT = "matched by content, as its mapping has expired"
 _WITHOUT_COPY = {
     AbsentKind.DELETED: Outcome.DELETED_ON_TARGET,
@@ -387,6 +499,7 @@ class _TargetSide:
         keys: copies that may have been compacted.
         records: number of records read, those of other source partitions left out.
         digest: that of its batches, if this part looks at all of them.
+        is_unread: whether something of it could not be read.
     """
 
     def __init__(self, walk: _Walk, span: TargetSpan, items: LogItems) -> None:
@@ -396,6 +509,7 @@ class _TargetSide:
         self.keys = KeyProofs()
         self.records = 0
         self.digest = 0
+        self.is_unread = False
         self._batch: LogBatch | None = None
         self._rows: BatchRows | None = None
         self._row = 0
@@ -508,6 +622,7 @@ class _TargetSide:
             self._is_over = True
         elif isinstance(item, Absent):
             self._absent = item
+            self.is_unread |= item.kind in _UNREAD_KINDS
         else:
             self._batch, self._rows, self._row = item, None, 0
             if self.span.native_end and self.span.first <= item.first < self.span.end:
@@ -519,13 +634,20 @@ class _TargetSide:
             try:
                 self._rows = batch.rows()
             except UnreadableBatch as error:
+                self.is_unread = True
                 self._batch = None
                 self._absent = Absent(batch.first, batch.last, AbsentKind.UNREAD, str(error))
         return self._rows
 
     def _pass_rows(self, batch: LogBatch, offset: int) -> bool:
         """Pass the records of a batch below an offset; return whether nothing of it is left."""
-        if self._rows is None and batch.last < offset and self._is_of_others(batch):
+        # Others' records may be newer ones of a key that is waited for.
+        if (
+            not self.keys
+            and self._rows is None
+            and batch.last < offset
+            and self._is_of_others(batch)
+        ):
             return True
         rows = self._decode(batch)
         if rows is None:
@@ -574,7 +696,7 @@ class _TargetSide:
         if source < part.log_start:
             self._walk.note(Outcome.DELETED_ON_SOURCE, source, self.span.at, offset, "")
         elif part.compacted:
-            self._walk.wait_for_key(rows.key(row))
+            self._walk.wait_for_key(rows.key(row), source)
         else:
             why = "the source has no record where the copy is from"
             self._walk.note(

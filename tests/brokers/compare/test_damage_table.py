@@ -23,13 +23,7 @@ from tests.support.records.damage_table import (
 
 pytestmark = pytest.mark.slow
 
-# What is gone from a compacted topic may have been compacted: ``test_damage``.
-CELLS = [
-    (kind, damage)
-    for kind in KINDS
-    for damage in DAMAGES
-    if (kind, damage) != ("compacted", "removed")
-]
+CELLS = [(kind, damage) for kind in KINDS for damage in DAMAGES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.commands.cli import k2ktui_json
 from tests.support.records.damage_table import DAMAGES, DamageTable, by_partition, places
 
-KINDS = ("plain", "zstd", "transactional")
+KINDS = ("plain", "zstd", "compacted", "transactional")
 
 
 @pytest.mark.slow

@@ -57,6 +57,7 @@ results = st.builds(
     st.integers(0, (1 << 128) - 1),
     st.lists(findings, max_size=3).map(tuple),
     names,
+    st.lists(findings, max_size=3).map(tuple),
 )
 
 
@@ -143,6 +144,7 @@ def test_a_record_of_many_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch)
         {"source_digest": "xyz"},
         {"source_digest": "f" * 33},
         {"findings": [{}]},
+        {"unproven_findings": [{}]},
         {"first": -1},
     ],
 )
@@ -170,18 +172,23 @@ def test_what_counts_as_a_difference() -> None:
 def test_hostile_names_have_no_meaning_in_the_page() -> None:
     at = SourcePartition("a|b](http://x)<script>\x1b[2J", 0)
     finding = Finding(Outcome.DIFFERS, 5, ("t*_\n#", 1), 7, "value differs", "ab" * 32, "")
-    result = PartResult(at, 0, 9, {Outcome.DIFFERS: 1}, findings=(finding,))
+    unclear = replace(finding, outcome=Outcome.UNCLEAR_ON_TARGET, source_offset=6, why="")
+    result = PartResult(
+        at, 0, 9, {Outcome.DIFFERS: 1}, findings=(finding,), unproven_findings=(unclear,)
+    )
     page = markdown(make_report(result, notes=("note <b>",), left_out={AT: "why`"}))
     for part in ("<script", "](", "\x1b", "<b>"):
         assert part not in page
     assert "SHA-256 abababababababab and none" in page
+    assert "@7: compacted or lost on the target" in page.partition("## Unproven")[2]
     assert finding_text(AT, finding).startswith("orders-3@5 → t*_")
 
 
 def test_keys_are_kept_up_to_a_bound() -> None:
     proofs = KeyProofs(2)
-    for key in (b"a", b"b", b"a", b"c", None):
-        proofs.wait(key)
+    for offset, key in enumerate((b"a", b"b", b"a", b"c", None)):
+        proofs.wait(key, offset)
+    assert proofs.places() == [1, 2, 3, 4]  # of each key the newest
     proofs.see(b"a")
     proofs.see(b"c")
     proofs.see(None)

@@ -31,6 +31,7 @@ from k2ktui.engine.records.state import Gap, Position, SourcePartition
 SOURCE = SourcePartition("orders", 0)
 OTHER = SourcePartition("others", 0)
 TARGET = ("orders", 0)
+TOMBSTONE = -4
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Rows:
 
     def key(self, row: int) -> bytes | None:
         return self.records[row].key
+
+    def is_tombstone(self, row: int) -> bool:
+        return self.records[row].value == TOMBSTONE
 
     def time_ms(self, row: int) -> int:
         return max(0, self.records[row].value)
@@ -316,6 +320,16 @@ def test_every_record_gets_its_outcome(
     wrong = sum(result.counts.get(outcome, 0) for outcome in DIFFERENCES)
     assert len(result.findings) == min(wrong, 20)
     assert all(one.outcome in DIFFERENCES for one in result.findings)
+    # Those that may be lost have their places, of each key the newest.
+    unclear = {Outcome.UNCLEAR_ON_TARGET, Outcome.UNCLEAR_ON_SOURCE}
+    assert {one.outcome for one in result.unproven_findings} == unclear & result.counts.keys()
+    for one in result.unproven_findings:
+        assert one.source_offset is not None and one.target == TARGET
+        assert pair.landed[one.source_offset] == one.target_offset
+        log, at = pair.target, one.target_offset
+        if one.outcome is Outcome.UNCLEAR_ON_SOURCE:
+            log, at = pair.source, one.source_offset
+        assert at not in log.records
 
 
 @given(seeds, sizes, st.booleans())
@@ -463,3 +477,134 @@ def test_retention_where_the_mapping_has_expired(seed: int, size: int, on_source
     ]
     assert result.counts.get(Outcome.EQUAL, 0) == len(alive)
     assert not result.count(DIFFERENCES)
+
+
+class Living:
+    """A pair of compacted logs that goes on while it is compared: written, copied and cleaned.
+
+    Args:
+        dice: what happens.
+        pair: the logs.
+        is_quiet: whether nothing happens.
+    """
+
+    def __init__(self, dice: random.Random, pair: Pair, *, is_quiet: bool = False) -> None:
+        self._dice, self._pair, self._is_quiet = dice, pair, is_quiet
+
+    def go_on(self) -> None:
+        dice, pair = self._dice, self._pair
+        if self._is_quiet:
+            return
+        for _ in range(dice.choice([0, 0, 1, 3])):
+            value = TOMBSTONE if dice.random() < 0.4 else 1000 + pair.source.end
+            record = Record(b"k%d" % dice.randrange(5), value)
+            for log in (pair.source, pair.target):
+                log.cuts.add(log.end)
+                log.append(record)
+        for log, is_compacted in zip((pair.source, pair.target), pair.compacted, strict=True):
+            if is_compacted and dice.random() < 0.4:
+                clean(log, dice)
+
+    def items(self, log: Log, first: int, end: int | None = None) -> Iterator[LogItem]:
+        self.go_on()
+        for item in log.items(first):
+            if end is not None and item.first >= end:
+                return
+            yield item
+            self.go_on()
+
+    def source(self, first: int, end: int | None = None) -> Iterator[LogItem]:
+        return self.items(self._pair.source, first, end)
+
+    def target(self, at: tuple[str, int], first: int) -> Iterator[LogItem]:
+        assert at == TARGET
+        return self.items(self._pair.target, first)
+
+    def compare(self) -> PartResult:
+        (part,) = self._pair.parts(1000)
+        self.go_on()
+        targets = {TARGET: self.target(TARGET, part.targets[0].first)}
+        result = compare_part(part, self.source(part.first), targets, Comparer(), self)
+        check_sums(result)
+        return result
+
+
+def clean(log: Log, dice: random.Random) -> None:
+    """Clean a log up to some offset, as Kafka's LogCleaner does; old tombstones go, too."""
+    cut = dice.randrange(log.end + 1)
+    newest = {one.key: at for at, one in sorted(log.records.items()) if at < cut}
+    for at, one in list(log.records.items()):
+        is_old_tombstone = one.value == TOMBSTONE and dice.random() < 0.7
+        if at < cut and (newest[one.key] > at or is_old_tombstone):
+            del log.records[at]
+
+
+def compacted_pair(seed: int, *, on_source: bool) -> Pair:
+    dice = random.Random(seed + 3)
+    pair = make_pair(seed, others=False)
+    pair.has_others, pair.compacted = False, (on_source, True)
+    for at, to in pair.landed.items():
+        if dice.random() < 0.3:
+            one = Record(pair.source.records[at].key, TOMBSTONE)
+            pair.source.records[at] = pair.target.records[to] = one
+    for log in (pair.source, pair.target)[not on_source :]:
+        for _ in range(dice.randrange(3)):
+            clean(log, dice)
+    return pair
+
+
+@given(seeds, st.booleans())
+def test_nothing_that_compaction_may_have_removed_is_called_lost(
+    seed: int, on_source: bool
+) -> None:
+    pair = compacted_pair(seed, on_source=on_source)
+    result = Living(random.Random(seed), pair).compare()
+    assert not result.count(DIFFERENCES), result.findings
+
+
+@given(seeds, st.booleans())
+def test_the_newest_record_of_a_key_is_missing_if_it_is_gone(seed: int, on_source: bool) -> None:
+    pair = compacted_pair(seed, on_source=on_source)
+    newest = {one.key: at for at, one in sorted(pair.source.records.items())}
+    there = [at for at in newest.values() if pair.landed[at] in pair.target.records]
+    if not there:
+        return
+    lost = random.Random(seed).choice(there)
+    was_tombstone = pair.target.records.pop(pair.landed[lost]).value == TOMBSTONE
+    result = Living(random.Random(seed), pair, is_quiet=True).compare()
+    places = [(one.outcome, one.source_offset, one.target_offset) for one in result.findings]
+    unproven = {one.source_offset for one in result.unproven_findings}
+    if was_tombstone:
+        assert not places and lost in unproven
+    else:
+        assert places == [(Outcome.MISSING, lost, pair.landed[lost])] and lost not in unproven
+        assert result.findings[0].source_hash == str(pair.source.records[lost].value)
+
+
+def test_what_a_stranger_has_overwritten_is_not_lost() -> None:
+    """Its newer record of the key may be behind the end that was planned."""
+    pair = Pair(has_others=False, compacted=(True, True))
+    pair.landed[0] = pair.target.append(Record(b"k", 1))
+    pair.source.append(pair.target.records.pop(0))
+    (part,) = pair.parts(1000)
+    pair.target.append(Record(b"k", 2))
+    logs = Living(random.Random(0), pair, is_quiet=True)
+    targets = {TARGET: pair.target.items(0)}
+    result = compare_part(part, pair.source.items(0), targets, Comparer(), logs)
+    assert result.counts == {Outcome.COMPACTED_ON_TARGET: 1}
+
+
+def test_at_most_twenty_are_proven_lost_and_named() -> None:
+    pair = Pair(has_others=False, compacted=(True, True))
+    for number in range(50):
+        at = pair.source.append(Record(b"%d" % number, number))
+        pair.landed[at] = pair.target.append(pair.source.records[at])
+    pair.target.records.clear()
+    result = Living(random.Random(0), pair, is_quiet=True).compare()
+    assert result.counts == {Outcome.MISSING: 20, Outcome.UNCLEAR_ON_TARGET: 30}
+    assert [one.source_offset for one in result.findings] == list(range(20))
+    # Where others write, too, a tombstone of theirs may have been there.
+    pair.has_others = True
+    result = Living(random.Random(0), pair, is_quiet=True).compare()
+    assert result.counts == {Outcome.UNCLEAR_ON_TARGET: 50}
+    assert [one.source_offset for one in result.unproven_findings] == list(range(20))
