@@ -62,11 +62,12 @@ class DoneParts:
         key = hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
         self._path = user_path("state") / "compare" / f"{key[:_KEY_CHARACTERS]}.jsonl"
         self._known: dict[str, PartResult] = {}
+        self._ignored = plan.ignored
         try:
             private_directory(self._path.parent)
             self._file = _open(self._path)
             if resumes is not False:
-                kept, planned = _read(self._file, head), set(map(_fingerprint, plan.parts))
+                kept, planned = _read(self._file, head), set(map(self._fingerprint, plan.parts))
                 self._known = {part: kept[part] for part in kept.keys() & planned}
             if resumes is None and self._offsets_known(plan):
                 raise self._not_discarded(plan)
@@ -104,7 +105,7 @@ class DoneParts:
 
     def find(self, part: ComparisonPart) -> PartResult | None:
         """Return the result of a part that was compared with the same mapping; None if not yet."""
-        return self._known.get(_fingerprint(part))
+        return self._known.get(self._fingerprint(part))
 
     def add(self, part: ComparisonPart, result: PartResult) -> None:
         """Keep the result of a part.
@@ -113,7 +114,7 @@ class DoneParts:
             Refused: it cannot be written.
         """
         try:
-            self._write({"part": _fingerprint(part), "result": result_json(result)})
+            self._write({"part": self._fingerprint(part), "result": result_json(result)})
         except OSError as error:
             unchanged = "The parts before are kept, for --resume."
             raise _not_kept(self._path, error, unchanged) from error
@@ -121,6 +122,21 @@ class DoneParts:
     def forget(self) -> None:
         """Remove the file: everything is compared, and the report is where it was wanted."""
         self._path.unlink(missing_ok=True)
+
+    def _fingerprint(self, part: ComparisonPart) -> str:
+        """Return a digest of what a result depends on: offsets, mapping, and what is compared.
+
+        Retention moves the log start offsets every few minutes: they are not in it. Where they
+        decide anything, the part begins there.
+        """
+        digest = hashlib.sha256()
+        ignored = sorted(self._ignored.get(part.source.topic, ()))
+        digest.update(repr((part.source, part.first, part.end, part.start, ignored)).encode())
+        for span in part.targets:
+            digest.update(repr((span.at, span.first, span.end)).encode())
+            for column in (span.ranges.source, span.ranges.target, span.ranges.count):
+                digest.update(column.tobytes())
+        return digest.hexdigest()
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line, sort_keys=True).encode() + b"\n")
@@ -170,18 +186,3 @@ def _read(file: IO[bytes], head: dict[str, Any]) -> dict[str, PartResult]:
     file.seek(whole)
     file.truncate()
     return known
-
-
-def _fingerprint(part: ComparisonPart) -> str:
-    """Return a digest of what a part depends on: its offsets, and the mapping of its records.
-
-    Retention moves the log start offsets every few minutes: they are not in it. Where they decide
-    anything, the part begins there.
-    """
-    digest = hashlib.sha256()
-    digest.update(repr((part.source, part.first, part.end, part.start)).encode())
-    for span in part.targets:
-        digest.update(repr((span.at, span.first, span.end)).encode())
-        for column in (span.ranges.source, span.ranges.target, span.ranges.count):
-            digest.update(column.tobytes())
-    return digest.hexdigest()

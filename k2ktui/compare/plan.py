@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
 
-from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.compare.parts import ComparisonPart, PartitionFacts, divide
 from k2ktui.engine.mapping.replica import Replica, target_partitions_of
 from k2ktui.engine.records.state import SourcePartition
@@ -20,8 +19,8 @@ from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
 from k2ktui.text import safe_text
 
-TRANSFORMED = "a transform changes its records"
 _COMPARED = (RecordPart.KEY, RecordPart.VALUE, RecordPart.HEADERS, RecordPart.TIMESTAMP)
+_KEYS = (RecordPart.KEY, RecordPart.KEY_SCHEMA_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +84,7 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
             hint="k2ktui status -f FILE lists the topics that are copied.",
         )
     left_out = {
-        at: why
-        for at, replica in chosen.items()
-        if (why := _why_left_out(config, at, replica, copies))
+        at: why for at, replica in chosen.items() if (why := _why_left_out(at, replica, copies))
     }
     compared = sorted(chosen.keys() - left_out.keys())
     since = _since(source, compared, choice.since_ms)
@@ -96,9 +93,15 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
         topic: bool(config.bidirectional_mode) or leaves_records_out(config, topic)
         for topic in {at.topic for at in compared}
     }
+    changed = {topic: ignored_parts(config, topic) for topic in leaves_out}
     facts = {
         at: PartitionFacts(
-            copies.starts[at], since.get(at), on_source.may(at.topic), leaves_out[at.topic]
+            copies.starts[at],
+            since.get(at),
+            on_source.may(at.topic),
+            leaves_out[at.topic],
+            keeps_keys=changed[at.topic].isdisjoint(_KEYS),
+            keeps_values=RecordPart.VALUE not in changed[at.topic],
         )
         for at in compared
     }
@@ -116,14 +119,16 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
         source.cluster_id(),
         target.cluster_id(),
         left_out,
-        {topic: _ignored(config, topic) for topic in leaves_out},
+        {
+            topic: tuple(str(part) for part in _COMPARED if part in parts)
+            for topic, parts in changed.items()
+        },
         bool(config.bidirectional_mode),
         copies.notes,
     )
 
 
 def _why_left_out(
-    config: PipelineConfig,
     at: SourcePartition,
     replica: Replica,
     copies: CopiesFound,
@@ -131,8 +136,6 @@ def _why_left_out(
     """Return why a partition is not compared; "" if it is."""
     if replica.position is None or replica.anchors is not None:
         return "no pipeline of k2ktui copies it"
-    if config.replication.transform_for(at.topic) is not None:
-        return TRANSFORMED
     moved = copies.moved.get(at.topic)
     if moved is not None:
         return moved.describe()
@@ -141,11 +144,6 @@ def _why_left_out(
     if not target_partitions_of(replica) <= copies.logs.keys():
         return replica.unusable_reason or "the leader of its target partition does not answer"
     return replica.unusable_reason
-
-
-def _ignored(config: PipelineConfig, topic: str) -> tuple[str, ...]:
-    ignored = ignored_parts(config, topic)
-    return tuple(str(part) for part in _COMPARED if part in ignored)
 
 
 def _since(

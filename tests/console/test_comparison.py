@@ -35,7 +35,7 @@ REPORT = ComparisonReport(
                        findings=(FINDING,)),
         OTHER: PartResult(OTHER, 0, 10, {Outcome.EQUAL: 7, Outcome.EXPIRED_ON_SOURCE: 3}, 10, 7),
     },
-    {SourcePartition("masked", 0): "a transform changes its records"}, {}, 12345,
+    {SourcePartition("masked", 0): "its leader does not answer"}, {}, 12345,
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_it_asks_and_compares(called: dict[str, list[Any]]) -> None:
         assert called["keep"] == [REPORT] and len(called["forget"]) == 1
         assert "1 different, 3 unproven of 2 partitions" in console.text
         assert "payments-0@4711" in console.text and "value differs" in console.text
-        assert "a transform changes its records" in console.text
+        assert "its leader does not answer" in console.text
         assert screen.text_to_copy() == "k2ktui compare -f orders.yaml --resume"
         assert '"differences": 1' in (screen.document() or "")
         await console.press("escape")

@@ -111,7 +111,9 @@ class ComparisonPart:
         keeps_partitions: whether contents show which records belong together where the mapping is
             unknown: all are on one target partition, in order, and no others are.
         targets: the target partitions.
-        writes_alone: whether all go to one target partition, and nothing else may be written there.
+        keeps_keys: whether copies have the keys of the source.
+        proves_loss: whether copies are compacted as their records are: all go to one target
+            partition, nothing else may be written there, and keys and null values are kept.
     """
 
     source: SourcePartition
@@ -126,7 +128,8 @@ class ComparisonPart:
     is_last: bool
     keeps_partitions: bool
     targets: tuple[TargetSpan, ...]
-    writes_alone: bool = False
+    keeps_keys: bool = True
+    proves_loss: bool = False
 
     def explain_unmapped(self, offset: int) -> tuple[Outcome, str]:
         """Return what a source record without a mapping is, and why."""
@@ -145,13 +148,16 @@ class ComparisonPart:
 class PartitionFacts:
     """What the parts of one source partition depend on, besides its replica.
 
-    ``since`` is the first source offset to compare, None for all that the log has.
+    ``since`` is the first source offset to compare, None for all that the log has. ``keeps_keys``
+    and ``keeps_values`` are whether copies have the bytes of the source's keys and values.
     """
 
     log_start: int
     since: int | None = None
     compacted: bool = False
     leaves_out: bool = False
+    keeps_keys: bool = True
+    keeps_values: bool = True
 
 
 def divide(
@@ -190,6 +196,8 @@ def divide(
         keeps = (
             sample >= 1
             and not (is_compacted or fact.leaves_out)
+            and fact.keeps_keys
+            and fact.keeps_values
             and _keeps_partition(source, replicas[source], feeders)
         )
         bounds = _bounds(
@@ -263,8 +271,19 @@ def _divide_one(
             number == len(bounds) - 1,
             keeps,
             tuple(spans[at][number] for at in targets),
-            len(targets) == 1 and not fact.leaves_out and feeders[targets[0]] == [source],
+            fact.keeps_keys,
+            _proves_loss(source, fact, targets, feeders),
         )
+
+
+def _proves_loss(
+    source: SourcePartition,
+    fact: PartitionFacts,
+    targets: Sequence[TargetPartition],
+    feeders: Mapping[TargetPartition, Sequence[SourcePartition]],
+) -> bool:
+    is_alone = len(targets) == 1 and not fact.leaves_out and feeders[targets[0]] == [source]
+    return is_alone and fact.keeps_keys and fact.keeps_values
 
 
 def _keeps_partition(

@@ -26,6 +26,7 @@ from k2ktui.engine.strict_json import (
 )
 
 _LARGEST_DIGEST = (1 << 128) - 1
+_CONTENT = frozenset({"key", "value"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,12 @@ class ComparisonReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every retained record was compared, up to the replicated positions."""
+        """Whether every retained record was compared, up to the replicated positions.
+
+        Not if a transform changes keys or values: these were not compared.
+        """
         whole = self.sample >= 1 and self.since_ms is None and not self.left_out
+        whole &= _CONTENT.isdisjoint(part for parts in self.ignored.values() for part in parts)
         return whole and not any(result.unread for result in self.results.values())
 
     def differences(self, result: PartResult) -> int:

@@ -206,7 +206,7 @@ class _Walk:
         is on the source when that is read to its end; and that the record itself is still there is
         seen last.
         """
-        can_prove = self._part.is_last and self._part.writes_alone and self._comparer.trusts_bytes
+        can_prove = self._part.is_last and self._part.proves_loss and self._comparer.trusts_bytes
         if self._logs is None or not can_prove or self._unread or side.is_unread:
             return {}
         if next(side.keys.last_of_keys(), None) is None:
@@ -335,7 +335,8 @@ class _Walk:
     ) -> None:
         if absent.kind is AbsentKind.NO_RECORD and side.span.compacted:
             rows, row = source
-            side.keys.wait(rows.key(row), offset, is_tombstone=rows.is_tombstone(row))
+            key = rows.key(row) if self._part.keeps_keys else None
+            side.keys.wait(key, offset, is_tombstone=rows.is_tombstone(row))
             return
         self._doubt(source[0].key(source[1]))
         outcome = _WITHOUT_COPY.get(absent.kind, Outcome.MISSING)
@@ -402,7 +403,7 @@ class _Walk:
 
     def wait_for_key(self, key: bytes | None, offset: int) -> None:
         """Note a copy whose source record, at an offset, may have been compacted."""
-        self._keys_on_source.wait(key, offset)
+        self._keys_on_source.wait(key if self._part.keeps_keys else None, offset)
 
 
 def _keys(items: LogItems, first: int) -> Iterator[bytes | None]:

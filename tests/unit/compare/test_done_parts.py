@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,8 @@ def test_nothing_is_refused_where_nothing_is_lost(state: Path) -> None:
     other = ComparisonChoice(lambda _: True, sample=0.5)
     DoneParts(pipeline(), plan(), other, resumes=None).__exit__()
     assert kept(plan(source_start=25), resumes=None) == []
+    keep(2, resumes=False)
+    assert kept(replace(plan(), ignored={"orders": ("value",)}), resumes=None) == []
     with DoneParts(pipeline(), plan(), ALL, resumes=True) as done:
         done.forget()
     assert kept(plan(), resumes=None) == []

@@ -165,6 +165,8 @@ def test_what_counts_as_a_difference() -> None:
     assert not replace(whole, sample=0.5).is_whole
     assert not replace(whole, since_ms=5).is_whole
     assert not replace(whole, left_out={AT: "x"}).is_whole
+    assert replace(whole, ignored={"orders": ("headers",)}).is_whole
+    assert not replace(whole, ignored={"orders": ("value",)}).is_whole
     assert sum_up_comparison(whole, "a").describe().endswith("90 equal, 3 different")
     assert "3 different, 0 unproven" in list(summary_lines(whole))[-1]
 

@@ -149,6 +149,8 @@ class Pair:
     skipped: tuple[int, int] = (0, 0)
     compacted: tuple[bool, bool] = (False, False)
     has_others: bool = True
+    keeps_keys: bool = True
+    keeps_values: bool = True
 
     def ranges(self, pairs: dict[int, int]) -> MappingRanges:
         ranges = MappingRanges()
@@ -168,7 +170,8 @@ class Pair:
         replicas = {SOURCE: Replica(position, {TARGET: self.ranges(own)}, self.complete_from)}
         if self.has_others:
             replicas[OTHER] = Replica(other, {TARGET: self.ranges(dict(enumerate(self.others)))})
-        facts = {SOURCE: PartitionFacts(self.source.start, None, self.compacted[0])}
+        keeps = {"keeps_keys": self.keeps_keys, "keeps_values": self.keeps_values}
+        facts = {SOURCE: PartitionFacts(self.source.start, None, self.compacted[0], **keeps)}
         logs = {TARGET: TargetLog(self.target.start, self.target.end)}
         return divide(replicas, facts, logs, {TARGET[0]: self.compacted[1]}, sample, size)
 
@@ -592,6 +595,25 @@ def test_what_a_stranger_has_overwritten_is_not_lost() -> None:
     targets = {TARGET: pair.target.items(0)}
     result = compare_part(part, pair.source.items(0), targets, Comparer(), logs)
     assert result.counts == {Outcome.COMPACTED_ON_TARGET: 1}
+
+
+def test_compaction_is_not_proven_by_keys_or_values_that_a_transform_changes() -> None:
+    pair = Pair(has_others=False, compacted=(True, True))
+    for number in range(3):
+        at = pair.source.append(Record(b"k", number))
+        pair.landed[at] = pair.target.append(pair.source.records[at])
+    del pair.target.records[0], pair.target.records[2]
+    pair.target.records[1] = Record(b"another key", 1)
+    pair.keeps_keys = False
+    result = Living(random.Random(0), pair, is_quiet=True).compare()
+    assert result.counts == {Outcome.DIFFERS: 1, Outcome.UNCLEAR_ON_TARGET: 2}
+    # The copy of a value may have been a tombstone, which compaction removes.
+    pair.keeps_keys, pair.keeps_values = True, False
+    result = Living(random.Random(0), pair, is_quiet=True).compare()
+    assert result.counts == {Outcome.DIFFERS: 1, Outcome.UNCLEAR_ON_TARGET: 2}
+    pair.keeps_values = True
+    result = Living(random.Random(0), pair, is_quiet=True).compare()
+    assert result.counts[Outcome.MISSING] == 1
 
 
 def test_at_most_twenty_are_proven_lost_and_named() -> None:
