@@ -51,7 +51,7 @@ def explain_pipeline(config: PipelineConfig) -> list[Explanation]:
     selected = selected_topics(config, source, replicated)
     described = source.describe(sorted(topic for topic in selected if topic not in moved))
     topics = [topic for topic in described.values() if isinstance(topic, TopicDescription)]
-    plans, refused = plan_targets(config, source, target, topics, replicated)
+    plans, refused = plan_targets(config, source, target, topics, replicated, moved)
     existing = topic_settings(target, [plan.name for plan in plans if plan.existing])
     names = targets_by_source(plans)
     _, unfit = plan_dead_letters(config, source, target, names, topics)

@@ -69,7 +69,7 @@ def check_topics(
         yield from _other_programs(config, source.cluster, replicated)
         if not topics:
             return
-        yield from _targets(config, source.cluster, target.cluster, topics, replicated)
+        yield from _targets(config, source.cluster, target.cluster, topics, replicated, moved)
         on_loss = config.on_source_data_loss == "continue"
         yield check_headroom(source.cluster, topics, positions, continue_on_loss=on_loss)
     except K2kError as error:
@@ -176,8 +176,9 @@ def _targets(
     target: Cluster,
     topics: list[TopicDescription],
     replicated: Collection[str],
+    moved: MovedTopics,
 ) -> Iterator[Check]:
-    plans, refused = plan_targets(config, source, target, topics, replicated)
+    plans, refused = plan_targets(config, source, target, topics, replicated, moved)
     yield from _foreign_records(config, target, plans, replicated)
     specs = [plan.create for plan in plans if plan.create]
     grown = {plan.name: plan.grow_to for plan in plans if plan.grow_to}

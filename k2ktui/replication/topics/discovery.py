@@ -237,12 +237,12 @@ class TopicDiscovery:
             # What has changed is in every reading that began after that of the numbers.
             since = max(since, counts.began)
         replicated = {source.topic for source in positions}
-        pair = self._topics.read(replicated, since).without(moved)
+        pair = self._topics.read(replicated, since, moved)
         snapshot = self._snapshot(pair, positions)
         if snapshot.has_changed_ids and pair.began < now:
             # Positions of a later topic than the one that was read then: read again.
             log.debug("topics were created again while they were read, reading them again")
-            pair = self._topics.read(replicated, now).without(moved)
+            pair = self._topics.read(replicated, now, moved)
             snapshot = self._snapshot(pair, positions)
         self._require_clusters()
         _log_changes(self._logged, snapshot)
@@ -259,16 +259,20 @@ class TopicDiscovery:
         return self._is_wanted(source)
 
     def start_positions(
-        self, positions: Mapping[SourcePartition, Position]
+        self, positions: Mapping[SourcePartition, Position], moved: MovedTopics = NO_MOVED_TOPICS
     ) -> Mapping[SourcePartition, Position]:
         """Return the start positions of partitions without one; none while a leader is moving.
+
+        Args:
+            positions, moved: as for :meth:`discover`.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
         # The numbers first, as in ``discover``: slots that start now share both readings.
         began = self._topics.counts(monotonic()).began
-        routes, ids = self._routes(self._topics.read({source.topic for source in positions}, began))
+        replicated = {source.topic for source in positions}
+        routes, ids = self._routes(self._topics.read(replicated, began, moved))
         new = [source for source in routes if source not in positions]
         begin = self._begin(new, routes, ids, first_start=not positions)
         self._require_clusters()

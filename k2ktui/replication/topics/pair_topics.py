@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, thread_time
 
 from k2ktui.config.model import PipelineConfig
-from k2ktui.engine.records.moved_topic import MovedTopics
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.known_settings import KnownSettings
 from k2ktui.kafka.clients import Cluster, TopicDescription
@@ -28,6 +28,7 @@ class PairTopics:
         refused: source topics that cannot be copied, and why; those that may not be described are
             not among the ``topics``.
         deleted: replicated topics that a pattern selects, and that do not exist any longer.
+        moved: topics that are left out, because a drill has moved them.
         began: monotonic seconds when they were read.
         cpu_s: CPU time of reading them.
     """
@@ -39,6 +40,7 @@ class PairTopics:
     began: float
     cpu_s: float
     deleted: frozenset[str] = frozenset()
+    moved: frozenset[str] = frozenset()
 
     def without(self, moved: MovedTopics) -> PairTopics:
         """Return what remains when some source topics are left out."""
@@ -98,18 +100,24 @@ class PairTopicsReader:
         """
         return self._counts.get(self._read_counts, since)
 
-    def read(self, replicated: Collection[str], since: float) -> PairTopics:
-        """Return the topics.
+    def read(
+        self, replicated: Collection[str], since: float, moved: MovedTopics = NO_MOVED_TOPICS
+    ) -> PairTopics:
+        """Return the topics without those that are moved; nothing is done to their targets.
 
         Args:
             replicated: source topics that have a position; if the target topic of one is missing,
                 it is not created again.
             since: a reading that began then, in monotonic seconds, is new enough.
+            moved: source topics that a drill has moved.
 
         Raises:
             ConnectionFailed, TimedOut: a cluster did not answer.
         """
-        return self._topics.get(lambda: self._read(replicated), since)
+        pair = self._topics.get(lambda: self._read(replicated, moved), since)
+        if any(name not in moved for name in pair.moved):  # by a slot that knows other moves
+            pair = self._topics.get(lambda: self._read(replicated, moved), monotonic())
+        return pair.without(moved)
 
     def _read_counts(self) -> PartitionCounts:
         began, topics = monotonic(), self._config.topics
@@ -121,7 +129,7 @@ class PairTopicsReader:
         }
         return PartitionCounts(chosen, began)
 
-    def _read(self, replicated: Collection[str]) -> PairTopics:
+    def _read(self, replicated: Collection[str], moved: MovedTopics) -> PairTopics:
         began, cpu = monotonic(), thread_time()
         # Before topics are created.
         self._source.require_expected()
@@ -135,13 +143,17 @@ class PairTopicsReader:
             selected.topics,
             self._replicated,
             self._settings,
+            moved,
         )
+        described = targets.keys() | refused.keys()
+        topics = [topic for topic in selected.topics if topic.name in described]
         return PairTopics(
-            selected.topics,
+            topics,
             selected.faults,
             targets,
             {**refused, **selected.refused},
             began,
             thread_time() - cpu,
             selected.deleted,
+            frozenset(topic.name for topic in selected.topics if topic.name not in described),
         )

@@ -5,6 +5,9 @@ A topic that this pipeline does not yet replicate must fit before anything is wr
 replicated topic grows with its source (``features.autoCreateTopics``); if it cannot, only the
 partitions without a target partition stop. With ``partition: producer`` a target is never grown:
 that would move existing keys to other partitions.
+
+A topic that a drill has moved belongs to the applications of the target: nothing is done to it, and
+no other source topic is copied into it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from confluent_kafka import KafkaError
 from kafka.errors import for_code
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, MovedTopics
 from k2ktui.errors import K2kError, Refused, TimedOut
 from k2ktui.kafka.admin.known_settings import KnownSettings
 from k2ktui.kafka.admin.topics import (
@@ -34,6 +38,7 @@ from k2ktui.kafka.admin.topics import (
     topic_settings,
 )
 from k2ktui.kafka.clients import Cluster, TopicDescription
+from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.replication.topics.dead_letters import DeadLetterTopic, ensure_dead_letters
 from k2ktui.replication.topics.naming import check_supported, target_names
 from k2ktui.replication.topics.target_settings import (
@@ -119,8 +124,11 @@ def ensure_targets(
     topics: Collection[TopicDescription],
     replicated: Collection[str],
     known: KnownSettings | None = None,
+    moved: MovedTopics = NO_MOVED_TOPICS,
 ) -> tuple[dict[str, tuple[TargetTopic, ...]], Refusals]:
     """Create and grow target topics where allowed, and describe them.
+
+    Before it grows any, it reads from the target which topics are moved now.
 
     Args:
         config: the pipeline.
@@ -129,15 +137,22 @@ def ensure_targets(
         topics: the source topics to copy.
         replicated: names of source topics that already have a position in this pipeline.
         known: settings of the target's topics that were read before; None for none.
+        moved: source topics that a drill has moved, as the caller knows them.
 
     Returns:
-        The targets by source topic, and the refused source topics with the reason.
+        The targets by source topic, and the refused source topics with the reason. Moved topics are
+        in neither.
 
     Raises:
         ConfigError: the pipeline enables an unsupported feature; nothing was changed.
         ConnectionFailed, TimedOut: a cluster did not answer.
+        UnreadableRecords: it is not known what is moved.
     """
-    plans, refused = plan_targets(config, source, target, topics, replicated)
+    plans, refused = plan_targets(config, source, target, topics, replicated, moved)
+    if any(plan.grow_to for plan in plans):
+        # No fence keeps a driver from growing topics that does not know of a move yet.
+        moved = read_moved(config, target)
+        plans, refused = plan_targets(config, source, target, topics, replicated, moved)
     failed = _carry_out(target, plans)
     changed = {
         p.name: p.partitions for p in plans if (p.create or p.grow_to) and not failed[p.name]
@@ -174,10 +189,15 @@ def plan_targets(
     target: Cluster,
     topics: Collection[TopicDescription],
     replicated: Collection[str],
+    moved: MovedTopics = NO_MOVED_TOPICS,
 ) -> tuple[list[TargetPlan], Refusals]:
     """Plan what :func:`ensure_targets` would do without changing anything; same arguments."""
     check_supported(config)
-    named, refused = _by_target(config, topics)
+    named, refused = _by_target(config, [topic for topic in topics if topic.name not in moved])
+    for move in moved.all:
+        refused.update(
+            (topic.name, _moved_target_error(topic, move)) for topic in named.pop(move.target, [])
+        )
     described = _describe_targets(target, named, replicated)
     new = [name for name, topic in described.items() if _is_missing(topic)]
     settings = topic_settings(source, [topic.name for name in new for topic in named[name]])
@@ -400,6 +420,18 @@ def undescribed_error(topic: TopicDescription, name: str, error: KafkaError) -> 
         f"{text}described: {safe_text(error.str())}",
         unchanged="None of its records were written.",
         hint="Grant the target principal Describe and Write on it, and Create to create it.",
+    )
+
+
+def _moved_target_error(topic: TopicDescription, move: MovedTopic) -> K2kError:
+    name, target = safe_text(topic.name), safe_text(move.target)
+    return Refused(
+        f"topic {name} is not copied: its target {target} was moved with "
+        f"{safe_text(move.topic)} by drill {safe_text(move.drill)}",
+        unchanged="None of its records were written: the clients of the target topic are on the "
+        "target.",
+        hint=f"Let its producers write to {target} on the target; or leave {name} out of "
+        "replication.source.topic, or map it to another name.",
     )
 
 

@@ -20,9 +20,10 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import end_offsets, eventually
 from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui_json
+from tests.support.drill.checks import grow_topic
 from tests.support.drill.failback import Workload
 from tests.support.drill.runs import MAY, QUICK, Yes
-from tests.support.records.numbered import write_numbered
+from tests.support.records.numbered import PARTITIONS, write_numbered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 _COPIED_S = 180
@@ -57,13 +58,17 @@ def test_a_topic_moves_and_returns_while_the_pipeline_runs(work: Workload) -> No
     moved = read_moved(work.flow.config, target_cluster(work.flow.config))
     assert [(move.topic, move.drill) for move in moved.all] == [(work.topic, away.id)]
 
-    # The same run goes on with the other topic, and leaves the moved one alone.
+    # The same run goes on with the other topic, and leaves the moved one alone, also if it grows.
+    for topic in (work.topic, other):
+        grow_topic(work.a, topic, PARTITIONS + 1)
+    eventually(lambda: len(end_offsets(work.b, other)) > PARTITIONS, f"{other} grows", _COPIED_S)
     stands_at = end_offsets(work.b, work.topic, "read_committed")
     work.write(work.a, 30)
     write_numbered(work.a, other, "o", range(50, 90))
     await_copied(work, other)
     assert run.running, run.tail()
     assert end_offsets(work.b, work.topic, "read_committed") == stands_at
+    assert len(stands_at) == PARTITIONS
     assert k2ktui_json("status", "-f", work.file)["pair_state"]["phase"] == "replicating"
 
     work.write(work.b, 40)

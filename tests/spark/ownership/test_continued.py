@@ -18,8 +18,8 @@ from tests.support.pipelines.shared_pipelines import SHARED, await_all_copying, 
 from tests.support.records.traffic import Traffic
 
 pytestmark = pytest.mark.slow
-# The last one with a class of its own for the fencing of a slot, and for the run of each mode.
-EARLIER = "87a17a7e"
+# The last one before each feature got a folder of its own.
+EARLIER = "7decdb98"
 MODES = ("exclusive", "standby", "shared")
 
 

@@ -271,9 +271,12 @@ class Copied:
             [Out(position_value(state), position_key(self.name, source))],
         )
 
-    def move(self, topic: str, drill: str = "20261121-101500-3f2a") -> MovedTopic:
-        """Write the record of a drill that moved a topic's clients to the target."""
-        moved = MovedTopic(topic, topic, drill, int(time.time() * 1000), "ann@bastion")
+    def move(self, topic: str, drill: str = "20261121-101500-3f2a", target: str = "") -> MovedTopic:
+        """Write the record of a drill that moved a topic's clients to the target.
+
+        ``target`` has the same name by default.
+        """
+        moved = MovedTopic(topic, target or topic, drill, int(time.time() * 1000), "ann@bastion")
         entry = Out(moved_topic_value(moved), moved_topic_key(self.name, topic))
         produce(self.target, self.commits, [entry])
         return moved

@@ -49,7 +49,7 @@ def consume_numbered(
     per: Counter[int] = Counter()
     identities: list[Identity] = []
     try:
-        places = [TopicPartition(topic, n) for n in range(PARTITIONS)]
+        places = [TopicPartition(topic, n) for n in ends]
         known = eventually(lambda: _committed(made, places), f"{group} has a coordinator")
         at = {tp.partition: max(tp.offset, 0) for tp in known}
         made.assign([TopicPartition(topic, n, offset) for n, offset in at.items()])
