@@ -113,7 +113,7 @@ def test_the_page_is_true(
     assert {row["hour"]: row["records"] for row in found["again"]} == read_again
     assert {row["topic"] for row in found["again"]} == {topic}
     (late,) = found["behind"]
-    assert (late["topic"], late["partitions"], late["lag"]) == (old, 1, 4)
+    assert (late["topic"], late["partitions"], late["lag_records"]) == (old, 1, 4)
     each = Counter(hour_of(offset) for offset in range(COUNT) for _ in (0, 1))
     assert {r["hour"]: (r["source"], r["target"]) for r in found["hourly"]} == {
         hour: (count, count) for hour, count in each.items()
