@@ -379,8 +379,14 @@ def test_the_result_is_kept_and_shown(copied: Copied, source: KafkaNode) -> None
     k2ktui("compare", "-f", copied.file, "--no-store")
     assert k2ktui_json("status", "-f", copied.file)["last_comparison"] is None
     k2ktui("compare", "-f", copied.file)
-    kept = k2ktui_json("status", "-f", copied.file)["last_comparison"]
+    status = k2ktui_json("status", "-f", copied.file)
+    kept, (partition,) = status["last_comparison"], status["partitions"]
     assert kept["counts"] == {"equal": 5} and kept["whole"] is True
+    assert partition["compared"] == {
+        "ended_at": kept["ended_at"],
+        "differences": 0,
+        "unproven": 0,
+    }
     said = "Every record compared at "
     assert said in k2ktui("status", "-f", copied.file).stdout
     shown = k2ktui("watch", "-f", copied.file, "--once", code=None).stdout
