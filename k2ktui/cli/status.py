@@ -72,12 +72,6 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
 def status_object(reading: Reading, *, with_groups: bool = False) -> dict[str, Any]:
     """Return what ``--json`` prints."""
     view, printed = reading.view, reading.status().as_json()
-    last = view.last_comparison
-    printed["last_comparison"] = None if last is None else last.as_json()
-    results = view.compared
-    for row, partition in zip(view.partitions, printed["partitions"], strict=True):
-        compared = results.get(row.key)
-        partition["compared"] = None if compared is None else compared.as_json()
     if with_groups:
         printed["groups"] = [row.as_json() for row in view.groups]
         printed["failover"] = view.failover.as_json()

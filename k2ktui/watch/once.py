@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from k2ktui.engine.compare.record import ComparedPartition, ComparisonRecord
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.drill.pair_state import PairState
 from k2ktui.engine.status import PartitionStatus
@@ -44,7 +45,7 @@ class Reading:
 
     def status(self) -> PipelineStatus:
         """Return what ``k2ktui status`` shows of it."""
-        view = self.view
+        view, compared = self.view, self.view.compared
         return PipelineStatus(
             pipeline=view.pair.pipeline,
             taken_at=view.taken_at,
@@ -58,6 +59,8 @@ class Reading:
             lag_s=view.totals.lag_seconds,
             moved_topics=view.moved_topics,
             can_be_retired=view.is_left,
+            last_comparison=view.last_comparison,
+            compared=tuple(compared.get(row.key) for row in view.partitions),
         )
 
 
@@ -79,6 +82,8 @@ class PipelineStatus:
         lag_s: age of the oldest record that is not copied yet.
         moved_topics: source topics whose clients were moved to the target, by the drill that did.
         can_be_retired: whether those are all topics.
+        last_comparison: the last comparison of all records; None if there was none.
+        compared: what it has found on each of ``partitions``; None where that is unknown.
     """
 
     pipeline: str
@@ -93,9 +98,12 @@ class PipelineStatus:
     lag_s: float | None
     moved_topics: Mapping[str, tuple[str, ...]]
     can_be_retired: bool
+    last_comparison: ComparisonRecord | None
+    compared: tuple[ComparedPartition | None, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``k2ktui status --json`` prints."""
+        last = self.last_comparison
         return {
             "pipeline": self.pipeline,
             "taken_at": self.taken_at,
@@ -107,7 +115,11 @@ class PipelineStatus:
             "lag_s": self.lag_s,
             "moved_topics": {drill: list(topics) for drill, topics in self.moved_topics.items()},
             "can_be_retired": self.can_be_retired,
-            "partitions": [asdict(row) for row in self.partitions],
+            "last_comparison": None if last is None else last.as_json(),
+            "partitions": [
+                {**asdict(row), "compared": None if compared is None else compared.as_json()}
+                for row, compared in zip(self.partitions, self.compared, strict=True)
+            ],
         }
 
 
