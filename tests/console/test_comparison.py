@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
@@ -39,18 +39,24 @@ REPORT = ComparisonReport(
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Done:
+    """What was compared, in place of ``DoneParts``; notes that it may be forgotten."""
+
+    forgotten: list[Any]
+
+    def forget(self) -> None:
+        self.forgotten.append(self)
+
+
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     calls: dict[str, list[Any]] = {"compare": [], "keep": [], "forget": []}
 
-    class Done:
-        def forget(self) -> None:
-            calls["forget"].append(self)
-
     @contextmanager
     def compare(_: object, options: ComparisonOptions) -> Iterator[tuple[ComparisonReport, Done]]:
         calls["compare"].append(options)
-        yield REPORT, Done()
+        yield REPORT, Done(calls["forget"])
 
     def keep(_: object, report: ComparisonReport) -> None:
         calls["keep"].append(report)
@@ -161,13 +167,14 @@ def test_a_comparison_looks_as_it_did(
 ) -> None:
     report = SCREENS[screen]
 
-    def compare(_: object, options: ComparisonOptions) -> ComparisonReport:
+    @contextmanager
+    def compare(_: object, options: ComparisonOptions) -> Iterator[tuple[ComparisonReport, Done]]:
         while report is None and not options.is_stopped():
             Event().wait(0.02)
-        return report or EQUAL
+        yield report or EQUAL, Done([])
 
     monkeypatch.setattr(comparison, "compare_pipeline", compare)
-    monkeypatch.setattr(comparison, "keep_result", lambda *_: "")
+    monkeypatch.setattr(comparison, "keep_result", lambda *_: None)
 
     async def opens(console: ConsoleDriver) -> None:
         await console.press("2")

@@ -366,7 +366,7 @@ def test_what_is_compared_is_kept_until_the_report_is_written(
     assert k2ktui_json(*status)["last_comparison"] == stored
     assert alter_topic(copied.cluster, copied.state, "max.message.bytes", "1000000") is None
     assert k2ktui_json(*words, "--resume", env=env)["read_bytes"] == 0
-    assert k2ktui_json(*status)["last_comparison"]["at"] > stored["at"]
+    assert k2ktui_json(*status)["last_comparison"]["ended_at"] > stored["ended_at"]
     assert not list((tmp_path / "state").rglob("*.jsonl"))
     assert k2ktui_json(*words, env=env)["read_bytes"] > 0
 
