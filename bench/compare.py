@@ -73,9 +73,9 @@ class Shared:
     """What a comparison took on a Spark cluster.
 
     Attributes:
-        gigabytes: what was compared, by all executors together.
+        gigabytes: what was compared while it was measured, by all executors together.
         cpu_s: CPU seconds of each executor: its Java process and its Python workers.
-        seconds: from when the executors were there until all was compared.
+        seconds: from when the first part was compared until the last one was.
     """
 
     gigabytes: float
@@ -90,10 +90,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """At a moment: bytes of results that are kept so far, and CPU seconds of executors."""
+    """At a moment: records compared so far, and CPU seconds of executors."""
 
     at: float
-    kept: int
+    compared: int
     executors: tuple[float, ...]
 
 
@@ -141,12 +141,13 @@ def measure_executors(clusters: Clusters, executors: int, records: int, director
                 return ()
 
         with Child(_launch(there / "pipeline.yaml", SPARK, there), there) as child:
-            began, ended = _follow(child, SPARK, measure, executors)
+            began, ended = _follow(child, SPARK, data, measure, executors)
             _check(child, data, there)
     for node in clusters.both:
         delete_topics(node.bootstrap)
     cpu_s = (after - before for before, after in zip(began.executors, ended.executors, strict=True))
-    return Shared(data.bytes / GB, tuple(cpu_s), ended.at - began.at)
+    gigabytes = (ended.compared - began.compared) * data.size / GB
+    return Shared(gigabytes, tuple(cpu_s), ended.at - began.at)
 
 
 def _copy(clusters: Clusters, data: DataSet, run: str, directory: Path) -> Pass:
@@ -167,47 +168,58 @@ def _launch(file: Path, way: str, directory: Path) -> Launch:
 def _compare(file: Path, way: str, data: DataSet, directory: Path) -> Pass:
     directory.mkdir()
     with Child(_launch(file, way, directory), directory) as child:
-        began, ended = _follow(child, way)
+        began, ended = _follow(child, way, data)
         _check(child, data, directory)
         whole_s = time.monotonic() - child.started
         cpu_s = child.meter.cpu_at(ended.at) - child.meter.cpu_at(began.at)
-    rate = data.bytes / MB / (ended.at - began.at)
-    return Pass(rate, cpu_s / (data.bytes / GB), whole_s)
+    compared = (ended.compared - began.compared) * data.size
+    return Pass(compared / MB / (ended.at - began.at), cpu_s / (compared / GB), whole_s)
 
 
 def _follow(
     child: Child,
     way: str,
+    data: DataSet,
     measure: Callable[[], tuple[float, ...]] = tuple,
     executors: int = 0,
 ) -> tuple[_Look, _Look]:
-    """Watch a comparison to its end; return the looks at its first and its last moment.
+    """Watch a comparison to its end; return the looks at its first and its last part.
 
-    It is over when the result of its last part is in the file that ``--resume`` reads: to end
-    Spark takes longer, and is in the time of the whole command. A last look has all executors.
+    As with copies, what was compared until the first look does not count, nor does the time that
+    it took: Spark's workers start meanwhile. Of a few records, all are compared at once; then it
+    begins when the comparison says that it reads. Both looks have all executors.
     """
-    until = time.monotonic() + _RUN_S
+    started, until = time.time(), time.monotonic() + _RUN_S
     looks: list[_Look] = []
     while child.exit_code is None and time.monotonic() < until:
         if looks or _BEGINS[way] in child.text():
-            looks.append(_Look(time.monotonic(), _kept_bytes(), measure()))
+            compared = _compared_records(data.topic, started)
+            looks.append(_Look(time.monotonic(), compared, measure()))
         time.sleep(_LOOK_S)
     looks = [look for look in looks if len(look.executors) == executors]
-    if not looks:
-        raise RuntimeError(f"{way} was not seen to read.\n{child.tail()}")
-    most = max(look.kept for look in looks)
-    return looks[0], next(look for look in looks if look.kept == most)
+    most = max((look.compared for look in looks), default=0)
+    if not most:
+        raise RuntimeError(f"{way} was not seen to compare anything.\n{child.tail()}")
+    began = next((look for look in looks if 0 < look.compared < most), looks[0])
+    if began.compared == most:
+        raise RuntimeError(f"{data} is too little: all was compared before it was looked at.")
+    return began, next(look for look in looks if look.compared == most)
 
 
-def _kept_bytes() -> int:
-    """Return the size of the files in which comparisons keep their results; 0 without one."""
-    sizes = []
+def _compared_records(topic: str, since: float) -> int:
+    """Return how many records the file that ``--resume`` would read has results of.
+
+    Files of before ``since``, epoch seconds, are those of stopped comparisons.
+    """
+    records = 0
     for file in (user_path("state") / "compare").glob("*.jsonl"):
         try:
-            sizes.append(file.stat().st_size)
+            lines = file.read_bytes().split(b"\n")[1:-1] if file.stat().st_mtime > since else []
         except FileNotFoundError:
             continue  # everything was compared
-    return sum(sizes)
+        results = [json.loads(line)["result"] for line in lines]
+        records += sum(one["source_records"] for one in results if one["topic"] == topic)
+    return records
 
 
 def _check(child: Child, data: DataSet, directory: Path) -> None:
@@ -280,9 +292,10 @@ def _turns_table(turns: Mapping[DataSet, Sequence[Mapping[str, Pass]]]) -> list[
         "compares it; in turns, the first turn does not count. Medians, with the lowest and the",
         "highest in parentheses; the share is that of each comparison and the copy before it. Each",
         "record counts once, although a comparison reads both sides. The copy is measured from the",
-        "first record that is visible until all are, a comparison from when it begins to read",
-        "until its last part is compared; to start and to end is in the time of the whole command.",
-        "`--spark`: `local[*]`. Brokers and k2ktui share the machine's cores.",
+        "first records that are visible until all are, a comparison from when its first part, of",
+        "up to 100,000 records, is compared until the last one is. To start and to end is in the",
+        "time of the whole command. `--spark`: `local[*]`. Brokers and k2ktui share the machine's",
+        "cores.",
         "",
     ]
 
@@ -305,10 +318,10 @@ def _executors_table(shared: Sequence[Shared]) -> list[str]:
         "",
         "A standalone Spark cluster with authentication and encryption, executors of one core,",
         f"1,000 B, batches of 16 KiB, uncompressed, {_PER_EXECUTOR} partitions and the same data",
-        "for each executor; from when the executors are there until the last part is compared, so",
-        "that the start of their Python workers counts. Executors, driver and brokers share the",
-        "machine's cores: the wall time says nothing about a real cluster. The busiest executor's",
-        "CPU time is what a cluster with a core for each would wait for.",
+        "for each executor; from when the first part is compared until the last one is. Executors,",
+        "driver and brokers share the machine's cores: the wall time says nothing about a real",
+        "cluster. The busiest executor's CPU time is what a cluster with a core for each waits",
+        "for: two executors should compare twice as much in it.",
         "",
     ]
 
