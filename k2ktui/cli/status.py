@@ -17,7 +17,6 @@ from k2ktui.present.columns import Column, pick, text_column
 from k2ktui.present.failover import failover_lines, objectives_line
 from k2ktui.present.formatting import NOT_AVAILABLE, WORDS, age, moment
 from k2ktui.present.moved import moved_lines
-from k2ktui.present.pair_state import final_loss
 from k2ktui.present.partitions import partition_columns
 from k2ktui.text import safe_text
 
@@ -56,14 +55,14 @@ def command(files: tuple[str, ...], as_json: bool, with_groups: bool) -> None:
             click.echo(f"{line[0].upper()}{line[1:]}")
         if view.groups:
             print_table("Consumer groups", GROUP_COLUMNS, view.groups)
-        if view.objectives:
+        if view.objectives and not view.is_left:
             line = objectives_line(view)
             click.echo(f"{line[0].upper()}{line[1:]}")
         if view.last_comparison is not None:
             line = view.last_comparison.describe()
             click.echo(f"{line[0].upper()}{line[1:]}")
         if with_groups:
-            for line in failover_lines(view.failover, view.taken_at, final_loss(view)):
+            for line in failover_lines(view, view.taken_at):
                 click.echo(line)
     if error is not None:
         raise error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from k2ktui.engine.moves.failover import FailoverEstimate, GroupEstimate, MoveOutcome, NamedMove
+from k2ktui.engine.moves.failover import GroupEstimate, MoveOutcome, NamedMove
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present.formatting import (
     NOT_AVAILABLE,
@@ -22,6 +22,7 @@ from k2ktui.present.pair_state import final_loss
 from k2ktui.text import counted, safe_text
 from k2ktui.watch.model import PartName, View
 
+NOTHING_LEFT = "nothing is left to fail over: every topic was moved to the target"
 # Names of one kind in a line of text; programs read all of them in --json.
 _MOST_NAMES = 20
 
@@ -129,18 +130,16 @@ def _not_copied(count: int) -> str:
     return " record not copied" if count == 1 else " records not copied"
 
 
-def failover_lines(estimate: FailoverEstimate, now: float, loss: str = "") -> Iterator[str]:
-    """Yield what a failover now would do, as sentences.
-
-    Args:
-        estimate: the estimate.
-        now: the reference time for ages, in epoch seconds.
-        loss: what was missing on the target, if the pair has failed over.
-    """
+def failover_lines(view: View, now: float) -> Iterator[str]:
+    """Yield what a failover now would do, as sentences; ``now`` is the reference time for ages."""
+    estimate = view.failover
+    if view.is_left:
+        yield NOTHING_LEFT[0].upper() + NOTHING_LEFT[1:]
+        return
     if estimate.groups is not None:
         yield from group_lines(estimate.groups, failed_over=estimate.failed_over)
     if estimate.failed_over:
-        yield f"RPO: {loss}"
+        yield f"RPO: {final_loss(view)}"
         return
     oldest = (
         f", the oldest {seconds(estimate.rpo_s)} old"

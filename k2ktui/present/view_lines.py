@@ -12,7 +12,7 @@ from k2ktui.present.failover import failover_lines, held_line, objectives_line
 from k2ktui.present.formatting import duration, moment, number, seconds, share
 from k2ktui.present.groups import outcome_text
 from k2ktui.present.moved import moved_lines
-from k2ktui.present.pair_state import final_loss, pair_text
+from k2ktui.present.pair_state import pair_text
 from k2ktui.present.runs import describe_others
 from k2ktui.text import counted, safe_message, safe_text
 from k2ktui.watch.model import PartName, View
@@ -45,9 +45,9 @@ def view_lines(view: View, now: float) -> Iterator[str]:
     states = _counts(view.totals.states)
     yield f"  partitions {view.totals.partitions:,}: {states}{_old(view, now, *_SIDES)}"
     yield f"  {_groups(view)}{_old_groups(view, now)}"
-    for line in failover_lines(view.failover, now, final_loss(view)):
+    for line in failover_lines(view, now):
         yield f"  {line if line.startswith('RPO') else line[0].lower() + line[1:]}"
-    if view.objectives:
+    if view.objectives and not view.is_left:
         yield f"  {objectives_line(view)}"
     if view.last_comparison is not None:
         yield f"  {view.last_comparison.describe()}{_old(view, now, PartName.STATE)}"

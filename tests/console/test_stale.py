@@ -178,7 +178,9 @@ def test_a_pair_without_groups_says_so() -> None:
     made.partition("clicks", 0, end=10)
 
     async def flow(console: ConsoleDriver) -> None:
-        assert console.line("Positions   ").strip(" │|").endswith("no group has committed offsets")
+        assert (
+            console.line("Positions   ").strip(" │|").endswith("no committed offset to translate")
+        )
 
     drive(flow, made)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -18,7 +18,7 @@ from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.engine.trend import Direction
 from k2ktui.jobs.run_rows import RunRow
 from k2ktui.present import formatting
-from k2ktui.present.failover import failover_verdict, group_cells, loss_cells
+from k2ktui.present.failover import NOTHING_LEFT, failover_verdict, group_cells, loss_cells
 from k2ktui.present.formatting import Cell, Glyphs, Line, Tone
 from k2ktui.present.moved import moved_lines
 from k2ktui.present.pair_state import final_loss
@@ -38,6 +38,8 @@ WIDEST = 10_000
 # So wide that nothing is said in fewer words.
 _ROOMY = 200
 _GOOD = (Basis.EXACT, Basis.END)
+
+EVERY_MOVED = "every topic was moved"
 
 Room = tuple[int, int]
 
@@ -63,18 +65,8 @@ def pair_lines(
         width: cells of a line: as many groups are named as have room.
         recorded: whether it is a recording, which has no drills.
     """
-    when = "" if view.pair_state.moved else "now: "
-    groups = _with_names(view, glyphs, (width - _LABEL - len(when), 2)) or [
-        tuple(group_cells(view, glyphs))
-    ]
     return [
-        *(
-            _line("" if number else "Failover", Cell(" " * len(when) if number else when), *line)
-            for number, line in enumerate(groups)
-        ),
-        _line("RPO", *loss_cells(view, now, glyphs)),
-        *_moved(view),
-        *([] if recorded else [_line("Rehearsal", *rehearsal_cells(view, now, glyphs))]),
+        *_failover(view, now, glyphs, width, recorded=recorded),
         *([_line("Compared", *cells)] if (cells := _comparison_cells(view, now, glyphs)) else []),
         _line("Positions", *_positions(view, glyphs)),
         *([_line("Re-reads", *_again(view, now))] if view.compares else []),
@@ -87,6 +79,26 @@ def pair_lines(
         _line("Target", *_cluster(view, view.target, PartName.TARGET, now, glyphs)),
         *_notes(view),
     ]
+
+
+def _failover(
+    view: View, now: float, glyphs: Glyphs, width: int, *, recorded: bool
+) -> Iterator[Line]:
+    """Yield what a failover now would do and lose, and what was moved before."""
+    if view.is_left:
+        yield _line("Failover", Cell(NOTHING_LEFT))
+        yield from _moved(view)
+        return
+    when = "" if view.pair_state.moved else "now: "
+    groups = _with_names(view, glyphs, (width - _LABEL - len(when), 2)) or [
+        tuple(group_cells(view, glyphs))
+    ]
+    for number, line in enumerate(groups):
+        yield _line("" if number else "Failover", Cell(" " * len(when) if number else when), *line)
+    yield _line("RPO", *loss_cells(view, now, glyphs))
+    yield from _moved(view)
+    if not recorded:
+        yield _line("Rehearsal", *rehearsal_cells(view, now, glyphs))
 
 
 def _moved(view: View) -> list[Line]:
@@ -126,7 +138,7 @@ def lag_tile(view: View, glyphs: Glyphs, room: Room) -> list[Line]:
     text = formatting.number(totals.rate, known=len(view.points) > 1 or view.copy_stale)
     rate = [Cell(text, Tone.HEADING), Cell(" records/s")]
     if (view.pair_state.moved and totals.lag_records is None) or view.is_left:
-        what = "every topic was moved" if view.is_left else "the workload is on the target"
+        what = EVERY_MOVED if view.is_left else "the workload is on the target"
         moved = [Cell("none that counts:", Tone.MUTED), Cell(what)]
         return [*flow(moved, width, max(1, height - 1)), tuple(rate)]
     records = Cell(formatting.number(totals.lag_records, known=known), Tone.HEADING)
@@ -366,6 +378,8 @@ def _sums_line(sums: _Sums, width: int, old: str) -> list[Cell]:
 def failover_title(view: View, glyphs: Glyphs) -> str:
     """Return the title of the tile, which answers whether a failover is safe now."""
     groups = view.failover.groups
+    if view.is_left:
+        return "Failover"
     if groups is None or not groups.total or view.failover.failed_over:
         return "Failover now"
     verdict = failover_verdict(groups)
@@ -381,6 +395,8 @@ def failover_tile(
     A ``recorded`` view has no drills: whether there was a rehearsal is not known.
     """
     width, height = room
+    if view.is_left:
+        return [*flow([Cell("nothing is left:", Tone.MUTED), Cell(EVERY_MOVED)], *room)], None
     cells = [_shorter(cell, width) for cell in group_cells(view, glyphs) if cell.text.strip()]
     room_for = max(1, height - 2)
     groups = flow(cells, width, room_for)
@@ -528,7 +544,7 @@ def _positions(view: View, glyphs: Glyphs) -> list[Cell]:
     if totals.groups is None:
         return [Cell(formatting.NOT_YET)]
     if not totals.bases:
-        return [_aged(Cell("no group has committed offsets"), glyphs, view.groups_stale)]
+        return [_aged(Cell("no committed offset to translate"), glyphs, view.groups_stale)]
     total = Cell(f"{sum(totals.bases.values()):,}", Tone.HEADING)
     cells = [_aged(total, glyphs, view.groups_stale), Cell(":")]
     waiting = view.waiting.total()

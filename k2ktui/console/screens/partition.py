@@ -248,9 +248,12 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
     target = safe_text(f"{status.target_topic}-{where}", 400) if status.target_topic else "—"
     title = safe_text(f"{status.topic}-{status.partition}", 400)
     left = f", {formatting.duration(row.eta_s)} left" if row.eta_s else ""
+    why = fact("Why", text("why", row.why), Tone.WARN)
+    if status.moved_by:
+        why = fact("Moved", text("why", row.why.removeprefix("moved ")))
     lines: list[Line] = [
         (Cell(title, Tone.HEADING), Cell("  "), mark, Cell(left)),
-        fact("Why", text("why", row.why), Tone.WARN),
+        why,
         fact("Target", f"{target}  end {number('target-end', status.target_end)}  {status.path}"),
         fact(
             "Source log",
@@ -258,13 +261,14 @@ def figures(row: PartitionRow, glyphs: Glyphs, old: Collection[str] = frozenset(
         ),
         fact("Held back", text("held-back", status.held.text() if status.held else ""), Tone.WARN),
         fact("Position", number("position", status.position)),
-        fact(
-            "Lag",
+    ]
+    if not status.moved_by:  # what its source has no longer counts
+        lag = (
             f"{number('lag', status.lag_records)} records, "
             f"{text('behind', formatting.seconds(status.lag_s))} "
-            f"{glyphs.direction(row.direction)}  {formatting.number(row.rate)} records/s",
-        ),
-    ]
+            f"{glyphs.direction(row.direction)}  {formatting.number(row.rate)} records/s"
+        )
+        lines.append(fact("Lag", lag))
     lines += [
         fact("Lost", f"source offsets {low:,} … {high - 1:,}", Tone.BAD) for low, high in row.gaps
     ]
@@ -276,14 +280,8 @@ def coverage(
 ) -> list[Line]:
     """Return the coverage of the retained log as a bar."""
     status = row.status
-    sign = glyphs.stale if "coverage" in old and status.coverage is not None else ""
-    text = f"{sign}{formatting.share(status.coverage)} of the retained log translates exactly"
-    lines: list[Line] = [fact("Coverage", text)]
-    if status.unmapped:
-        missing = f"{counted(status.unmapped, 'copied offset')} without a mapping"
-        lines.append(fact("", missing, Tone.WARN))
-    elif status.unmapped == 0 and status.lag_records:
-        lines.append(fact("", "all but what is not copied yet", Tone.MUTED))
+    # Nothing translates the offsets of a moved topic any more.
+    lines = [] if status.moved_by else _share_lines(row, glyphs, old)
     log = log_of(row)
     bounds = log_bounds(log)
     if bounds is None:
@@ -292,6 +290,19 @@ def coverage(
     lines.append((sides, *log_strip(log, width - 2, glyphs), sides))
     below = marker(*bounds, status.position, width - 2)
     return [*lines, (Cell(f" {below}", Tone.WARN),)]
+
+
+def _share_lines(row: PartitionRow, glyphs: Glyphs, old: Collection[str]) -> list[Line]:
+    status = row.status
+    sign = glyphs.stale if "coverage" in old and status.coverage is not None else ""
+    text = f"{sign}{formatting.share(status.coverage)} of the retained log translates exactly"
+    lines: list[Line] = [fact("Coverage", text)]
+    if status.unmapped:
+        missing = f"{counted(status.unmapped, 'copied offset')} without a mapping"
+        lines.append(fact("", missing, Tone.WARN))
+    elif status.unmapped == 0 and status.lag_records:
+        lines.append(fact("", "all but what is not copied yet", Tone.MUTED))
+    return lines
 
 
 def log_of(row: PartitionRow) -> Log:

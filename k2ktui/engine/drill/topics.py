@@ -58,13 +58,13 @@ def choose_topics(
     """
     require_match(chosen, routes.keys(), "topic")
     names = sorted(filter(chosen, routes))
+    _refuse_moved([move for name in names if (move := moved.get(name)) is not None])
     if len(names) == len(routes):
         raise ConfigError(
             f"--topics matches all of the pipeline's topics ({len(names):,})",
             unchanged=UNCHANGED,
             hint="Leave out --topics: the whole pipeline is then moved, and fenced.",
         )
-    _refuse_moved([move for name in names if (move := moved.get(name)) is not None])
     _refuse_split_targets(names, routes)
     targets = {name: next(iter(routes[name])) for name in names}
     others = sum(moved.get(name) is None for name in routes.keys() - set(names))
@@ -198,9 +198,11 @@ def describe_begin(
         running: groups of these topics that have members on the target.
         moves: whether it moves the topics; a rehearsal does not.
     """
-    goes_on = f"The pipeline goes on with {counted(choice.others, 'other topic')}."
+    goes_on = "No other topic of the pipeline is left."
+    if choice.others:
+        goes_on = f"The pipeline goes on with {counted(choice.others, 'other topic')}."
     lines = [f"{choice.describe()}. {goes_on}"]
-    if moves:
+    if moves and choice.others:
         lines.append(
             "In move-topics, the other topics stop for seconds, in every run of the pipeline."
         )

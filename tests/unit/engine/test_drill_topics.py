@@ -96,6 +96,9 @@ def test_a_pattern_without_a_match_and_one_that_matches_all_say_so() -> None:
 def test_topics_that_have_moved_are_refused_with_their_drill_and_not_counted() -> None:
     with pytest.raises(Refused, match=r"1 topic moved already: orders \(drill d1\)"):
         choose_topics(pattern("orders|stock"), SAME, moved("orders"))
+    # Not the advice to leave out --topics: that would move it again.
+    with pytest.raises(Refused, match=r"1 topic moved already: orders \(drill d1\)"):
+        choose_topics(pattern(".*"), SAME, moved("orders"))
     # The last topics of a pipeline: without --topics, the others would be moved again.
     choice = choose_topics(pattern("payments|stock"), SAME, moved("orders"))
     assert (choice.topics, choice.others) == (("payments", "stock"), 0)
@@ -138,6 +141,9 @@ def test_groups_that_read_others_too_are_named_before_it_begins() -> None:
     assert "Groups that run on the target already: search: stop them there" in text
     shown = "\n".join(describe_begin(choice, shared, ["search"], moves=False))
     assert "stop" not in shown and "billing (also stock)." in shown
+    last = choose_topics(pattern("payments|stock"), SAME, moved("orders"))
+    (line,) = describe_begin(last, {}, [], moves=True)
+    assert line == "2 topics: payments, stock. No other topic of the pipeline is left."
 
 
 @pytest.mark.parametrize(

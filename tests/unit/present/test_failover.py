@@ -56,7 +56,7 @@ def test_every_group_of_a_view_is_counted() -> None:
 def test_it_reads_the_same_in_commands_and_on_the_overview() -> None:
     made = losing()
     view = made.view()
-    lines = list(failover_lines(view.failover, made.now + 4))
+    lines = list(failover_lines(view, made.now + 4))
     assert lines == [
         "If you failed over now: 4 groups: 1 safe to move, 1 to stop first, "
         "1 that cannot be moved, 1 that would lose 12 records",
@@ -82,7 +82,7 @@ def test_what_is_unknown_is_never_shown_as_zero() -> None:
     view = made.view()
     assert text(group_cells(view, UNICODE)) == "…"
     assert text(loss_cells(view, made.now, UNICODE)).startswith("…")
-    lines = list(failover_lines(view.failover, made.now))
+    lines = list(failover_lines(view, made.now))
     assert lines == ["Not copied (RPO): —; unknown for 7 partitions"]
 
 
@@ -156,7 +156,7 @@ def test_as_many_groups_are_named_as_have_room() -> None:
         assert "worker-00" in both or width == 70
     whole = plain(pair_lines(view, made.now, UNICODE, None)[0])
     assert whole.count("worker") == 30 and "more" not in whole
-    sentences = "\n".join(failover_lines(view.failover, made.now))
+    sentences = "\n".join(failover_lines(view, made.now))
     assert "To stop first: billing, worker-00" in sentences and "and 11 more" in sentences
     named = status_object(Reading(view), with_groups=True)["failover"]["groups"]["named"]
     assert sum(group["outcome"] == "stop-first" for group in json.loads(json.dumps(named))) == 31

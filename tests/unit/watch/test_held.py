@@ -56,7 +56,7 @@ def test_its_lag_is_counted_apart() -> None:
     assert held_line(view) == apart and apart in lines(view)
     assert "lag 5 records" in lines(view)
     said = "Held by operators, and lost besides: 42,000 records of 2 partitions"
-    assert said in failover_lines(view.failover, NOON)
+    assert said in failover_lines(view, NOON)
 
 
 def test_after_the_release_it_counts_again() -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from k2ktui.cli.status import status_object
+from k2ktui.console.screens.overview_facts import failover_tile, failover_title, pair_lines
+from k2ktui.console.screens.partition import coverage, figures
 from k2ktui.engine.drill.objectives import Objectives
 from k2ktui.engine.moves.group_sums import judge_group
 from k2ktui.engine.moves.groups import Finding
@@ -15,6 +17,7 @@ from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopic, Moved
 from k2ktui.engine.severity import Severity
 from k2ktui.engine.status import HeldBack
 from k2ktui.fleet.model import make_row
+from k2ktui.present.failover import NOTHING_LEFT, failover_lines
 from k2ktui.present.fleet import fleet_columns
 from k2ktui.present.formatting import WORDS
 from k2ktui.present.moved import RETIRE, moved_lines
@@ -120,6 +123,40 @@ def test_groups_on_it_live_on_the_target() -> None:
     assert judge_group(replace(active, moved_with_topic=0)).word == "both active"
 
 
+def test_its_panel_says_that_it_has_moved_and_nothing_of_lag_and_coverage() -> None:
+    first, _, other = moved().view().partitions
+    said, of_other = (
+        "\n".join(
+            "".join(cell.text for cell in line)
+            for line in (*figures(row, WORDS), *coverage(row, 80, WORDS))
+        )
+        for row in (first, other)
+    )
+    (line,) = (line for line in said.splitlines() if line.startswith("Moved"))
+    assert f"to the target by drill {DRILL} at 20" in line
+    for name in ("Lag", "Coverage", "Why"):
+        assert name not in said
+    assert "Lag" in of_other and "Coverage" in of_other and "Moved" not in of_other
+
+
+def test_overview_has_no_failover_when_every_topic_has_moved() -> None:
+    def said(view: View) -> str:
+        pair = pair_lines(view, NOON, WORDS, None)
+        tile, severity = failover_tile(view, NOON, WORDS, (60, 4), recorded=False)
+        texts = ["".join(cell.text for cell in line) for line in (*pair, *tile)]
+        assert severity is None or not view.is_left
+        return "\n".join([failover_title(view, WORDS), *texts])
+
+    made = moved()
+    assert "RPO" in said(made.view()) and "Rehearsal" in said(made.view())
+    made.moved = MovedTopics([MOVE, PAYMENTS])
+    left = said(made.view())
+    assert NOTHING_LEFT in left and RETIRE in left
+    assert "now" not in left.splitlines()[0]
+    for name in ("RPO", "Rehearsal"):
+        assert name not in left
+
+
 def test_when_every_topic_has_moved_the_pipeline_can_be_retired() -> None:
     made = moved()
     made.moved = MovedTopics([MOVE, PAYMENTS])
@@ -132,6 +169,9 @@ def test_when_every_topic_has_moved_the_pipeline_can_be_retired() -> None:
         f"{PAYMENTS.drill}: payments",
     ]
     assert "lag none that counts" in lines(view)
+    assert list(failover_lines(view, NOON)) == [NOTHING_LEFT[0].upper() + NOTHING_LEFT[1:]]
+    assert NOTHING_LEFT in lines(view) and "RPO" not in lines(view)
+    assert "RPO" in lines(moved().view())
     assert find_problems(view, NOON) == [], "that no job runs is no problem any more"
     made.moved = MovedTopics([MOVE])
     assert [p.message for p in find_problems(made.view(), NOON)] == ["no job is running"]
