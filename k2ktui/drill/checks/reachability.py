@@ -15,6 +15,7 @@ from k2ktui.replication.ownership.commit_state import read_commit_state
 from k2ktui.replication.ownership.pipeline import commit_topic
 from k2ktui.replication.preflight.clusters import CheckedCluster
 from k2ktui.replication.preflight.rights import check_rights
+from k2ktui.replication.preflight.topics import read_committed_topics
 from k2ktui.text import counted, safe_text
 
 ROLES: Mapping[Side, tuple[Role, ...]] = {
@@ -121,7 +122,8 @@ def check_credentials(context: CheckContext) -> CheckFinding:
         return could_not_check(f"{logins}; {reasons}", unread[0].hint)
     if context.flow.pipeline is None:
         return passes(f"{logins}; another program copies, so its rights were not checked")
-    rights = list(check_rights(context.config, sides["source"], sides["target"]))
+    moved = read_committed_topics(context.config, sides["target"].cluster).moved
+    rights = list(check_rights(context.config, sides["source"], sides["target"], moved))
     return join_preflight(rights, f"{logins}; ")
 
 

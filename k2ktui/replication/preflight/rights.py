@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from k2ktui.config.clusters import Role
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.records.moved_topic import NO_MOVED_TOPICS, MovedTopics
 from k2ktui.errors import K2kError
 from k2ktui.kafka.admin.broker_settings import broker_values
 from k2ktui.kafka.admin.probe import NotDisclosed, Operation
@@ -40,19 +41,23 @@ _FIRST_SLOT = 0
 
 
 def check_rights(
-    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
+    config: PipelineConfig,
+    source: CheckedCluster,
+    target: CheckedCluster,
+    moved: MovedTopics = NO_MOVED_TOPICS,
 ) -> Iterator[Check]:
-    """Check the rights of every client role."""
+    """Check the rights of every client role; none is needed on topics that a drill has moved."""
     try:
-        topics = selected_topics(config, source.cluster)
+        topics = {t for t in selected_topics(config, source.cluster) if t not in moved}
         specs = control_specs(config).items()
         control = [spec.name for role, spec in specs if not is_optional(config, role)]
     except K2kError as error:
         yield error_check("rights", error)
         return
     targets = target_topics(config, topics)
-    yield _topics_allow(source, "consumer", Operation.READ, topics)
-    yield _topics_allow(source, "admin", Operation.DESCRIBE, topics)
+    if topics or not moved:
+        yield _topics_allow(source, "consumer", Operation.READ, topics)
+        yield _topics_allow(source, "admin", Operation.DESCRIBE, topics)
     yield _topics_allow(target, "producer", Operation.WRITE, targets | set(control), control)
     if config.features.exactly_once:
         yield _transactions(config, target)

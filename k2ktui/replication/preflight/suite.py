@@ -33,7 +33,7 @@ from k2ktui.replication.preflight.opposite import check_opposite
 from k2ktui.replication.preflight.recorded_clusters import check_recorded_ids
 from k2ktui.replication.preflight.rights import check_rights
 from k2ktui.replication.preflight.schemas import check_schemas
-from k2ktui.replication.preflight.topics import check_topics
+from k2ktui.replication.preflight.topics import check_topics, read_committed_topics
 from k2ktui.replication.spark.master import require_master
 from k2ktui.replication.spark.settings import (
     is_local,
@@ -101,8 +101,9 @@ def _across(config: PipelineConfig, sides: Mapping[str, CheckedCluster]) -> Iter
     yield check_ids(source, target)
     yield check_recorded_ids(config, source, target)
     yield from check_clocks(source, target)
-    yield from check_rights(config, source, target)
-    yield from check_topics(config, source, target)
+    committed = read_committed_topics(config, target.cluster)
+    yield from check_rights(config, source, target, committed.moved)
+    yield from check_topics(config, source, target, committed)
     yield from check_opposite(config, source, target)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from confluent_kafka.admin import OffsetSpec
 
@@ -48,15 +49,38 @@ _POLICY = "cleanup.policy"
 _READ_S = 20.0
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedTopics:
+    """What the commit topic says of a pipeline: its positions and its moved topics.
+
+    ``error`` says why it could not be read; it is empty then.
+    """
+
+    positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+    moved: MovedTopics = NO_MOVED_TOPICS
+    error: K2kError | None = None
+
+
+def read_committed_topics(config: PipelineConfig, target: Cluster) -> CommittedTopics:
+    """Return a pipeline's positions and moved topics; raises nothing."""
+    try:
+        return CommittedTopics(*known_positions(config, target))
+    except K2kError as error:
+        return CommittedTopics(error=error)
+
+
 def check_topics(
-    config: PipelineConfig, source: CheckedCluster, target: CheckedCluster
+    config: PipelineConfig,
+    source: CheckedCluster,
+    target: CheckedCluster,
+    committed: CommittedTopics,
 ) -> Iterator[Check]:
     """Check control topics, source topics, target topics and retention on the source."""
-    positions: Mapping[SourcePartition, Position] = {}
-    moved = NO_MOVED_TOPICS
+    positions, moved = committed.positions, committed.moved
     try:
         yield from _control(config, target.cluster)
-        positions, moved = known_positions(config, target.cluster)
+        if committed.error is not None:
+            raise committed.error
     except K2kError as error:
         yield error_check("control topics", error, fatal=True)
     if moved:

@@ -26,6 +26,7 @@ from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import admin, create_topic, unique_name
 from tests.support.clusters.secure import SecureNode, make_authority
 from tests.support.commands.in_process import invoke
+from tests.support.pipelines.copied import Copied, only
 from tests.support.pipelines.modes import in_mode
 from tests.support.pipelines.preflight import named, pipeline, plain
 
@@ -221,6 +222,28 @@ def test_a_topic_that_may_not_be_read(secure: SecureNode, target: KafkaNode) -> 
     assert rights.outcome is CheckOutcome.FAIL and topic in rights.detail
     assert "--operation Read" in rights.hint
     assert named(checks, "source admin rights").outcome is CheckOutcome.PASS
+
+
+def test_no_right_is_needed_on_topics_that_have_moved(
+    secure: SecureNode, target: KafkaNode, tmp_path: Path
+) -> None:
+    copied = Copied(tmp_path, secure.node, target)
+    moves, stays = create_topic(secure.node), create_topic(secure.node)
+    secure.allow("reader", TOPIC_OPERATIONS, stays)
+    copied.settings = {**only(moves, stays), "source": as_user(secure, "reader")}
+
+    rights = named(run_checks(copied.config), "source consumer rights")
+    assert rights.outcome is CheckOutcome.FAIL and moves in rights.detail
+
+    copied.move(moves)
+    checks = run_checks(copied.config)
+    for name in ("source consumer rights", "source admin rights", "source topics"):
+        assert named(checks, name).outcome is CheckOutcome.PASS
+
+    copied.move(stays)
+    checks = run_checks(copied.config)
+    assert "source consumer rights" not in {check.name for check in checks}
+    assert named(checks, "source topics").detail.startswith("every topic was moved")
 
 
 def test_target_topics_that_would_change_records(source: KafkaNode, target: KafkaNode) -> None:
