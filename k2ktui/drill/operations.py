@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import time
@@ -538,17 +538,7 @@ def release_replicator(
     require(may, "releasing a pipeline")
     if _release_run_record(flow, drill_id):
         return None
-    with own_drill(
-        flow,
-        drill_id,
-        files,
-        may,
-        operator,
-        _never,
-        "release begun",
-        preview=_preview_release,
-        also_over=True,
-    ) as session:
+    with _releasing(flow, drill_id, files, may, operator, _preview_release) as session:
         change = find_change(session.drill, ChangeKind.EPOCHS)
         if change is None:
             raise Refused(
@@ -632,19 +622,7 @@ def release_moved(
             )
     with ExitStack() as stack:
         sessions = [
-            stack.enter_context(
-                own_drill(
-                    flow,
-                    drill_id,
-                    files,
-                    may,
-                    operator,
-                    _never,
-                    "release begun",
-                    preview=_preview_nothing,
-                    also_over=True,
-                )
-            )
+            stack.enter_context(_releasing(flow, drill_id, files, may, operator, lambda _: []))
             for drill_id in sorted(known)
         ]
         config, target = flow.config, target_cluster(flow.config)
@@ -665,8 +643,30 @@ def release_moved(
     return ids
 
 
-def _preview_nothing(_: Session) -> list[str]:
-    return []
+def _releasing(
+    flow: Flow,
+    drill_id: str,
+    files: Sequence[str],
+    may: Access,
+    operator: Operator,
+    preview: Callable[[Session], Sequence[str]],
+) -> AbstractContextManager[Session]:
+    """Own a drill, also one that is over, while what it keeps from being copied is released.
+
+    It is never taken over from a process that acts on it. Arguments and errors as for
+    ``own_drill``.
+    """
+    return own_drill(
+        flow,
+        drill_id,
+        files,
+        may,
+        operator,
+        lambda _: False,
+        "release begun",
+        preview=preview,
+        also_over=True,
+    )
 
 
 def _release_run_record(flow: Flow, drill_id: str) -> bool:
@@ -686,10 +686,6 @@ def _release_run_record(flow: Flow, drill_id: str) -> bool:
     finally:
         ownership.close()
     return True
-
-
-def _never(_: Drill) -> bool:
-    return False
 
 
 def _preview_release(session: Session) -> list[str]:

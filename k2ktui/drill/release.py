@@ -77,19 +77,22 @@ def release_forward(session: Session, phase: DrillPhase) -> None:
         ids = [drill.id for drill in session.forward.read_fencing()]
         if not ids:
             return
-        change = Change(
-            phase,
-            ChangeKind.RELEASE,
-            f"let {session.forward.name} start again",
-            drill_changes.dump_names(ids),
-            "",
-            describe_undo(session.drill, ChangeKind.RELEASE),
-        )
-        session.intend(change)
+        what = f"let {session.forward.name} start again"
+        before = drill_changes.dump_names(ids)
+        change = _intend(session, phase, ChangeKind.RELEASE, what, before)
     ids = read_change(session.drill, change, drill_changes.read_released)
     _set_fences(session, ids, ChangeStatus.UNDONE)
     if change.status is not ChangeStatus.MADE:
         session.settle(change, ChangeStatus.MADE)
+
+
+def _intend(
+    session: Session, phase: DrillPhase, kind: ChangeKind, what: str, before: str
+) -> Change:
+    """Record a change of the forward pipeline that is about to be made, and return it."""
+    change = Change(phase, kind, what, before, "", describe_undo(session.drill, kind))
+    session.intend(change)
+    return change
 
 
 def _release_moves(session: Session, phase: DrillPhase) -> None:
@@ -100,15 +103,9 @@ def _release_moves(session: Session, phase: DrillPhase) -> None:
         moves = [move for move in forward.read_moves().all if move.topic in forward.topics]
         if not moves:
             return
-        change = Change(
-            phase,
-            ChangeKind.RELEASED_TOPICS,
-            f"let {forward.name} copy {counted(len(moves), 'topic')} again",
-            drill_changes.dump_moves(moves),
-            "",
-            describe_undo(session.drill, ChangeKind.RELEASED_TOPICS),
-        )
-        session.intend(change)
+        what = f"let {forward.name} copy {counted(len(moves), 'topic')} again"
+        before = drill_changes.dump_moves(moves)
+        change = _intend(session, phase, ChangeKind.RELEASED_TOPICS, what, before)
     wanted = read_change(session.drill, change, drill_changes.read_moves)
     moved = forward.read_moves()
     if left := [move.topic for move in wanted if move.topic in moved]:
@@ -225,15 +222,9 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
             session.settle(change, ChangeStatus.MADE)  # by an earlier process, which was ended then
         return f"{forward.name} runs on this host"
     if change is None:
-        change = Change(
-            phase,
-            ChangeKind.STARTED_JOB,
-            f"start the job {safe_text(job.place.id)} on {safe_text(this_host())}",
-            drill_changes.dump_host(this_host()),
-            "",
-            describe_undo(session.drill, ChangeKind.STARTED_JOB),
-        )
-        session.intend(change)
+        what = f"start the job {safe_text(job.place.id)} on {safe_text(this_host())}"
+        before = drill_changes.dump_host(this_host())
+        change = _intend(session, phase, ChangeKind.STARTED_JOB, what, before)
     record = job.record
     try:
         start_job(
