@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AclOperation
+from kafka import KafkaConsumer
 
 from k2ktui.drill.operations import abort_drill, find_released, release_moved, resume_drill
+from k2ktui.engine.acl import DENY, EVERYONE, LITERAL, TOPIC, Acl
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
     Change,
@@ -24,14 +27,17 @@ from k2ktui.engine.drill.model import (
 )
 from k2ktui.engine.drill.topics import TOPICS_STEP
 from k2ktui.errors import ConfigError, Refused, TimedOut
-from k2ktui.kafka.clients import target_cluster
+from k2ktui.kafka.admin.acls import allow_writes, read_acls
+from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
-from tests.support.clusters.kafka import Out, admin, client, eventually, produce
+from tests.support.clusters.kafka import TIMEOUT, Out, admin, client, eventually, produce
+from tests.support.clusters.secure import SecureNode
 from tests.support.commands.cli import k2ktui, k2ktui_json
+from tests.support.drill.hooks import hook, sh
 from tests.support.drill.runs import MAY, QUICK, Pair, Yes, check_of, keep_commits, kill_at
 from tests.support.oracle.group_offsets import commit_offsets
 
@@ -197,6 +203,108 @@ def test_members_may_go_on_with_other_topics_of_the_source(pair: Pair, source: K
         live = done.record(DrillPhase.STOP_CONSUMERS).live
         assert live.startswith("no member of 2 groups reads these topics"), live
     assert pair.target_offsets(billing) == expected(pair, 0, "ab")
+
+
+@contextmanager
+def reading_unseen(node: KafkaNode, group: str, topic: str) -> Iterator[None]:
+    """A member such as those of Kafka Connect: its brokers do not know what it reads."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=node.bootstrap, group_id=group, enable_auto_commit=False
+    )
+    consumer._coordinator.protocol_type = lambda: "connect"  # noqa: SLF001
+    ended = threading.Event()
+
+    def poll() -> None:
+        while not ended.is_set():
+            consumer.poll(100)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        eventually(consumer.assignment, "it has partitions")
+        yield
+    finally:
+        ended.set()
+        thread.join(30)
+        consumer.close()
+
+
+@pytest.mark.slow
+def test_a_person_says_that_members_have_left_whose_topics_are_not_known(
+    pair: Pair, source: KafkaNode
+) -> None:
+    billing, search = pair.groups
+    with reading_unseen(source, search, pair.topics[2]):
+        with pytest.raises(Refused, match="a person must say that these groups have left") as no:
+            move(pair, "ab")
+        assert search in no.value.message and billing not in no.value.message
+        (drill,) = pair.drills()
+        assert drill.record(DrillPhase.STOP_CONSUMERS).status is not PhaseStatus.DONE
+        person = Yes(is_person=True)
+        done = resume_drill(pair.flow, drill.id, [str(pair.file)], MAY, person)
+        assert done.status is DrillStatus.DONE, done
+    (lines,) = (lines for lines in person.shown_lines if "Brokers do not say" in lines[0])
+    assert f"  {search}" in lines and f"  {billing}" not in lines
+    assert f"by the operator's word: {search}" in done.record(DrillPhase.STOP_CONSUMERS).live
+
+
+def try_to_write(secure: SecureNode, topic: str) -> KafkaError | None:
+    """Write one record as an application does; return why it was refused."""
+    errors: list[KafkaError | None] = []
+    producer = Producer(secure.client("writer"))
+    producer.produce(topic, b"late", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT) == 0
+    return errors[0]
+
+
+@pytest.mark.slow
+def test_access_rules_keep_producers_from_these_topics_only(
+    tmp_path: Path, secure: SecureNode, target: KafkaNode
+) -> None:
+    pair = Pair(tmp_path, secure.node, target, letters="abc", read=("abc", "ab"))
+    for topic in pair.topics:
+        secure.allow("writer", [AclOperation.WRITE], topic)
+    cluster = source_cluster(pair.flow.config)
+    before = read_acls(cluster)
+    fence = {
+        Acl(TOPIC, topic, LITERAL, EVERYONE, "*", "WRITE", DENY)
+        for topic in pair.topics
+        if topic[-1] in "ab"
+    }
+    first, _, other = pair.topics
+    try:
+        with pytest.raises(Refused, match="apply was not confirmed"):
+            move(pair, "ab", Yes(frozenset({DrillPhase.APPLY})), fence=Fence.ACL)
+        eventually(lambda: read_acls(cluster) - before == fence, "one literal rule for each topic")
+        eventually(lambda: try_to_write(secure, first) is not None, "it is refused")
+        assert try_to_write(secure, other) is None, "the others are written to"
+
+        (drill,) = pair.drills()
+        aborted = abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
+        assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
+        eventually(lambda: read_acls(cluster) == before, "the rules are as before")
+
+        done = move(pair, "ab", fence=Fence.ACL)
+        assert done.status is DrillStatus.DONE, done
+        assert read_acls(cluster) - before == fence, "nobody writes to them on the source again"
+    finally:
+        allow_writes(cluster, pair.topics)
+
+
+@pytest.mark.slow
+def test_hooks_get_the_topics(tmp_path: Path, source: KafkaNode, target: KafkaNode) -> None:
+    said = tmp_path / "topics"
+    script = sh(f"env | grep ^K2KTUI_DRILL_TOPICS= > {said}; true")
+    hooks = {"drill": {"hooks": [hook("before", "stop-consumers", script)]}}
+    pair = Pair(tmp_path, source, target, hooks, letters="abc", read=("abc", "ab"))
+    variable = f"K2KTUI_DRILL_TOPICS={','.join(pair.topics[:2])}\n"
+    for options, expected_line in ((over(pair, "ab"), variable), (QUICK, "")):
+        with pytest.raises(Refused, match="apply was not confirmed"):
+            refuses = Yes(frozenset({DrillPhase.APPLY}))
+            pair.start(DrillKind.PLANNED, options, refuses)  # type: ignore[arg-type]
+        assert said.read_text() == expected_line
+        drill = next(drill for drill in pair.drills() if not drill.is_over)
+        abort_drill(pair.flow, drill.id, [str(pair.file)], MAY, Yes())
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from k2ktui.drill.operations import start_drill
+from k2ktui.drill.operations import abort_drill, start_drill
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, ChangeStatus, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.drill.topics import TOPICS_STEP
+from k2ktui.engine.records.state import Position
+from k2ktui.errors import Refused
 from k2ktui.kafka.clients import target_cluster
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.runtime.node import KafkaNode
+from tests.spark.drill.test_failback import begin, clusters, read_on, work_on_the_other_side
 from tests.support.clusters.kafka import end_offsets, eventually
 from tests.support.commands.acting import acting
 from tests.support.commands.cli import k2ktui_json
@@ -114,3 +119,54 @@ def test_a_topic_moves_and_returns_while_the_pipeline_runs(work: Workload) -> No
     assert set(work.content(work.a).values()) == {1}
     assert work.content(work.b) == work.content(work.a)
     assert run.running, run.tail()
+
+
+def positions_of(work: Workload) -> dict[int, Position]:
+    """Return where the forward pipeline stands in the topic, by partition."""
+    positions = work.flow.open_mappings(*clusters(work)).positions()
+    return {at.partition: known for at, known in positions.items() if at.topic == work.topic}
+
+
+def test_a_tail_of_one_topic_is_left_out_and_an_abort_takes_that_back(
+    work: Workload, tmp_path: Path
+) -> None:
+    (other,) = work.others
+    write_numbered(work.a, other, "o", range(50))
+    begin(work)
+    options = replace(QUICK, topics=work.topic)
+    away = start_drill(work.flow, DrillKind.PLANNED, options, [str(work.file)], MAY, Yes())
+    work.write(work.a, 30)
+    tail = {(b"a", b"%d" % n) for n in range(100, 130)}
+    work_on_the_other_side(work)
+    work.copy_back()
+    before = positions_of(work)
+
+    refuses = Yes(frozenset({DrillPhase.APPLY}))
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        work.fail_back(refuses, topics=work.topic, tail=TailChoice.DISCARD)
+    (drill,) = work.failbacks()
+    assert {at.offset for at in positions_of(work).values()} == {65}
+    aborted = abort_drill(work.reverse_flow, drill.id, [str(work.back)], MAY, Yes())
+    assert aborted.status is DrillStatus.ABORTED
+    assert {change.status for change in aborted.changes} == {ChangeStatus.UNDONE}
+    now = positions_of(work)
+    assert {n: (at.offset, at.gaps) for n, at in now.items()} == {
+        n: (at.offset, at.gaps) for n, at in before.items()
+    }
+    moved = read_moved(work.flow.config, target_cluster(work.flow.config))
+    assert [(move.topic, move.drill) for move in moved.all] == [(work.topic, away.id)]
+
+    directory = tmp_path / "exported"
+    back = work.fail_back(
+        topics=work.topic, tail=TailChoice.EXPORT, export_to=str(directory), wait_s=300.0
+    )
+    assert back.status is DrillStatus.DONE, back
+    rows = [
+        json.loads(line) for file in directory.iterdir() for line in file.read_text().splitlines()
+    ]
+    assert {row["topic"] for row in rows} == {work.topic}
+    assert {(b"a", base64.b64decode(row["key"])) for row in rows} == tail
+    assert not read_moved(work.flow.config, target_cluster(work.flow.config))
+    write_numbered(work.a, other, "o", range(50, 90))
+    read_on(work, tail)
+    assert sum(end_offsets(work.b, other).values()) >= 90
