@@ -77,7 +77,7 @@ def test_what_is_held_is_not_copied_and_arrives_once_after_the_release(
         run.expect("waiting")
 
     held = k2ktui_json("hold", "-f", file, whole, f"{part}:1", "--why", "it moves", "--yes")
-    assert held["applied"] and held["journal"]
+    assert held["applied"] and held["id"]
     for name in (whole, f"{part}:1"):
         await_note([active, *beside], f"{name}: held by ")
     stands_at = await_still(pipeline, active, whole, part, other)

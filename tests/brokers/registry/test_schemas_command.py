@@ -60,7 +60,7 @@ class Pipeline:
         """Run a command; return its rows by target subject and version, those of this topic."""
         reply = k2ktui_json("schemas", verb, "-f", self.file, *options, code=code)
         return {
-            f"{row['targetSubject'].removeprefix(f'dr.{self.topic}')} {row['version']}": row
+            f"{row['target_subject'].removeprefix(f'dr.{self.topic}')} {row['version']}": row
             for row in reply["schemas"]
             if self.topic in row["target_subject"]
         }
@@ -95,17 +95,17 @@ def test_plan_apply_and_verify(pipeline: Pipeline) -> None:
     assert planned["-value 1"]["id"] == first and planned["-value 1"]["target_id"] is None
     subjects = call(pipeline.registries.target, "/subjects")
     assert f"dr.{pipeline.topic}-value" not in subjects, "a plan changes nothing"
-    assert part(pipeline.rows("verify", code=1), "result") == dict.fromkeys(planned, "missing")
+    assert part(pipeline.rows("verify", code=1), "outcome") == dict.fromkeys(planned, "missing")
 
     applied = pipeline.rows("apply", "--yes")
-    assert part(applied, "result") == dict.fromkeys(planned, "registered")
+    assert part(applied, "outcome") == dict.fromkeys(planned, "registered")
     there = applied["-value 1"]["target_id"]
     assert there != first
     registered = call(pipeline.registries.target, f"/schemas/ids/{there}")
     assert json.loads(registered["schema"])["name"] == name
     assert common in call(pipeline.registries.target, "/subjects")
 
-    assert part(pipeline.rows("verify"), "result") == dict.fromkeys(planned, "equal")
+    assert part(pipeline.rows("verify"), "outcome") == dict.fromkeys(planned, "equal")
     again = k2ktui("schemas", "apply", "-f", pipeline.file, "--yes")
     assert "Nothing to register." in again.stderr
     assert part(pipeline.rows("plan"), "action") == dict.fromkeys(planned, "present")
@@ -150,9 +150,9 @@ def test_an_incompatible_schema_is_a_conflict_and_the_rest_is_applied(pipeline: 
     assert "not compatible with the latest version" in planned["-value 1"]["reason"]
     assert "(compatibility FULL)" in planned["-value 1"]["reason"]
     applied = pipeline.rows("apply", "--yes", code=6)
-    assert part(applied, "result") == {"-key 1": "registered", "-value 1": "failed"}
+    assert part(applied, "outcome") == {"-key 1": "registered", "-value 1": "failed"}
     verified = pipeline.rows("verify", code=1)
-    assert part(verified, "result") == {"-key 1": "equal", "-value 1": "missing"}
+    assert part(verified, "outcome") == {"-key 1": "equal", "-value 1": "missing"}
     pipeline.rows("apply", "--yes", code=1)
 
 

@@ -69,7 +69,7 @@ def test_a_record_with_a_wrong_id_is_found(
 
     assert verified["records"]["different"] == verified["positions"]["different"] == 1
     assert verified["records"]["same"] == 20
-    reasons = [check["why"] for check in verified["checks"] if check["outcome"] == "different"]
+    reasons = [check["reason"] for check in verified["checks"] if check["outcome"] == "different"]
     here, expected, there = (id_of(out.key) for out in (sent[20], right, wrong))
     shown = f"key schema id differs ({here} on the source, {expected} expected, {there} found)"
     assert sorted(reasons) == sorted([shown, f"source offset 20: {shown}"])

@@ -265,7 +265,7 @@ def test_what_may_not_be_written_is_neither_started_nor_stopped(plain: Path) -> 
 
 def test_a_production_job_is_stopped_from_the_command_line_after_unlocking(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path / "p.yaml", 1, environment="production")
-    made(file, birth="b/1", phase=Phase.ENDED, ended_at=1.0, code=0)
+    made(file, birth="b/1", phase=Phase.ENDED, ended_at=1_795_262_400.0, code=0)
     assert "production" in k2ktui("jobs", "stop", "-f", file, code=5).stderr
     assert k2ktui_json("jobs", "stop", "-f", file, "--unlock")["job"]["code"] == 0
 

@@ -120,7 +120,7 @@ def test_a_plan_has_no_conflict_that_its_own_level_removes(pair: StandIns, tmp_p
     planned = pipeline.rows("plan")
     assert part(planned, "action") == {"-value 1": "register", "-value 2": "present"}
     applied = pipeline.rows("apply", "--yes")
-    assert part(applied, "result") == {"-value 1": "registered", "-value 2": "present"}
+    assert part(applied, "outcome") == {"-value 1": "registered", "-value 2": "present"}
     assert pair.target.levels == {"dr.pay-value": "NONE"}
 
 
@@ -132,5 +132,5 @@ def test_apply_needs_the_level_of_the_source_where_the_default_refuses(
     pair.source.levels["pay-value"] = "FORWARD"
     for fields in (["a"], ["a", "b"]):
         pipeline.register("-value", record(*fields))
-    assert set(part(pipeline.rows("apply", "--yes"), "result").values()) == {"registered"}
+    assert set(part(pipeline.rows("apply", "--yes"), "outcome").values()) == {"registered"}
     assert pair.target.levels == {"dr.pay-value": "FORWARD"}

@@ -54,7 +54,7 @@ def test_ids_and_versions_are_kept_in_mode_import(pair: StandIns, tmp_path: Path
     applied = pipeline.rows("apply", "--yes")
     assert [row["target_id"] for row in applied.values()] == ids == [2, 3]
     assert pair.target.subjects == {f"dr.{TOPIC}-value": {1: 2, 2: 3}}
-    assert part(pipeline.rows("verify"), "result") == dict.fromkeys(planned, "equal")
+    assert part(pipeline.rows("verify"), "outcome") == dict.fromkeys(planned, "equal")
 
 
 def test_an_id_of_another_schema_is_a_conflict_before_the_start(
