@@ -14,7 +14,20 @@ from k2ktui.errors import install_command
 if TYPE_CHECKING:
     from k2ktui.tables.source import Pipelines
 
-__all__ = ["Pipelines"]
+__all__ = ["Pipelines", "find_java_home"]
+
+
+def find_java_home() -> str:
+    """Return what ``JAVA_HOME`` must be for PySpark to start, with the Java that k2ktui uses.
+
+    It is not always the directory of a Java: PySpark asks Java for a module that some do not have.
+
+    Raises:
+        Refused: there is no Java 17 or newer; the message names those that were tried.
+    """
+    from k2ktui.runtime.java import spark_java_home  # not for executors
+
+    return str(spark_java_home())
 
 
 def __getattr__(name: str) -> Any:

@@ -152,8 +152,10 @@ class RecordsReader(StateReader):
 class FilteringReader(DataSourceReader):  # type: ignore[misc]
     """Another reader, with filters on topic and partition that are applied before it reads.
 
-    Only where it is asked for: Spark keeps the partitions of a DataFrame's first query, so that one
-    without filters, or with others, would lack rows.
+    Only where it is asked for. Spark 4.3 has one list of partitions for all scans of what
+    one ``load`` returned (``PythonDataSourceV2.readInfo``). ``PythonScanBuilder.pushFilters``
+    replaces it, and a scan without filters, or one planned before, reads what is in it: rows would
+    be missing. Nothing of this reaches Python.
     """
 
     def __init__(self, reader: StateReader) -> None:

@@ -31,23 +31,39 @@ class Ended:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class User:
+    """Who runs a script: the Python of an environment, and all environment variables."""
+
+    python: Path
+    env: Mapping[str, str]
+
+
 def run_script(
-    script: str, directory: Path, values: Sequence[str] = (), env: Mapping[str, str] | None = None
+    script: str,
+    directory: Path,
+    values: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    *,
+    user: User | None = None,
 ) -> Ended:
-    """Run Python code in a directory; ``values`` are expressions to evaluate at its end."""
+    """Run Python code in a directory.
+
+    Args:
+        script: the code.
+        directory: where it runs.
+        values: expressions to evaluate at its end.
+        env: more environment variables.
+        user: who runs it; by default this test, with a Java and a Python for Spark.
+    """
     shown = ", ".join(f"{value!r}: {value}" for value in values)
     file = directory / "script.py"
     file.write_text(script + _SHOW.format(mark=_RESULT, values=shown))
+    user = user or _this_user()
     done = subprocess.run(
-        [sys.executable, str(file)],
+        [str(user.python), str(file)],
         cwd=directory,
-        env={
-            **os.environ,
-            "JAVA_HOME": str(spark_java_home()),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            **(env or {}),
-        },
+        env={**user.env, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -57,3 +73,12 @@ def run_script(
     lines = [line for line in done.stdout.splitlines() if line.startswith(_RESULT)]
     read = json.loads(lines[-1].removeprefix(_RESULT)) if lines else {}
     return Ended(done.returncode, done.stdout, done.stderr, read)
+
+
+def _this_user() -> User:
+    own = {
+        "JAVA_HOME": str(spark_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    return User(Path(sys.executable), {**os.environ, **own})
