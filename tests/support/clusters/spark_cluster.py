@@ -12,7 +12,7 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +30,8 @@ _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _MEMORY = "512m"
+_ADDRESS = ("--host", LOOPBACK, "--webui-port", "0")
+_REGISTERED = "Successfully registered with master"
 _START_S = 180.0  # on a loaded machine
 
 
@@ -39,14 +41,18 @@ class SparkCluster:
     Args:
         directory: for logs, properties and the workers' directories.
         workers: how many.
+        config: more of Spark's settings, for all processes and for pipelines.
     """
 
-    def __init__(self, directory: Path, workers: int = 2) -> None:
+    def __init__(
+        self, directory: Path, workers: int = 2, config: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
         self.secret = secrets.token_hex(16)
         self._port = HeldPort()
         self._processes: list[child_process.ChildProcess] = []
         self._count = workers
+        self._config = dict(config or {})
 
     @property
     def master(self) -> str:
@@ -57,7 +63,7 @@ class SparkCluster:
     def settings(self) -> dict[str, str]:
         """What a pipeline's ``spark.config`` needs for this cluster."""
         return {
-            **self._authentication(),
+            **self._common(),
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": _MEMORY,
@@ -65,9 +71,15 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """Return the executors' Java processes."""
-        workers = [psutil.Process(process.pid) for process in self._processes[1:]]
-        below = [child for worker in workers for child in worker.children(recursive=True)]
-        return [process for process in below if _EXECUTOR in _command(process)]
+        return [executor for worker in self.workers() for executor in executors_of(worker)]
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the workers' Java processes that have not ended."""
+        return [psutil.Process(p.pid) for p in self._processes[1:] if p.poll() is None]
+
+    def await_decommissioning(self) -> None:
+        """Wait until the master knows of a worker that it is decommissioned."""
+        _await_line(self._processes[0], "Decommissioning worker")
 
     def suspended(self) -> tuple[psutil.Process, psutil.Process] | None:
         """Return an executor of which a Python worker is suspended, and that worker."""
@@ -81,17 +93,16 @@ class SparkCluster:
     def start(self) -> Self:
         """Start the master, then the workers, and wait until they know each other."""
         self._port.lend()
-        address = ["--host", LOOPBACK, "--webui-port", "0"]
         number = str(self._port.number)
-        master = self._spawn("master", f"{_DEPLOY}.master.Master", "--port", number, *address)
+        master = self._spawn("master", f"{_DEPLOY}.master.Master", "--port", number, *_ADDRESS)
         _await_line(master, "I have been elected leader")
-        for index in range(self._count):
-            name = f"worker-{index}"
-            room = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / name)]
-            self._spawn(name, f"{_DEPLOY}.worker.Worker", *address, *room, self.master)
-        for worker in self._processes[1:]:
-            _await_line(worker, "Successfully registered with master")
+        for worker in [self._spawn_worker() for _ in range(self._count)]:
+            _await_line(worker, _REGISTERED)
         return self
+
+    def add_worker(self) -> None:
+        """Start another worker, and wait until the master knows it."""
+        _await_line(self._spawn_worker(), _REGISTERED)
 
     def close(self) -> None:
         """End all of it."""
@@ -114,19 +125,26 @@ class SparkCluster:
     ) -> None:
         self.close()
 
-    def _authentication(self) -> dict[str, str]:
+    def _common(self) -> dict[str, str]:
         return {
+            **self._config,
             "spark.authenticate": "true",
             "spark.authenticate.secret": self.secret,
             "spark.network.crypto.enabled": "true",
             "spark.io.encryption.enabled": "true",
         }
 
+    def _spawn_worker(self) -> child_process.ChildProcess:
+        name = f"worker-{len(self._processes) - 1}"
+        room = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / name)]
+        main = f"{_DEPLOY}.worker.Worker"
+        return self._spawn(name, main, *_ADDRESS, *room, self.master)
+
     def _spawn(self, name: str, main: str, *arguments: str) -> child_process.ChildProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "spark-defaults.conf"
         properties.touch(mode=0o600)
-        properties.write_text("".join(f"{k} {v}\n" for k, v in self._authentication().items()))
+        properties.write_text("".join(f"{k} {v}\n" for k, v in self._common().items()))
         known = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
         env = {
             **known,
@@ -154,6 +172,15 @@ def _await_line(process: child_process.ChildProcess, words: str) -> None:
         return words in text
 
     eventually(said, f"{process.log_path.name}: {words}", _START_S)
+
+
+def executors_of(worker: psutil.Process) -> list[psutil.Process]:
+    """Return the executors' Java processes of a worker."""
+    try:
+        below = worker.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [process for process in below if _EXECUTOR in _command(process)]
 
 
 def _command(process: psutil.Process) -> str:
