@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -288,7 +288,24 @@ def model(pair: Pair) -> Counter[Outcome]:
     return counts
 
 
+def has_records_without_copy(pair: Pair) -> bool:
+    """Whether the source has records from the start position on that no known mapping leads to."""
+    known = max(pair.began_at, pair.complete_from or 0)
+    return any(
+        at >= pair.began_at and (at < known or at not in pair.landed) for at in pair.source.records
+    )
+
+
+def join_compacted(counts: Mapping[Outcome, int]) -> Counter[Outcome]:
+    """Return the counts with what the source has compacted, or perhaps lost, as one."""
+    joined = Counter(counts)
+    joined[Outcome.UNCLEAR_ON_SOURCE] += joined.pop(Outcome.COMPACTED_ON_SOURCE, 0)
+    return +joined
+
+
 @given(seeds, sizes, st.booleans(), st.sampled_from([(0, 0), (1, 0), (0, 1), (1, 1)]))
+@example(131072, 1, False, (1, 0))
+@example(3039564, 1, True, (1, 0))
 def test_every_record_gets_its_outcome(
     seed: int, size: int, trusts_bytes: bool, compacted: tuple[int, int]
 ) -> None:
@@ -319,7 +336,13 @@ def test_every_record_gets_its_outcome(
     elif dice.random() < 0.2 and pair.landed:
         del pair.landed[dice.choice(list(pair.landed))]
     result = pair.compare(size, trusts_bytes=trusts_bytes)
-    assert Counter(result.counts) == +model(pair)
+    counts, expected = Counter(result.counts), +model(pair)
+    if has_records_without_copy(pair):
+        # The walk may pass a newer record that was never copied before the copy of an older one of
+        # its key. It does not know then that the source has compacted that.
+        assert counts[Outcome.UNCLEAR_ON_SOURCE] >= expected[Outcome.UNCLEAR_ON_SOURCE]
+        counts, expected = join_compacted(counts), join_compacted(expected)
+    assert counts == expected
     wrong = sum(result.counts.get(outcome, 0) for outcome in DIFFERENCES)
     assert len(result.findings) == min(wrong, 20)
     assert all(one.outcome in DIFFERENCES for one in result.findings)
