@@ -89,6 +89,7 @@ def compare_pipeline(
             ignored={topic: parts for topic, parts in plan.ignored.items() if parts},
             read_bytes=read_bytes,
             notes=(*plan.notes, *notes, *_resumed_note(done.resumed, len(plan.parts))),
+            topics=options.choice.pattern,
         )
         yield report, done
 

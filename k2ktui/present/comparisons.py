@@ -18,7 +18,7 @@ from k2ktui.watch.model import PartitionRow
 # The id of the column with the last comparison.
 COMPARED = "compared"
 _RANK, _EMPTY_RANK = 4, 15
-_WIDTH = len("● 3 unproven, 5 m")
+_WIDTH = len("● equal in part, 5 m")
 _HASH_CHARACTERS = 16
 _MARKS = str.maketrans(
     {char: f"\\{char}" for char in "\\`*_{}[]()#+!|~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -65,7 +65,7 @@ def compared_cell(last: ComparedPartition | None, now: float, glyphs: Glyphs) ->
     """Return what the last comparison found on a partition, and how long ago."""
     if last is None:
         return Cell(formatting.NOT_AVAILABLE, Tone.MUTED)
-    severity, word = Severity.OK, "equal"
+    severity, word = Severity.OK, "equal" if last.is_whole else "equal in part"
     if last.differences:
         severity, word = Severity.BAD, f"{last.differences:,} different"
     elif last.unproven:
@@ -121,6 +121,8 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
     yield f"- Source cluster: {_plain(report.source_cluster)}"
     yield f"- Target cluster: {_plain(report.target_cluster)}"
     yield f"- From {utc_time(report.began_at)} to {utc_time(report.ended_at)}"
+    if report.topics:
+        yield f"- Topics: {_plain(report.topics)}"
     if report.since_ms is not None:
         yield f"- Records from {utc_time(report.since_ms / 1000)} on"
     if report.sample < 1:

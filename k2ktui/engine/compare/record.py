@@ -17,6 +17,7 @@ from k2ktui.engine.strict_json import (
     LARGEST_MS,
     flag,
     integer,
+    items,
     mapping,
     rows,
     text,
@@ -60,6 +61,8 @@ class ComparisonRecord:
             those with the most differences if there are many; empty in records of earlier releases.
         topics: the number of partitions of each topic of which all were compared, if there are too
             many for ``positions``.
+        in_part: topics of which some records, or some keys or values, were not compared; of any
+            other topic, too, if there are ``MOST_TOPICS``.
     """
 
     at_ms: int
@@ -75,6 +78,7 @@ class ComparisonRecord:
     positions: Mapping[SourcePartition, tuple[int, int]]
     different: Mapping[SourcePartition, tuple[int, int]] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
+    in_part: frozenset[str] = frozenset()
 
     @property
     def key(self) -> ComparisonKey:
@@ -115,11 +119,13 @@ class ComparedPartition:
         at_ms: when it ended, epoch milliseconds.
         differences: number of records that must not be as they are.
         unproven: number of records of which nothing is proven.
+        is_whole: whether every retained record was compared, with its key and value.
     """
 
     at_ms: int
     differences: int
     unproven: int
+    is_whole: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``k2ktui status --json`` prints."""
@@ -127,6 +133,7 @@ class ComparedPartition:
             "ended_at": self.at_ms / 1000,
             "differences": self.differences,
             "unproven": self.unproven,
+            "whole": self.is_whole,
         }
 
 
@@ -150,10 +157,13 @@ class ComparedPartitions:
         record, at = self._record, SourcePartition(*key)
         if record is None:
             return None
+        is_whole = len(record.in_part) < MOST_TOPICS and at.topic not in record.in_part
         if at in record.different:
-            return ComparedPartition(record.at_ms, *record.different[at])
+            return ComparedPartition(record.at_ms, *record.different[at], is_whole)
         is_compared = at in record.positions or at.partition < record.topics.get(at.topic, 0)
-        return ComparedPartition(record.at_ms, 0, 0) if is_compared and self._names_all else None
+        if not is_compared or not self._names_all:
+            return None
+        return ComparedPartition(record.at_ms, 0, 0, is_whole)
 
 
 def sum_up_comparison(report: ComparisonReport, who: str) -> ComparisonRecord:
@@ -178,6 +188,7 @@ def sum_up_comparison(report: ComparisonReport, who: str) -> ComparisonRecord:
         positions={at: (one.first, one.end) for at, one in report.results.items() if few},
         different={at: both for at, both in most_first[:MOST_DIFFERENT] if any(both)},
         topics={} if few else dict(_whole_topics(report)[:MOST_TOPICS]),
+        in_part=frozenset(sorted(report.topics_in_part)[:MOST_TOPICS]),
     )
 
 
@@ -217,6 +228,8 @@ def comparison_body(record: ComparisonRecord) -> dict[str, Any]:
         ]
     if record.topics:
         body["topics"] = [list(topic) for topic in sorted(record.topics.items())]
+    if record.in_part:
+        body["inPart"] = sorted(record.in_part)
     return body
 
 
@@ -244,6 +257,7 @@ def read_comparison(body: dict[str, Any]) -> ComparisonRecord:
             text(topic): integer(partitions, high=LARGEST_INT)
             for topic, partitions in rows(body.get("topics", []), 2, most=MOST_TOPICS)
         },
+        in_part=frozenset(map(text, items(body.get("inPart", []), MOST_TOPICS))),
     )
 
 

@@ -45,6 +45,7 @@ class ComparisonReport:
         ignored: parts of records that were not compared, by source topic.
         read_bytes: bytes read on both sides, without those of a run before that was resumed.
         notes: messages for the operator.
+        topics: regular expression of the topics that were chosen; "" for all.
     """
 
     pipeline: str
@@ -60,6 +61,7 @@ class ComparisonReport:
     ignored: Mapping[str, tuple[str, ...]]
     read_bytes: int
     notes: tuple[str, ...] = ()
+    topics: str = ""
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -71,13 +73,18 @@ class ComparisonReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every retained record was compared, up to the replicated positions.
+        """Whether every retained record was compared, up to the replicated positions."""
+        is_whole = not self.topics and not self.left_out and not self.topics_in_part
+        return is_whole and not any(result.unread for result in self.results.values())
 
-        Not if a transform changes keys or values: these were not compared.
-        """
-        whole = self.sample >= 1 and self.since_ms is None and not self.left_out
-        whole &= _CONTENT.isdisjoint(part for parts in self.ignored.values() for part in parts)
-        return whole and not any(result.unread for result in self.results.values())
+    @property
+    def topics_in_part(self) -> frozenset[str]:
+        """Source topics of which some records, or some keys or values, were not compared."""
+        if self.sample < 1 or self.since_ms is not None:
+            return frozenset(at.topic for at in self.results)
+        return frozenset(
+            topic for topic, parts in self.ignored.items() if not _CONTENT.isdisjoint(parts)
+        )
 
     def differences(self, result: PartResult) -> int:
         """Return the number of a partition's records that must not be as they are.
@@ -107,6 +114,7 @@ class ComparisonReport:
             "ended_at": self.ended_at,
             "since_ms": self.since_ms,
             "sample": self.sample,
+            "topics": self.topics,
             "both_ways": self.both_ways,
             "read_bytes": self.read_bytes,
             "differences": self.different,

@@ -387,6 +387,7 @@ def test_the_result_is_kept_and_shown(copied: Copied, source: KafkaNode) -> None
         "ended_at": kept["ended_at"],
         "differences": 0,
         "unproven": 0,
+        "whole": True,
     }
     said = "Every record compared at "
     assert said in k2ktui("status", "-f", copied.file).stdout

@@ -33,7 +33,7 @@ def test_the_last_comparison_is_on_every_surface() -> None:
         (row["topic"], row["partition"]): row["compared"]
         for row in status_object(Reading(view))["partitions"]
     }
-    expected = {"ended_at": at_ms / 1000, "differences": 0, "unproven": 0}
+    expected = {"ended_at": at_ms / 1000, "differences": 0, "unproven": 0, "whole": True}
     assert by_partition["payments", 0] == expected and by_partition["payments", 1] is None
     assert loads(dumps(view)).last_comparison == record
 

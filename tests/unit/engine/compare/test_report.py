@@ -105,6 +105,34 @@ def test_what_was_found_on_each_partition() -> None:
     assert well.get(("orders", 0)) == ComparedPartition(9500, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "in_part"),
+    [
+        ({}, set()),
+        ({"topics": "payments"}, set()),
+        ({"left_out": {SourcePartition("moved", 0): "it has moved"}}, set()),
+        ({"ignored": {"payments": ("headers", "timestamp")}}, set()),
+        ({"ignored": {"payments": ("value",)}}, {"payments"}),
+        ({"sample": 0.5}, {"payments", "orders"}),
+        ({"since_ms": 5}, {"payments", "orders"}),
+    ],
+)
+def test_what_was_compared_in_part_is_not_shown_as_whole(
+    changes: dict[str, Any], in_part: set[str]
+) -> None:
+    keys = SourcePartition("orders", 0), SourcePartition("payments", 0)
+    results = {at: PartResult(at, 0, 9, {Outcome.EQUAL: 9}) for at in keys}
+    report = make_report(PartResult(AT, 0, 9), results=results, **changes)
+    record = sum_up_comparison(report, "ann@host")
+    read = read_comparison(json.loads(json.dumps(comparison_body(record))))
+    assert read == record and read.in_part == in_part
+    compared = ComparedPartitions(read)
+    for at in keys:
+        partition = compared.get((at.topic, at.partition))
+        assert partition == ComparedPartition(9500, 0, 0, at.topic not in in_part)
+    assert record.is_whole is (changes in ({}, {"ignored": {"payments": ("headers", "timestamp")}}))
+
+
 def test_a_record_of_many_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_module, "MOST_PARTITIONS", 5)
     monkeypatch.setattr(record_module, "MOST_DIFFERENT", 2)
