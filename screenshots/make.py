@@ -67,16 +67,17 @@ NOT_OF_THE_DEMO = {
 }
 
 
-async def draw_pictures(themes: Mapping[str, str]) -> Drawn:
+async def draw_pictures(themes: Mapping[str, str], *, with_film: bool) -> Drawn:
     """Yield the pictures in these themes; those of other themes with the dark one."""
     marks = kept.moments().marks
     for suffix, theme in themes.items():
         for name, screen in (await _screens(theme)).items():
             if name in STILLS:
                 yield HERE / f"{name}{suffix}.svg", svg.draw([Frame(screen)])
-        async with opened(kept.DEMO, marks["steady"], theme=theme) as stage:
-            film = svg.draw([frame async for frame in scenes.film(stage)])
-        yield HERE / f"demo{suffix}.svg", film
+        if with_film:
+            async with opened(kept.DEMO, marks["steady"], theme=theme) as stage:
+                film = svg.draw([frame async for frame in scenes.film(stage)])
+            yield HERE / f"demo{suffix}.svg", film
     others = (("contrast", "k2k-contrast", False), ("ascii", "k2k-mono", True))
     for name, theme, plain in others if "" in themes else ():
         small = opened(kept.DEMO, marks["planned"], theme=theme, size=(80, 24), ascii_only=plain)
@@ -154,6 +155,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--theme", metavar="NAME", help="only the pictures in this theme")
+    parser.add_argument("--stills", action="store_true", help="not the film")
     parser.add_argument("--sheets", action="store_true", help="sheets of all screens instead")
     parser.add_argument("--directory", action="store_true", help="only those of a directory")
     parser.add_argument("--views", type=Path, metavar="RECORDING")
@@ -164,7 +166,8 @@ def main() -> int:
     themes = {key: name for key, name in THEMES.items() if options.theme in (None, name)}
     drawings = [draw_directory(options.theme)] if options.sheets or options.directory else []
     if not options.directory:
-        drawings.append(draw_sheets(options.theme) if options.sheets else draw_pictures(themes))
+        stills = draw_pictures(themes, with_film=not options.stills)
+        drawings.append(draw_sheets(options.theme) if options.sheets else stills)
     different = [
         name for drawing in drawings for name in asyncio.run(_write(drawing, check=options.check))
     ]

@@ -82,6 +82,9 @@ async def _of_what_was_done(stage: Stage) -> Pictures:
     """Yield the positions, a plan for them, the journal and the log of the session."""
     await stage.see(kept.moments().marks["applied"])
     await stage.press("6")
+    await stage.look()
+    # The cursor follows the row that was first in the view before, if the screen still saw that.
+    await stage.press("home")
     yield "positions", await stage.look()
     await stage.app.push_screen(MovesScreen(lambda _: invented.moves(stage.app.view)))
     yield "moves", await stage.look()
