@@ -61,7 +61,8 @@ _SHOWN = 200
     "--spark/--local",
     "in_spark",
     default=None,
-    help="Compare in Spark tasks, or in this process.  [default: Spark for a million offsets]",
+    help="Compare in Spark tasks, or in this process.  [default: Spark for a million offsets, and "
+    "for topics with a transform]",
 )
 @click.option(
     "--no-store", is_flag=True, help="Do not write the result to the pipeline's state topic."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
@@ -58,6 +59,9 @@ class FetchedRows:
     def time_ms(self, row: int) -> int:
         """Return the timestamp of a record."""
         return int(self.records.timestamps[row])
+
+    def is_left_out(self, row: int) -> None:
+        """Return None: whether the pipeline makes a record of it is not known here."""
 
     def record(self, row: int) -> KafkaRecord:
         """Decode a record.
@@ -253,6 +257,19 @@ class RecordComparer:
             return PairVerdict(Outcome.DIFFERS, f"it cannot be decoded: {error}")
         compared = self._comparison.compare(self._topic, one, two)
         return PairVerdict(_OUTCOMES[compared.outcome], compared.why)
+
+    def compare_several(
+        self,
+        source: tuple[BatchRows, int],
+        targets: Sequence[tuple[BatchRows, int]],
+        *,
+        in_order: bool,
+    ) -> PairVerdict:
+        """Compare a source record with the first record that was made of it.
+
+        What the others must be, only the transform says.
+        """
+        return self.compare(source, targets[0])
 
     def digest(self, record: tuple[BatchRows, int]) -> str:
         """Return the SHA-256 of a record's content; "" if it cannot be decoded."""

@@ -62,7 +62,7 @@ class DoneParts:
         key = hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
         self._path = user_path("state") / "compare" / f"{key[:_KEY_CHARACTERS]}.jsonl"
         self._known: dict[str, PartResult] = {}
-        self._ignored = plan.ignored
+        self._ignored, self._transforms = plan.ignored, plan.transforms
         try:
             private_directory(self._path.parent)
             self._file = _open(self._path)
@@ -130,8 +130,9 @@ class DoneParts:
         decide anything, the part begins there.
         """
         digest = hashlib.sha256()
-        ignored = sorted(self._ignored.get(part.source.topic, ()))
-        digest.update(repr((part.source, part.first, part.end, part.start, ignored)).encode())
+        topic = part.source.topic
+        compared = sorted(self._ignored.get(topic, ())), self._transforms.get(topic)
+        digest.update(repr((part.source, part.first, part.end, part.start, compared)).encode())
         for span in part.targets:
             digest.update(repr((span.at, span.first, span.end)).encode())
             for column in (span.ranges.source, span.ranges.target, span.ranges.count):

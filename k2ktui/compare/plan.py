@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.compare.parts import ComparisonPart, PartitionFacts, divide
 from k2ktui.engine.mapping.replica import Replica, target_partitions_of
 from k2ktui.engine.records.state import SourcePartition
+from k2ktui.engine.transforms.model import Transform
 from k2ktui.errors import ConfigError, ConnectionFailed
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.log.record import RecordPart
@@ -17,10 +19,11 @@ from k2ktui.sync.flow import Flow
 from k2ktui.sync.moves.snapshot import CopiesFound, SnapshotReader
 from k2ktui.sync.verify.changed_records import ignored_parts, leaves_records_out
 from k2ktui.sync.verify.record_comparison import Compaction
-from k2ktui.text import safe_text
+from k2ktui.text import counted, safe_text
 
 _COMPARED = (RecordPart.KEY, RecordPart.VALUE, RecordPart.HEADERS, RecordPart.TIMESTAMP)
 _KEYS = (RecordPart.KEY, RecordPart.KEY_SCHEMA_ID)
+_IDS_ARE_MAPPED = "schema ids are mapped there, too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class ComparisonPlan:
         ignored: parts of records that are not compared, by source topic.
         both_ways: whether records of the target's own are as they must be.
         notes: messages for the operator.
+        transforms: those that are run again, by source topic.
     """
 
     parts: tuple[ComparisonPart, ...]
@@ -60,10 +64,18 @@ class ComparisonPlan:
     ignored: Mapping[str, tuple[str, ...]]
     both_ways: bool
     notes: tuple[str, ...]
+    transforms: Mapping[str, Transform]
 
 
-def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
+def plan_comparison(
+    flow: Flow, choice: ComparisonChoice, why_no_spark: Callable[[], str]
+) -> ComparisonPlan:
     """Read positions, mappings and the bounds of both logs, and divide them into parts.
+
+    Args:
+        flow: the pipeline.
+        choice: what an operator wants compared.
+        why_no_spark: asked if a topic has a transform: why none can be run; "" if one can.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer, or the source is another one.
@@ -94,6 +106,10 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
         for topic in {at.topic for at in compared}
     }
     changed = {topic: ignored_parts(config, topic) for topic in leaves_out}
+    transforms, notes = _choose_transforms(config, leaves_out, why_no_spark)
+    ignored = {
+        topic: ignored_parts(config, topic, transforms=topic in transforms) for topic in leaves_out
+    }
     facts = {
         at: PartitionFacts(
             copies.starts[at],
@@ -102,6 +118,7 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
             leaves_out[at.topic],
             keeps_keys=changed[at.topic].isdisjoint(_KEYS),
             keeps_values=RecordPart.VALUE not in changed[at.topic],
+            makes_several=_makes_several(config, at.topic),
         )
         for at in compared
     }
@@ -121,11 +138,37 @@ def plan_comparison(flow: Flow, choice: ComparisonChoice) -> ComparisonPlan:
         left_out,
         {
             topic: tuple(str(part) for part in _COMPARED if part in parts)
-            for topic, parts in changed.items()
+            for topic, parts in ignored.items()
         },
         bool(config.bidirectional_mode),
-        copies.notes,
+        (*copies.notes, *notes),
+        transforms,
     )
+
+
+def _makes_several(config: PipelineConfig, topic: str) -> bool:
+    transform = config.replication.transform_for(topic)
+    return transform is not None and transform.explode is not None
+
+
+def _choose_transforms(
+    config: PipelineConfig, topics: Iterable[str], why_no_spark: Callable[[], str]
+) -> tuple[dict[str, Transform], list[str]]:
+    """Return the transforms that are run again, by source topic, and notes about the others."""
+    transforms = {
+        topic: transform
+        for topic in topics
+        if (transform := config.replication.transform_for(topic)) is not None
+    }
+    mapped = {topic for topic in transforms if config.schema_rule_for(topic) is not None}
+    why = why_no_spark() if transforms.keys() - mapped else ""
+    left = transforms.keys() if why else mapped
+    notes = [
+        f"the transforms of {counted(len(left), 'topic')} are not run again, so what they change "
+        f"or leave out is not compared: {why or _IDS_ARE_MAPPED}"
+    ]
+    ran = {topic: how for topic, how in transforms.items() if topic not in left}
+    return ran, notes if left else []
 
 
 def _why_left_out(

@@ -71,7 +71,7 @@ def compare_pipeline(
     """
     began_at = time.time()
     with long_step("positions and mappings are read"):
-        plan = plan_comparison(flow, options.choice)
+        plan = plan_comparison(flow, options.choice, partial(_why_no_spark, options))
     log.info("comparison of %d parts", len(plan.parts))
     with DoneParts(flow.config, plan, options.choice, resumes=options.resumes) as done:
         results, read_bytes, notes = _compare_parts(flow.config, plan, options, done)
@@ -127,7 +127,7 @@ def _compare_parts(
     known = [(part, done.find(part)) for part in plan.parts]
     results = [result for _, result in known if result is not None]
     left = [part for part, result in known if result is None]
-    in_spark, here, notes = _share(config, left, options)
+    in_spark, here, notes = _share(config, plan, left, options)
     read_bytes, compared = 0, 0
     with long_step("offsets compared", sum(part.end - part.first for part in left)) as report:
 
@@ -146,7 +146,9 @@ def _compare_parts(
         if in_spark:
             from k2ktui.compare.spark import compare_in_spark
 
-            for task, made in compare_in_spark(config, in_spark, options.bytes_per_s):
+            for task, made in compare_in_spark(
+                config, in_spark, options.bytes_per_s, plan.transforms, lambda: tell(compared)
+            ):
                 read_bytes += made.read_bytes
                 for part, result in zip(task.parts, made.results, strict=True):
                     keep(part, result)
@@ -164,25 +166,39 @@ def _compare_parts(
     return results, read_bytes + pace.bytes, notes
 
 
+def _why_no_spark(options: ComparisonOptions) -> str:
+    """Return why no transform can be run again; "" if one can."""
+    if options.in_spark is False:
+        return "Spark runs them, and --local does without"
+    from k2ktui.compare.spark import why_no_spark
+
+    return "" if options.in_spark else why_no_spark(transforms=True)
+
+
 def _share(
-    config: PipelineConfig, parts: list[ComparisonPart], options: ComparisonOptions
+    config: PipelineConfig,
+    plan: ComparisonPlan,
+    parts: list[ComparisonPart],
+    options: ComparisonOptions,
 ) -> tuple[list[ComparisonPart], list[ComparisonPart], list[str]]:
     """Return the parts for Spark, those for this process, and notes.
 
     Topics with mapped schema ids are compared here: executors get no rights to the registries.
     """
-    is_large = sum(part.end - part.first for part in parts) >= _SPARK_FROM
-    if not parts or not (is_large if options.in_spark is None else options.in_spark):
-        return [], parts, []
+    needs_spark = [part for part in parts if part.source.topic in plan.transforms]
+    others = [part for part in parts if part.source.topic not in plan.transforms]
+    is_large = sum(part.end - part.first for part in others) >= _SPARK_FROM
+    if not others or not (is_large if options.in_spark is None else options.in_spark):
+        return needs_spark, others, []
     from k2ktui.compare.spark import why_no_spark
 
     why = "" if options.in_spark else why_no_spark()
     if why:
-        return [], parts, [f"one process compares, which takes longer: {why}"]
-    mapped = {topic for topic in {part.source.topic for part in parts} if _maps_ids(config, topic)}
+        return needs_spark, others, [f"one process compares, which takes longer: {why}"]
+    mapped = {topic for topic in {part.source.topic for part in others} if _maps_ids(config, topic)}
     return (
-        [part for part in parts if part.source.topic not in mapped],
-        [part for part in parts if part.source.topic in mapped],
+        needs_spark + [part for part in others if part.source.topic not in mapped],
+        [part for part in others if part.source.topic in mapped],
         [],
     )
 

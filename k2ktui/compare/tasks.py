@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from k2ktui.compare.batches import RecordComparer
 from k2ktui.compare.log_reader import LogReader, Pace
+from k2ktui.compare.transformed import TransformedComparer
 from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.compare.log_items import LogItems
 from k2ktui.engine.compare.outcomes import PartResult
@@ -52,12 +53,25 @@ class TaskResult:
     read_bytes: int
 
 
+class TransformedSource(Protocol):
+    """The source's records as a transform has made them."""
+
+    def items(self, number: int) -> LogItems:
+        """Yield what the source has of the part with a number; they are asked for in order."""
+        ...
+
+
 def make_task(
-    config: PipelineConfig, parts: Iterable[ComparisonPart], bytes_per_s: float | None = None
+    config: PipelineConfig,
+    parts: Iterable[ComparisonPart],
+    bytes_per_s: float | None = None,
+    *,
+    transforms: bool = False,
 ) -> ComparisonTask:
-    """Return the task of parts."""
+    """Return the task of parts; ``transforms`` is whether it runs their transform again."""
     chosen = tuple(parts)
-    ignored = {topic: ignored_parts(config, topic) for topic in {p.source.topic for p in chosen}}
+    topics = {part.source.topic for part in chosen}
+    ignored = {topic: ignored_parts(config, topic, transforms=transforms) for topic in topics}
     options = wire(config.source, "consumer"), wire(config.target, "consumer")
     return ComparisonTask(chosen, *options, ignored, bytes_per_s)
 
@@ -81,6 +95,7 @@ def compare_parts(
     records: RecordComparison,
     maps_ids: Callable[[str], bool] = lambda _: False,
     tell: Tell = lambda _: None,
+    transformed: TransformedSource | None = None,
 ) -> Iterator[PartResult]:
     """Yield the result of each part.
 
@@ -90,6 +105,7 @@ def compare_parts(
         records: how records are compared.
         maps_ids: whether schema ids of a source topic are mapped: ``records`` compares them.
         tell: told how many offsets of a part are compared.
+        transformed: the source's records, if a transform is run again.
 
     Raises:
         ConnectionFailed, TimedOut: a cluster does not answer.
@@ -97,12 +113,16 @@ def compare_parts(
     with ExitStack() as stack:
         source = stack.enter_context(LogReader(task.source, "source", pace))
         target = stack.enter_context(LogReader(task.target, "target", pace))
-        for part in task.parts:
+        for number, part in enumerate(task.parts):
             topic = part.source.topic
             comparer = RecordComparer(topic, records, maps_schema_ids=maps_ids(topic))
             spans = {span.at: target.read(span.at, span.first, span.end) for span in part.targets}
             logs = _Logs(part, source, target)
-            yield compare_part(part, _told(source, part, tell), spans, comparer, logs)
+            if transformed is None:
+                yield compare_part(part, _told(source, part, tell), spans, comparer, logs)
+            else:
+                made = transformed.items(number)
+                yield compare_part(part, made, spans, TransformedComparer(comparer), logs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def preview_transform(config: PipelineConfig, topic: str, limit: int) -> Preview
     codecs = schemas.codecs(transform, "replication.transform")
     newest = read_newest(source_cluster(config), topic, limit)
     partitions = [(source, join_records(records)) for source, records in newest]
-    counts = _partition_counts(config, topic)
+    counts = partition_counts(config, topic)
     spark = _spark_for(config, schemas)
     try:
         spark.start()
@@ -235,7 +235,7 @@ def _leaving_steps(transform: Transform) -> str:
     return " or ".join(step for step in plan_steps(transform) if step in names)
 
 
-def _partition_counts(config: PipelineConfig, topic: str) -> list[int | None]:
+def partition_counts(config: PipelineConfig, topic: str) -> list[int | None]:
     """Return the numbers of partitions of the target topics if an expression chooses one.
 
     None is that of a topic that does not exist yet.

@@ -108,6 +108,7 @@ DISTRIBUTIONS = {
 }
 # The extras that a part of the program may need; the first path that fits counts.
 EXTRAS = {
+    "compare/transform_tasks.py": {"spark", "transform"},
     "kafka/auth/java_stores.py": {"jks"},
     "kafka/auth/msk.py": {"msk"},
     "registry/connection.py": {"schemas"},

@@ -53,6 +53,10 @@ class BatchRows(Protocol):
         """Return the timestamp of a record."""
         ...
 
+    def is_left_out(self, row: int) -> bool | None:
+        """Whether the pipeline makes no record of a source record; None if that is not known."""
+        ...
+
 
 class LogBatch(Protocol):
     """A batch of committed records, not decoded yet."""

@@ -114,6 +114,7 @@ class ComparisonPart:
         keeps_keys: whether copies have the keys of the source.
         proves_loss: whether copies are compacted as their records are: all go to one target
             partition, nothing else may be written there, and keys and null values are kept.
+        makes_several: whether several records may be made of one, also on several partitions.
     """
 
     source: SourcePartition
@@ -130,16 +131,20 @@ class ComparisonPart:
     targets: tuple[TargetSpan, ...]
     keeps_keys: bool = True
     proves_loss: bool = False
+    makes_several: bool = False
 
-    def explain_unmapped(self, offset: int) -> tuple[Outcome, str]:
-        """Return what a source record without a mapping is, and why."""
+    def explain_unmapped(self, offset: int, left_out: bool | None) -> tuple[Outcome, str]:
+        """Return what a source record without a mapping is, and why.
+
+        ``left_out`` is whether the pipeline makes no record of it; None if that is not known.
+        """
         if offset < self.start:
             return Outcome.NEVER_COPIED, "before the offset at which the pipeline began"
         if self.skipped.has(offset):
             return Outcome.NEVER_COPIED, "the pipeline was moved past it"
         if self.unknown.has(offset):
             return Outcome.EXPIRED_ON_SOURCE, "its mapping is expired or lost"
-        if self.leaves_out:
+        if self.leaves_out if left_out is None else left_out:
             return Outcome.NEVER_COPIED, "left out by the pipeline"
         return Outcome.MISSING, "no mapping names a copy, or the target has lost it"
 
@@ -149,7 +154,8 @@ class PartitionFacts:
     """What the parts of one source partition depend on, besides its replica.
 
     ``since`` is the first source offset to compare, None for all that the log has. ``keeps_keys``
-    and ``keeps_values`` are whether copies have the bytes of the source's keys and values.
+    and ``keeps_values`` are whether copies have the bytes of the source's keys and values;
+    ``makes_several`` is whether several may be made of one record.
     """
 
     log_start: int
@@ -158,6 +164,7 @@ class PartitionFacts:
     leaves_out: bool = False
     keeps_keys: bool = True
     keeps_values: bool = True
+    makes_several: bool = False
 
 
 def divide(
@@ -273,6 +280,7 @@ def _divide_one(
             tuple(spans[at][number] for at in targets),
             fact.keeps_keys,
             _proves_loss(source, fact, targets, feeders),
+            fact.makes_several,
         )
 
 

@@ -8,7 +8,7 @@ the walk passes have no source record: what they are follows from the mapping.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,10 +42,17 @@ _RECORD = tuple[BatchRows, int]
 
 @dataclass(frozen=True, slots=True)
 class PairVerdict:
-    """What comparing a record with its copy has shown; ``EQUAL``, ``DIFFERS``, ``NOT_COMPARED``."""
+    """What comparing a record with its copy has shown.
+
+    Attributes:
+        outcome: ``EQUAL``, ``DIFFERS`` or ``NOT_COMPARED``.
+        why: the difference, or why it could not be compared.
+        number: which one it is, of several copies.
+    """
 
     outcome: Outcome
     why: str = ""
+    number: int = 0
 
 
 class PairComparer(Protocol):
@@ -58,6 +65,15 @@ class PairComparer(Protocol):
 
     def compare(self, source: _RECORD, target: _RECORD) -> PairVerdict:
         """Compare two records."""
+        ...
+
+    def compare_several(
+        self, source: _RECORD, targets: Sequence[_RECORD], *, in_order: bool
+    ) -> PairVerdict:
+        """Compare a source record with all records that were made of it.
+
+        ``in_order`` is whether they are on one target partition.
+        """
         ...
 
     def are_equal(self, source: _RECORD, target: _RECORD, count: int) -> bool:
@@ -236,7 +252,7 @@ class _Walk:
         except UnreadableBatch as error:
             self._unread = f"the batch at offset {batch.first}: {error}"
             return
-        if self._take_same_rows(batch, rows):
+        if not part.makes_several and self._take_same_rows(batch, rows):
             return
         for row, offset in enumerate(rows.offsets.tolist()):
             if part.first <= offset < part.end:
@@ -302,12 +318,9 @@ class _Walk:
         self._source_records += 1
         place = self._index.find(offset)
         if place is None:
-            outcome, why = self._part.explain_unmapped(offset)
-            if outcome is Outcome.EXPIRED_ON_SOURCE and self._matcher is not None:
-                self._match_source(self._matcher, (rows, row), offset)
-            else:
-                self.note(outcome, offset, None, None, why, source=(rows, row))
-            self._doubt(rows.key(row))
+            self._take_unmapped(rows, row, offset)
+        elif self._part.makes_several:
+            self._take_several((rows, row), offset)
         else:
             side = self._sides[place[0]]
             copy = side.take(place[1])
@@ -315,14 +328,54 @@ class _Walk:
             if isinstance(copy, Absent):
                 self._take_without_copy((rows, row), offset, side, place[1], copy)
             else:
-                self._compare((rows, row), offset, side, place[1], copy)
+                verdict = self._comparer.compare((rows, row), copy)
+                self._judge(verdict, (rows, row), offset, side, place[1], copy)
         if self._keys_on_source:
             self._keys_on_source.see(rows.key(row))
 
-    def _compare(
-        self, source: _RECORD, offset: int, side: _TargetSide, landed: int, copy: _RECORD
+    def _take_unmapped(self, rows: BatchRows, row: int, offset: int) -> None:
+        left_out = rows.is_left_out(row)
+        outcome, why = self._part.explain_unmapped(offset, left_out)
+        if outcome is Outcome.EXPIRED_ON_SOURCE and self._matcher is not None:
+            self._match_source(self._matcher, (rows, row), offset)
+        else:
+            self.note(outcome, offset, None, None, why, source=(rows, row))
+        if not left_out:
+            self._doubt(rows.key(row))
+
+    def _take_several(self, source: _RECORD, offset: int) -> None:
+        """Compare a source record with all records that were made of it, wherever they landed."""
+        places = self._index.find_every(offset)
+        copies: list[tuple[_TargetSide, int, _RECORD]] = []
+        absent: tuple[_TargetSide, int, Absent] | None = None
+        for number, landed, count in places:
+            side = self._sides[number]
+            for at in range(landed, landed + count):
+                if at > landed and side.span.others.has(at):
+                    continue  # a batch of another source partition is between them
+                copy = side.take(at, counts=False)
+                if not isinstance(copy, Absent):
+                    copies.append((side, at, copy))
+                elif at == landed or side.span.compacted or copy.kind in _WITHOUT_COPY:
+                    absent = absent or (side, at, copy)
+        self._end_stretch()
+        if absent is not None:
+            self._take_without_copy(source, offset, *absent)
+            return
+        copies[0][0].records += 1
+        records = [record for *_, record in copies]
+        verdict = self._comparer.compare_several(source, records, in_order=len(places) == 1)
+        self._judge(verdict, source, offset, *copies[verdict.number])
+
+    def _judge(
+        self,
+        verdict: PairVerdict,
+        source: _RECORD,
+        offset: int,
+        side: _TargetSide,
+        landed: int,
+        copy: _RECORD,
     ) -> None:
-        verdict = self._comparer.compare(source, copy)
         if verdict.outcome is Outcome.EQUAL:
             self._counts[Outcome.EQUAL] += 1
             return
@@ -453,7 +506,7 @@ class _SourceIndex:
     """Where each source record of a part landed, on any target partition."""
 
     def __init__(self, spans: tuple[TargetSpan, ...]) -> None:
-        columns = [span.ranges for span in spans]
+        self._ranges = columns = [span.ranges for span in spans]
         empty = np.empty(0, dtype=np.int64)
         source = np.concatenate([empty, *(c.source for c in columns)])
         order = np.argsort(source, kind="stable")
@@ -470,6 +523,20 @@ class _SourceIndex:
         Offsets are asked for in order: most are in the row of the one before.
         """
         return self.find_all(offset, offset)
+
+    def find_every(self, offset: int) -> list[tuple[int, int, int]]:
+        """Return each target partition's number, the first offset there, and number of offsets.
+
+        Others' records may be between the first and the last one that were made of a record.
+        """
+        places = []
+        for number, ranges in enumerate(self._ranges):
+            row = int(np.searchsorted(ranges.source, offset, side="right")) - 1
+            ahead = offset - int(ranges.source[row]) if row >= 0 else 0
+            if row >= 0 and ahead < (count := int(ranges.count[row])):
+                further = int(ranges.further[row]) if ahead == count - 1 else 0
+                places.append((number, int(ranges.target[row]) + ahead, 1 + further))
+        return places
 
     def find_all(self, first: int, last: int) -> tuple[int, int] | None:
         """Return where the first of these offsets landed, if all landed in a row."""
@@ -558,8 +625,8 @@ class _TargetSide:
         self._row += count
         self.records += count
 
-    def take(self, offset: int) -> _RECORD | Absent:
-        """Take the record at an offset; what precedes it is passed."""
+    def take(self, offset: int, *, counts: bool = True) -> _RECORD | Absent:
+        """Take the record at an offset, and count it; what precedes it is passed."""
         if offset < self.span.log_start:
             return Absent(offset, offset, AbsentKind.DELETED)
         self.pass_before(offset)
@@ -569,7 +636,7 @@ class _TargetSide:
                 row = self._row
                 if int(rows.offsets[row]) == offset:
                     self._row += 1
-                    self.records += 1
+                    self.records += counts
                     if self.keys:
                         self.keys.see(rows.key(row))
                     return rows, row

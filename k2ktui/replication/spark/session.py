@@ -265,16 +265,33 @@ class SparkRuntime:
             yield function()
 
         def job() -> _T:
-            context = self._context
-            try:
-                context.setJobGroup(f"{_JOB_GROUP}-{next(self._numbers)}", self._name, True)
-                (result,) = collect_all(context, 1, task)
-            except Exception as error:
-                # To print the cause calls Java, which may never answer.
-                raise K2kError(f"a Spark task failed: {spark_reason(error)}") from None
+            (result,) = collect_all(self._context, 1, task)
             return result
 
-        return self._pool().submit(job)
+        return self._submit(job)
+
+    def call_transformed(self, job: Callable[[TransformJobs], _T]) -> Future[_T]:
+        """Call a function with the session's transforms, of which it runs a job.
+
+        The future fails with K2kError if Spark lost the task, or the job raised any error.
+        """
+        return self._submit(lambda: job(self.transforms), transform_reason)
+
+    def _submit(
+        self, job: Callable[[], _T], reason: Callable[[BaseException], str] = spark_reason
+    ) -> Future[_T]:
+        def run() -> _T:
+            group = f"{_JOB_GROUP}-{next(self._numbers)}"
+            try:
+                self._context.setJobGroup(group, self._name, interruptOnCancel=True)
+                return job()
+            except K2kError:
+                raise
+            except Exception as error:
+                # To print the cause calls Java, which may never answer.
+                raise K2kError(f"a Spark task failed: {reason(error)}") from None
+
+        return self._pool().submit(run)
 
     def submit(self, tasks: Sequence[SlotTask]) -> Future[list[SlotResult]]:
         """Run a job with one Spark task per slot task.

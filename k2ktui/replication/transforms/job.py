@@ -184,16 +184,45 @@ class TransformJobs:
                 yield from rows.input_batches(number, source, columns, layout, counts)
             yield rows.facts_batch(b"-", layout)
 
-        def collect_result(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def finish(batches: Iterator[pa.RecordBatch]) -> bytes:
+            return pickle.dumps(collect(batches)[0])
+
+        result: dict[int, Transformed] = pickle.loads(  # noqa: S301 - our own task
+            self.run_once(transform, read, finish)
+        )
+        return result
+
+    def run_once(
+        self,
+        transform: Transform,
+        read: Callable[[InputLayout], Iterator[pa.RecordBatch]],
+        finish: Callable[[Iterator[pa.RecordBatch]], bytes],
+        *,
+        writes: bool = False,
+    ) -> bytes:
+        """Transform the rows that ``read`` yields in a task; return what ``finish`` makes of them.
+
+        Args:
+            transform: the steps.
+            read: yields the rows.
+            finish: gets rows with the columns of ``rows.OUTPUT``, as they are written.
+            writes: whether values have the ids of their schemas in the target's registry.
+
+        Raises:
+            ConfigError: as for ``check``.
+        """
+
+        def end(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
-            result, _ = collect(encode_batches(batches, codecs))
-            yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
+            result = finish(encode_batches(batches, codecs))
+            yield pa.RecordBatch.from_pydict({"result": [result]})
 
-        codecs = self._codecs(transform)
-        (row,) = self.apply(transform, read).mapInArrow(collect_result, "result BINARY").collect()
-        result: dict[int, Transformed] = pickle.loads(row[0])  # noqa: S301 - our own task
-        return result
+        codecs = self._codecs(transform, writes=writes)
+        with self._lock:
+            frame = self.apply(transform, read).mapInArrow(end, "result BINARY")
+        (row,) = frame.collect()
+        return bytes(row[0])
 
     def infer_schema(self, texts: Sequence[str]) -> str:
         """Return the schema (DDL) that Spark infers from JSON texts."""

@@ -54,10 +54,13 @@ class TransformSchemas:
 
     Args:
         config: the pipeline.
+        registers: whether a schema that the target's registry lacks may be registered, if
+            ``schemaMapping.autoRegister`` is enabled.
     """
 
-    def __init__(self, config: PipelineConfig) -> None:
+    def __init__(self, config: PipelineConfig, *, registers: bool = True) -> None:
         self._config = config
+        self._registers = registers and config.schema_mapping.auto_register
         self._lock = threading.RLock()
         self._loaded: dict[tuple[Side, SchemaSource], _LoadedSchema] = {}
         self._messages: dict[SchemaSource, MessageSchema] = {}
@@ -106,13 +109,13 @@ class TransformSchemas:
 
     def may_register(self, transform: Transform) -> bool:
         """Return whether ``codecs`` may register schemas for writing."""
-        return self._config.schema_mapping.auto_register and any(
+        return self._registers and any(
             transform.encoding_of(part) in WITH_SCHEMA for part in _PARTS
         )
 
     def check(self, transform: Transform, name: str) -> None:
         """Raise what ``codecs`` would raise for writing, and register nothing."""
-        if not self._config.schema_mapping.auto_register:
+        if not self._registers:
             self.codecs(transform, name, writes=True)
             return
         for part in _PARTS:  # only Avro is ever registered
@@ -213,7 +216,7 @@ class TransformSchemas:
         self, own: SchemaSource | None, source: SchemaSource, loaded: _LoadedSchema
     ) -> SchemaVersion:
         """Return a schema's version on the target."""
-        registers = self._config.schema_mapping.auto_register
+        registers = self._registers
         if own is None:
             assert loaded.version is not None
             version = loaded.version

@@ -21,13 +21,18 @@ _SCHEMA_IDS = {
 }
 
 
-def ignored_parts(config: PipelineConfig, topic: str) -> frozenset[RecordPart]:
-    """Return the parts of a source topic's records that the pipeline changes on purpose."""
+def ignored_parts(
+    config: PipelineConfig, topic: str, *, transforms: bool = False
+) -> frozenset[RecordPart]:
+    """Return the parts of a source topic's records that the pipeline changes on purpose.
+
+    ``transforms`` is whether the records to compare are those that its transform has made.
+    """
     from k2ktui.engine.transforms.header_names import HeaderRules
     from k2ktui.replication.topics.routing import header_rules
 
     parts: set[RecordPart] = set()
-    transform = config.replication.transform_for(topic)
+    transform = None if transforms else config.replication.transform_for(topic)
     for part in (RecordPart.KEY, RecordPart.VALUE, RecordPart.HEADERS):
         if transform is not None and transform.changes(part.value):
             parts.add(part)

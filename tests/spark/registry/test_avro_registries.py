@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.clusters.kafka import Out, create_topic, eventually, produce, read_all
 from tests.support.clusters.registries import Registries, avro_record, call, register
-from tests.support.commands.cli import k2ktui
+from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Pipeline
 from tests.support.records.schemas import AvroWriter, avro_reader, objects, order_schema
@@ -70,6 +70,8 @@ def test_schemas_of_a_registry(make_pipeline: MakePipeline, registries: Registri
         {"note": None, **order, "item": order["item"].upper()} for order in orders
     ]
     assert call(registries.target, f"/subjects/{topic}.copy-value/versions") == [1, 2]
+    report = k2ktui_json("compare", "-f", pipeline.write())
+    assert (report["counts"], report["ignored"]) == ({"equal": 10}, {})
 
 
 def test_an_unknown_id_stops_or_is_skipped_and_new_schemas_are_found(
@@ -152,3 +154,13 @@ def test_the_schema_of_a_file_is_registered_for_the_target(
     pipeline.catch_up()
     values = objects(read_all(pipeline.target, topic), avro_reader(registries.target, topic))
     assert [value["id"] for _, value in values[0]] == [1, 3]
+    # The ids are those of the target, and a comparison registers none.
+    pipeline.settings["schemaMapping"]["autoRegister"] = "enabled"
+    report = k2ktui_json("compare", "-f", pipeline.write())
+    assert (report["counts"], report["ignored"]) == ({"equal": 2, "never copied": 1}, {})
+    pipeline.settings["replication.transform"][0]["encode"] = {
+        "value": {"avro": {"schemaFile": "order.avsc", "subject": f"{topic}-nosuch"}}
+    }
+    refused = k2ktui("compare", "-f", pipeline.write(), code=5)
+    assert f"is not registered as {topic}-nosuch" in refused.stderr
+    assert f"{topic}-nosuch" not in call(registries.target, "/subjects")

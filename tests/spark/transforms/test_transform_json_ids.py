@@ -78,6 +78,8 @@ def test_ids_are_those_of_the_target(make_pipeline: MakePipeline, registries: Re
     assert {(got.key or b"")[:5] for got in copies} == {b"\0" + key_id.to_bytes(4, "big")}
     assert [json.loads((got.key or b"")[5:]) for got in copies] == [{"id": n} for n in (1, 2, 4, 5)]
     read = JSONDeserializer(SCHEMA)
+    report = k2ktui_json("compare", "-f", pipeline.write())
+    assert (report["counts"], report["ignored"]) == ({"equal": 4, "never copied": 6}, {})
     values = [read(got.value, context(topic, "value")) for got in copies]
     assert values == [{**orders[n], "item": orders[n]["item"].upper()} for n in (1, 2, 4, 5)]
     letters = sorted(read_all(pipeline.target, f"{topic}.dead-letter"), key=origin_of)

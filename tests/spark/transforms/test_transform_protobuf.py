@@ -137,6 +137,8 @@ def test_ids_are_those_of_the_target(protobuf_pipeline: Pipeline, registries: Re
     context = SerializationContext(topic, MessageField.VALUE)
     ids = sorted(deserialize(got.value, context).id for got in copies)
     assert ids == [1, 2, 3, 4, 5]
+    report = k2ktui_json("compare", "-f", pipeline.write())
+    assert (report["counts"], report["ignored"]) == ({"equal": 5}, {})
 
     rule["encode"] = {"value": {"protobuf": {"subject": f"{topic}-nosuch"}}}
     refused = k2ktui("start", "-f", pipeline.write(), "--until-caught-up", code=None)

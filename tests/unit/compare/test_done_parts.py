@@ -36,7 +36,7 @@ def plan(source_start: int = 0, target_start: int = 0, end: int = 30) -> Compari
     logs = {("orders", 0): TargetLog(target_start, end)}
     facts = {AT: PartitionFacts(source_start)}
     parts = divide({AT: replica}, facts, logs, {"orders": False}, size=10)
-    return ComparisonPlan(tuple(parts), "src", "tgt", {}, {}, False, ())
+    return ComparisonPlan(tuple(parts), "src", "tgt", {}, {}, False, (), {})
 
 
 def keep(number: int, *, resumes: bool | None = None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from hypothesis import example, given
@@ -32,6 +32,8 @@ SOURCE = SourcePartition("orders", 0)
 OTHER = SourcePartition("others", 0)
 TARGET = ("orders", 0)
 TOMBSTONE = -4
+# Values of records of which it is known whether the pipeline makes one.
+LEFT_OUT = {-5: True, -6: False}
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Rows:
 
     def time_ms(self, row: int) -> int:
         return max(0, self.records[row].value)
+
+    def is_left_out(self, row: int) -> bool | None:
+        return LEFT_OUT.get(self.records[row].value)
 
 
 @dataclass
@@ -89,6 +94,15 @@ class Comparer:
         one, other = (at[0].records[at[1]] for at in (source, target))  # type: ignore[attr-defined]
         same = one == other
         return PairVerdict(Outcome.EQUAL if same else Outcome.DIFFERS, "" if same else "value")
+
+    def compare_several(
+        self,
+        source: tuple[BatchRows, int],
+        targets: Sequence[tuple[BatchRows, int]],
+        *,
+        in_order: bool,
+    ) -> PairVerdict:
+        raise AssertionError("one record is made of one")
 
     def are_equal(
         self, source: tuple[BatchRows, int], target: tuple[BatchRows, int], count: int
@@ -653,3 +667,16 @@ def test_at_most_twenty_are_proven_lost_and_named() -> None:
     result = Living(random.Random(0), pair, is_quiet=True).compare()
     assert result.counts == {Outcome.UNCLEAR_ON_TARGET: 50}
     assert [one.source_offset for one in result.unproven_findings] == list(range(20))
+
+
+def test_what_a_transform_makes_of_a_record_without_a_mapping() -> None:
+    """It is missing if one is made of it, whatever the pipeline may leave out otherwise."""
+    pair = Pair(has_others=False)
+    for value in (-5, -6, 1):
+        pair.source.append(Record(b"k", value))
+    (part,) = pair.parts(100)
+    for leaves_out in (True, False):
+        changed = replace(part, leaves_out=leaves_out)
+        result = compare_part(changed, pair.source.items(0), {TARGET: iter(())}, Comparer())
+        missing = 1 if leaves_out else 2
+        assert result.counts == {Outcome.MISSING: missing, Outcome.NEVER_COPIED: 3 - missing}
