@@ -11,6 +11,7 @@ import pytest
 
 from k2ktui.log.records import Records
 from tests.support.clusters.kafka import Got, Out, create_topic, produce, read_all, unique_name
+from tests.support.clusters.spark_cluster import SparkCluster
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.pipelines.fixtures import MakePipeline
 from tests.support.pipelines.pipeline import Pipeline
@@ -182,6 +183,18 @@ def test_a_changed_transform_differs_from_its_copies(copied: Transformed) -> Non
         {"equal": fourth, "differs": 2 * fourth, "never copied": fourth}
     )
     assert counts["skipped"] == Counter({"equal": 2 * third, "missing on the target": third})
+
+
+def test_executors_of_a_cluster_run_them(copied: Transformed, tmp_path: Path) -> None:
+    with SparkCluster(tmp_path / "spark") as cluster:
+        copied.pipeline.settings = {
+            **copied.pipeline.settings,
+            "spark.master": cluster.master,
+            "spark.config": cluster.settings,
+        }
+        report = k2ktui_json("compare", "-f", copied.pipeline.write(), "--no-store")
+    assert report["differences"] == report["unproven"] == 0, report["partitions"]
+    assert (report["ignored"], report["notes"]) == ({}, [])
 
 
 def test_records_made_of_one_are_compared_on_all_partitions(make_pipeline: MakePipeline) -> None:
