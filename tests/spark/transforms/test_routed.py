@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,8 @@ def test_several_topics_fan_in_and_out_by_key_and_header(make_pipeline: MakePipe
     ]
     assert prove(pipeline.source, pipeline.target, pipeline.name, *expected).records == 180
     file = pipeline.write()
+    report = k2ktui_json("compare", "-f", file)
+    assert (report["counts"], report["ignored"]) == ({"equal": 180}, {})
     shown = k2ktui_json("transform", "preview", "-f", file, "--topic", topics[0], "--limit", "4")
     for row in shown["records"]:
         name = odd if row["before"]["key"][1] in "1357" else even
@@ -184,6 +187,12 @@ def test_a_topic_that_is_not_declared_stops_its_partition_or_is_skipped(
     run = pipeline.catch_up()
     notes = " ".join(event["text"] for event in run.events("note"))
     assert "sink.topic" in notes or "sink.partition" in notes
+    counts = k2ktui_json("compare", "-f", file)["counts"]
+    outcomes = Counter(row["outcome"] for row in shown["records"])
+    assert counts == {
+        "equal": outcomes["copied"],
+        "never copied": outcomes["stops the partition"],
+    }
     got = [got for name in known for got in read_all(pipeline.target, name)]
     sent = [
         got
