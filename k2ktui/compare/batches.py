@@ -60,8 +60,11 @@ class FetchedRows:
         """Return the timestamp of a record."""
         return int(self.records.timestamps[row])
 
+    def kept(self) -> None:
+        """Return None: of which records the pipeline makes one is not known here."""
+
     def is_left_out(self, row: int) -> None:
-        """Return None: whether the pipeline makes a record of it is not known here."""
+        """Return None, likewise."""
 
     def record(self, row: int) -> KafkaRecord:
         """Decode a record.

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from k2ktui.compare.batches import FetchedRows, RecordComparer
-from k2ktui.engine.compare.log_items import I64, BatchRows, LogBatch
+from k2ktui.engine.compare.log_items import I64, BatchRows, Flags, LogBatch
 from k2ktui.engine.compare.outcomes import Outcome
 from k2ktui.engine.compare.walk import PairVerdict
 
@@ -63,6 +63,11 @@ class TransformedRows:
         """Return the timestamp of what is made of a record; -1 if nothing is."""
         return self.made.time_ms(self.first(row)) if self._count[row] else -1
 
+    def kept(self) -> Flags | None:
+        """Whether one record is made of each; None if several are made of one, or some failed."""
+        is_plain = len(self.made.offsets) == np.count_nonzero(self._count) and not self._failures
+        return self._count > 0 if is_plain else None
+
     def is_left_out(self, row: int) -> bool | None:
         """Whether the transform makes no record of one; None if the pipeline would stop at it."""
         if self._stops and self.failed_step(row):
@@ -82,8 +87,9 @@ class TransformedRows:
         return int(self._count[row])
 
     def are_single(self, row: int, count: int) -> bool:
-        """Whether one record is made of each of ``count`` records from a row on."""
-        return bool((self._count[row : row + count] == 1).all())
+        """Whether the next ``count`` records made, from that of a row on, are of as many."""
+        offsets = self.made.offsets[self.first(row) : self.first(row) + count]
+        return self.count(row) > 0 and len(offsets) == count and bool((np.diff(offsets) > 0).all())
 
 
 class TransformedBatch:
@@ -160,7 +166,7 @@ class TransformedComparer:
         return _EQUAL
 
     def are_equal(self, source: Record, target: Record, count: int) -> bool:
-        """Whether one record is made of each, with the bytes and timestamp of its copy."""
+        """Whether the records made from there on have the bytes and timestamps of their copies."""
         rows, row = source
         assert isinstance(rows, TransformedRows)
         if not rows.are_single(row, count):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class AbsentKind(StrEnum):
@@ -51,6 +52,10 @@ class BatchRows(Protocol):
 
     def time_ms(self, row: int) -> int:
         """Return the timestamp of a record."""
+        ...
+
+    def kept(self) -> Flags | None:
+        """Whether one record is made of each; None if several may be, or it is not known."""
         ...
 
     def is_left_out(self, row: int) -> bool | None:

@@ -17,9 +17,11 @@ import numpy as np
 from k2ktui.engine.compare.content_match import ContentMatcher, Unmatched
 from k2ktui.engine.compare.key_proofs import KeyProofs
 from k2ktui.engine.compare.log_items import (
+    I64,
     Absent,
     AbsentKind,
     BatchRows,
+    Flags,
     LogBatch,
     LogItems,
     UnreadableBatch,
@@ -77,7 +79,10 @@ class PairComparer(Protocol):
         ...
 
     def are_equal(self, source: _RECORD, target: _RECORD, count: int) -> bool:
-        """Whether ``count`` records from these on are equal; asked if ``trusts_bytes``."""
+        """Whether ``count`` records from these on are equal; asked if ``trusts_bytes``.
+
+        Those of the source are the next ones of which one is made.
+        """
         ...
 
     def digest(self, record: _RECORD) -> str:
@@ -252,8 +257,12 @@ class _Walk:
         except UnreadableBatch as error:
             self._unread = f"the batch at offset {batch.first}: {error}"
             return
-        if not part.makes_several and self._take_same_rows(batch, rows):
-            return
+        kept = rows.kept()
+        if not part.makes_several:
+            if (kept is None or kept.all()) and self._take_same_rows(batch, rows):
+                return
+            if kept is not None and len(kept) and self._take_kept(rows, kept):
+                return
         for row, offset in enumerate(rows.offsets.tolist()):
             if part.first <= offset < part.end:
                 self._take_record(rows, row, offset)
@@ -302,6 +311,54 @@ class _Walk:
         self._source_records += count
         self._counts[Outcome.EQUAL] += count
         return True
+
+    def _take_kept(self, rows: BatchRows, kept: Flags) -> bool:
+        """Compare the records of a filtered batch, many at a time; False if one is not as expected.
+
+        What a filter keeps lands in a row. Nothing was taken if it returns False. On compacted
+        topics, each key may be a proof.
+        """
+        part, offsets = self._part, rows.offsets
+        first, last = int(offsets[0]), int(offsets[-1])
+        is_known = part.start <= first and not (
+            part.skipped.has_any(first, last) or part.unknown.has_any(first, last)
+        )
+        which, landed = self._index.find_each(offsets)
+        if (
+            not (is_known and self._comparer.trusts_bytes)
+            or first < part.first
+            or last >= part.end
+            or part.compacted
+            or any(span.compacted for span in part.targets)
+            or ((which >= 0) != kept).any()
+        ):
+            return False
+        left_out = len(kept) - int(np.count_nonzero(kept))
+        self._source_records += left_out
+        self._counts[Outcome.NEVER_COPIED] += left_out
+        places = np.flatnonzero(kept)
+        apart = (np.diff(landed[places]) != 1) | (np.diff(which[places]) != 0)
+        for run in np.split(places, np.flatnonzero(apart) + 1):
+            if len(run):
+                self._take_run(rows, run, self._sides[int(which[run[0]])], int(landed[run[0]]))
+        return True
+
+    def _take_run(self, rows: BatchRows, run: I64, side: _TargetSide, landed: int) -> None:
+        """Compare records whose copies are in a row, those in each batch of the target at once."""
+        done = 0
+        while done < len(run):
+            row, offset = int(run[done]), landed + done
+            copies, count = side.find_run(offset, len(run) - done)
+            self._end_stretch()
+            if copies is not None and self._comparer.are_equal((rows, row), copies, count):
+                side.take_rows(count)
+                self._source_records += count
+                self._counts[Outcome.EQUAL] += count
+            else:
+                count = max(1, count)
+                for other in run[done : done + count].tolist():
+                    self._take_record(rows, other, int(rows.offsets[other]))
+            done += count
 
     def _see_keys(self, batch: LogBatch, side: _TargetSide) -> None:
         try:
@@ -524,6 +581,15 @@ class _SourceIndex:
         """
         return self.find_all(offset, offset)
 
+    def find_each(self, offsets: I64) -> tuple[I64, I64]:
+        """Return the number of the target partition of each, -1 without one, and the offset."""
+        if not len(self._source):
+            return np.full(len(offsets), -1), np.zeros(len(offsets), dtype=np.int64)
+        rows = np.searchsorted(self._source, offsets, side="right") - 1
+        ahead = offsets - self._source[rows]
+        is_mapped = (rows >= 0) & (ahead < self._count[rows])
+        return np.where(is_mapped, self._which[rows], -1), self._target[rows] + ahead
+
     def find_every(self, offset: int) -> list[tuple[int, int, int]]:
         """Return each target partition's number, the first offset there, and number of offsets.
 
@@ -620,8 +686,25 @@ class _TargetSide:
         is_whole = int(offsets[0]) == offset and int(offsets[-1]) == offset + count - 1
         return (rows, self._row) if is_whole else None
 
+    def find_run(self, offset: int, most: int) -> tuple[_RECORD | None, int]:
+        """Return the record at an offset, and how many follow it without a gap in its batch.
+
+        What precedes it is passed; nothing is taken. None, and 0, if there is none.
+        """
+        if offset < self.span.log_start:
+            return None, 0
+        self.pass_before(offset)
+        rows = None
+        if self._batch is not None and self._batch.first <= offset:
+            rows = self._decode(self._batch)
+        if rows is None:
+            return None, 0
+        there = rows.offsets[self._row : self._row + most]
+        count = int(np.count_nonzero(there - np.arange(len(there)) == offset))
+        return ((rows, self._row), count) if count else (None, 0)
+
     def take_rows(self, count: int) -> None:
-        """Take the records that ``find_rows`` has returned."""
+        """Take the records that ``find_rows`` or ``find_run`` has returned."""
         self._row += count
         self.records += count
 

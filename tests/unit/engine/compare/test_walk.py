@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from k2ktui.engine.compare.log_items import I64, Absent, AbsentKind, BatchRows, LogBatch, LogItem
 from k2ktui.engine.compare.outcomes import (
@@ -55,6 +56,9 @@ class Rows:
 
     def time_ms(self, row: int) -> int:
         return max(0, self.records[row].value)
+
+    def kept(self) -> NDArray[np.bool_] | None:
+        return None
 
     def is_left_out(self, row: int) -> bool | None:
         return LEFT_OUT.get(self.records[row].value)
