@@ -21,14 +21,12 @@ from k2ktui.cli.terminal.options import (
 )
 from k2ktui.cli.terminal.results import print_nothing
 from k2ktui.cli.terminal.tables import MOST, print_table
-from k2ktui.config.inputs import STDIN
 from k2ktui.engine.access import require
 from k2ktui.engine.moves.apply import WriteOutcome, results_text
-from k2ktui.engine.moves.plan import UnusablePlan
 from k2ktui.engine.parity.plan import ParityPlan, load_plan
-from k2ktui.errors import ConfigError, ExitCode, Refused
+from k2ktui.errors import ExitCode
 from k2ktui.present.parity import result_columns
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import counted
 
 if TYPE_CHECKING:
     from k2ktui.parity.writer import ParityApplied
@@ -43,9 +41,10 @@ if TYPE_CHECKING:
 def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_json: bool) -> int:
     """Apply a plan; a partial result has its own exit code."""
     from k2ktui.parity.operations import apply_plan
-    from k2ktui.sync.moves.plan_files import require_trusted_files
+    from k2ktui.sync.moves.plan_files import read_plan_file, require_trusted_files
 
-    plan = read_plan(Path(plan_file), time.time())
+    now = time.time()
+    plan = read_plan_file(Path(plan_file), lambda text: load_plan(text, now), "k2ktui parity plan")
     if not files:
         require_trusted_files(plan, "k2ktui parity apply")
     config = load_pipeline(files or plan.files)
@@ -69,29 +68,6 @@ def command(plan_file: str, files: tuple[str, ...], yes: bool, unlock: bool, as_
 def effect_text(plan: ParityPlan) -> str:
     """Return what applying a plan does, as the end of a question."""
     return f"change {counted(len(plan.changes), 'value')} on the target"
-
-
-def read_plan(path: Path, now: float) -> ParityPlan:
-    """Read a plan file, ``-`` for standard input; ``now`` is in epoch seconds.
-
-    Raises:
-        ConfigError: the file cannot be read.
-        Refused: the plan is not usable.
-    """
-    try:
-        return load_plan((Path("/dev/stdin") if str(path) == STDIN else path).read_text(), now)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(
-            f"plan {safe_text(str(path))} could not be read: {reason}",
-            unchanged="Nothing was changed.",
-        ) from error
-    except UnusablePlan as error:
-        raise Refused(
-            f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
-            unchanged="Nothing was changed.",
-            hint="Make a new plan with k2ktui parity plan.",
-        ) from error
 
 
 def report(pipeline: str, applied: ParityApplied, *, as_json: bool) -> None:

@@ -12,9 +12,9 @@ import hmac
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from k2ktui.config.inputs import STDIN
 from k2ktui.engine.moves.plan import Plan, UnusablePlan, load_plan
@@ -23,6 +23,7 @@ from k2ktui.private_files import why_others_may_write
 from k2ktui.text import list_names, safe_message, safe_text
 
 _SALT_LENGTH = 16
+_Plan = TypeVar("_Plan")
 
 
 def read_plan(path: Path, now: float) -> Plan:
@@ -36,8 +37,23 @@ def read_plan(path: Path, now: float) -> Plan:
         ConfigError: the file cannot be read.
         Refused: the plan is not usable.
     """
+    return read_plan_file(path, lambda text: load_plan(text, now), "k2ktui plan")
+
+
+def read_plan_file(path: Path, load: Callable[[str], _Plan], made_by: str) -> _Plan:
+    """Read a plan file of any kind, ``-`` for standard input.
+
+    Args:
+        path: the file.
+        load: makes a plan of its text, or raises UnusablePlan.
+        made_by: the command that makes such files.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        Refused: the plan is not usable.
+    """
     try:
-        return load_plan((Path("/dev/stdin") if str(path) == STDIN else path).read_text(), now)
+        return load((Path("/dev/stdin") if str(path) == STDIN else path).read_text())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(
@@ -48,7 +64,7 @@ def read_plan(path: Path, now: float) -> Plan:
         raise Refused(
             f"plan {safe_text(str(path))} cannot be used: {safe_message(str(error))}",
             unchanged="Nothing was changed.",
-            hint="Make a new plan with k2ktui plan.",
+            hint=f"Make a new plan with {made_by}.",
         ) from error
 
 
