@@ -247,7 +247,7 @@ def _run(
         may = access_to(config, unlock=flags.unlock)
         require(may, "changing positions")
         mover = PositionWriter(config, known)
-        mover.refuse_running()
+        mover.require_stopped(change)
         verb = "set" if change.operation.endswith("set") else "clear"
         confirm(config.name, f"{verb} {counted(len(change.changes), 'position')}", yes=flags.yes)
         moved = mover.apply(change, may)

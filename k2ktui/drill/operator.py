@@ -38,3 +38,18 @@ class Operator(Protocol):
             lines: what it is about; safe to print.
         """
         ...
+
+
+class UnaskedOperator:
+    """An operator who is not asked: whoever uses it has asked already."""
+
+    def show(self, drill: Drill) -> None:
+        """Show nothing."""
+
+    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
+        """Decline: no phase runs here."""
+        return False
+
+    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
+        """Decline: no person is asked here."""
+        return False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
 from k2ktui.drill.changes import read_change
 from k2ktui.drill.deleted import find_deleted, pass_returned, settle_passed
 from k2ktui.drill.forward import find_failover, find_moving_drills
+from k2ktui.drill.operator import UnaskedOperator
 from k2ktui.drill.session import Session, finish_drill
 from k2ktui.drill.store import DrillStore
 from k2ktui.drill.tail import read_bounds
@@ -22,26 +23,13 @@ from k2ktui.errors import K2kError, Refused
 from k2ktui.jobs.local_jobs import Job, find_job, this_host
 from k2ktui.jobs.manager import StopMode, start_job, stop_job
 from k2ktui.kafka.properties.translation import wire
+from k2ktui.replication.copying.partition_reader import now_ms
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import move_topics, release_topics
+from k2ktui.sync.store import StateStore
 from k2ktui.text import counted, list_names, safe_message, safe_text
 
 _NAMED = 3
-
-
-class _Silent:
-    """An operator who is not asked: the failback has asked already."""
-
-    def show(self, drill: Drill) -> None:
-        """Show nothing."""
-
-    def confirm(self, drill: Drill, step: str, effect: str) -> bool:
-        """Decline: no phase runs here."""
-        return False
-
-    def agree(self, drill: Drill, lines: Sequence[str]) -> bool:
-        """Decline: no person is asked here."""
-        return False
 
 
 def find_failovers(session: Session) -> list[Drill]:
@@ -182,7 +170,7 @@ def _rewrite(session: Session, drill: Drill, text: str, change: Callable[[Drill]
     """Change a drill of the forward pipeline that is over, and the hash of its report."""
     forward = session.forward
     store = DrillStore(forward.config, forward.target)
-    owner = Session(forward.flow, drill, store, _Silent(), session.may, forward.files)
+    owner = Session(forward.flow, drill, store, UnaskedOperator(), session.may, forward.files)
     try:
         owner.open(session.drill.session, f"{text} by failback {session.drill.id}")
         owner.change_drill(change)
@@ -215,7 +203,7 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
     by_hand = f"start {forward.name} where it runs: k2ktui start -f {forward.file}"
     job = _find_job(session)
     if job is None:
-        return by_hand
+        return f"{forward.name} runs" if session.drill.topics and _is_alive(session) else by_hand
     change = find_change_of(session.drill, phase, ChangeKind.STARTED_JOB)
     if job.alive:
         if change is not None and change.status is ChangeStatus.INTENDED:
@@ -239,6 +227,15 @@ def start_forward(session: Session, phase: DrillPhase) -> str:
         return f"its job could not be started ({safe_message(why)}): {by_hand}"
     session.settle(change, ChangeStatus.MADE)
     return f"the job of {forward.name} is started on this host"
+
+
+def _is_alive(session: Session) -> bool:
+    """Return whether the forward pipeline runs, on any host, as far as the state topic says it."""
+    store = StateStore(session.forward.config, session.forward.target)
+    try:
+        return bool(store.read().alive(now_ms()))
+    finally:
+        store.close()
 
 
 def restore_started_job(session: Session, change: Change) -> list[str]:

@@ -132,6 +132,9 @@ def _verdict(drill: Drill) -> str:
         name = f"{drill.kind.noun} of {counted(len(drill.topics), 'topic')} of "
         name += safe_text(drill.pipeline)
     if drill.status is DrillStatus.ABORTED:
+        kept = [safe_message(c.what) for c in drill.changes if c.status is ChangeStatus.KEPT]
+        if kept:
+            return f"The {name} was aborted. Not taken back completely: {'; '.join(kept)}."
         return f"The {name} was aborted; what it had changed was restored."
     if drill.status is not DrillStatus.DONE:
         return f"The {name} has not ended."

@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.2
 _NO_MOVES = TopicMoves()
+MovedPositions = Callable[[CommitState, int], Mapping[SourcePartition, Position | None]]
+"""Returns the new positions of moved topics, None to remove one, for a state and a new term."""
 # How long a fenced run waits for the run record of the one that has fenced it. One that only
 # records moved topics writes it within milliseconds, and may be killed after that.
 _SUCCESSOR_S, _INTERRUPTED_S = 10.0, 30.0
@@ -216,15 +218,23 @@ class Ownership:
         """
         return self._take_over(0, _Division(slots, edition, puts_first))
 
-    def move(self, moves: TopicMoves) -> CommitState:
+    def move(
+        self, moves: TopicMoves, positions: MovedPositions = lambda state, term: {}
+    ) -> CommitState:
         """Record moved topics and releases, and return the state after that.
 
         No run copies a moved topic any more when this returns. The runs that are fenced meanwhile
         go on by themselves, and read what is moved when they take over.
 
+        Args:
+            moves: topics that are moved, and released.
+            positions: called while every run is fenced; what it returns is written. Only positions
+                of moved topics are safe: runs that share the pipeline may go on already.
+
         Raises:
             Superseded, TransactionUnfinished, ConnectionFailed, TimedOut, Refused: as
                 ``take_over``; the moves may have been recorded, and doing it again is safe.
+            Exception: what ``positions`` raises; no position was written then.
         """
         self._fence.open()
         try:
@@ -233,7 +243,17 @@ class Ownership:
             interrupted = self.run.interrupts
             assert interrupted is not None
             term = max(self.run.term, state.run.term) + 1
-            self._write_run(term, self.run.slots, interrupts=replace(interrupted, is_over=True))
+            changed: Mapping[SourcePartition, Position | None] = {}
+            try:
+                changed = positions(state, term)
+            finally:  # the runs go on
+                self.remove_positions([at for at, new in changed.items() if new is None])
+                self._write_run(
+                    term,
+                    self.run.slots,
+                    interrupts=replace(interrupted, is_over=True),
+                    changed={at: new for at, new in changed.items() if new is not None},
+                )
         finally:
             self._fence.is_owned = False
         return state
@@ -578,6 +598,7 @@ class Ownership:
         recorded: ClusterPair = UNKNOWN_PAIR,
         interrupts: Interruption | None = None,
         moved: TopicMoves = _NO_MOVES,
+        changed: Mapping[SourcePartition, Position] | None = None,
     ) -> None:
         before, slot = self.run, self._claim.topic.shared_slot
         way = (before.registers, before.bidirectional)
@@ -601,7 +622,7 @@ class Ownership:
         if slot is None:  # the run record of a slot is of the layout in that of the pipeline
             digest = self._claim.digest or before.digest
             run = replace(run, digest=digest, editions=self._editions())
-        self._store.write_run(run, moved=moved.moved)
+        self._store.write_run(run, changed or None, moved=moved.moved)
         if moved.released:
             self._store.remove_moved(moved.released)
         self.run = run

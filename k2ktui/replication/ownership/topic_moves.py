@@ -1,4 +1,4 @@
-"""Moves topics of a running pipeline to the target, and releases them.
+"""Moves topics of a running pipeline to the target, and releases them; changes their positions.
 
 A takeover of the whole pipeline records what is moved (docs/internals/ownership.md). Runs that it
 fences go on by themselves with the other topics, within seconds.
@@ -23,6 +23,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import Superseded
 from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.replication.ownership.ownership import MovedPositions
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership, moved_topics
 from k2ktui.text import safe_text
 
@@ -77,6 +78,25 @@ def release_topics(
     return _change(config, target, TopicMoves(released=tuple(topics)))
 
 
+def write_moved_positions(
+    config: PipelineConfig, target: Cluster, positions: MovedPositions
+) -> None:
+    """Write positions of moved topics, while the runs of the pipeline go on with the others.
+
+    Args:
+        config: the pipeline.
+        target: its target cluster.
+        positions: returns the positions to write, in each attempt again; it must refuse those of
+            topics that are not moved.
+
+    Raises:
+        Refused, TransactionUnfinished, ConnectionFailed: as ``move_topics``; nothing was written.
+        TimedOut: as ``move_topics``; the positions may have been written.
+        Exception: what ``positions`` raises; nothing was written.
+    """
+    _change(config, target, TopicMoves(), positions)
+
+
 def read_moved(config: PipelineConfig, target: Cluster) -> MovedTopics:
     """Return the moved topics of a pipeline; needs no run and changes nothing.
 
@@ -92,7 +112,10 @@ def read_moved(config: PipelineConfig, target: Cluster) -> MovedTopics:
 
 
 def _change(
-    config: PipelineConfig, target: Cluster, moves: TopicMoves
+    config: PipelineConfig,
+    target: Cluster,
+    moves: TopicMoves,
+    positions: MovedPositions = lambda state, term: {},
 ) -> dict[SourcePartition, Position]:
     if not config.features.exactly_once:
         raise Refused(
@@ -115,11 +138,11 @@ def _change(
             config, target, wire(config.target, "producer"), description.partitions
         )
         try:
-            state = ownership.move(moves)
+            state = ownership.move(moves, positions)
             return {at: position for at, position in state.positions.items() if at.topic in topics}
         except Superseded as error:
             # A run takes the pipeline over at the same time: it reads what is recorded already.
-            log.info("moving %d topics: %s", len(topics), error.message)
+            log.info("changing moved topics again: %s", error.message)
             if monotonic() > until:
                 raise TimedOut(
                     f"pipeline {safe_text(config.name)} could not be fenced: other runs take it "

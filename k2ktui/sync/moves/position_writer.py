@@ -10,6 +10,9 @@ The order:
    are accepted, their ids are recorded in the same transaction.
 5. Read them back.
 6. Write the change to the journal.
+
+No run copies topics that a drill has moved: their positions are written while the pipeline runs, in
+the order of a move (docs/internals/ownership.md#moved-topics).
 """
 
 from __future__ import annotations
@@ -26,14 +29,16 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError, PartlyApplied, Refused, TimedOut
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.copying.partition_reader import now_ms
-from k2ktui.replication.ownership.commit_state import CommitState
+from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import make_ownership
+from k2ktui.replication.ownership.topic_moves import read_moved, write_moved_positions
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.sync.moves.positions import PositionPlan, PositionPlanner, journal_row
 from k2ktui.text import duration, list_names, safe_message, safe_text
 
 _UNCHANGED = "No position was changed."
+_READ_S = 30.0
 _SHOWN = 10
 # A removed position, and one of a partition that is stopped, may lie outside the source's log.
 _ANYWHERE = (MoveEffect.CLEAR, MoveEffect.STOP)
@@ -89,8 +94,62 @@ class PositionWriter:
         refuse_bad(change)
         if not change.changes:
             return PositionWriteResult()
-        notes = self.refuse_running()
+        is_moved = self._is_moved(change)
+        notes = [] if is_moved else self.refuse_running()
         journal_note = self._prepare_journal()
+        term, written = self._write_moved(change) if is_moved else self._write_alone(change)
+        entry = ""
+        if not journal_note:
+            entry, journal_note = self._journal(change, written)
+        return PositionWriteResult(
+            term, entry, tuple(note for note in (*notes, journal_note) if note)
+        )
+
+    def require_stopped(self, change: PositionPlan) -> None:
+        """Refuse a plan before it is confirmed if the pipeline runs, and copies these topics.
+
+        Raises:
+            PipelineRunning, ConnectionFailed, TimedOut: as for :meth:`refuse_running`.
+        """
+        if not self._is_moved(change):
+            self.refuse_running()
+
+    def _is_moved(self, change: PositionPlan) -> bool:
+        """Return whether no run copies what is changed, as drills have moved these topics."""
+        if change.accepted.is_known:
+            return False
+        moved = read_moved(self._config, self._positions.target)
+        return all(move.source.topic in moved for move in change.changes)
+
+    def _write_moved(self, change: PositionPlan) -> tuple[int, Written]:
+        """Write positions of moved topics, whatever runs; return their term and them."""
+        topic = self._positions.commit_topic()
+        assert topic is not None  # planning required it
+        written_term = 0
+        written: Written = {}
+
+        def stamp(state: CommitState, term: int) -> Written:
+            nonlocal written_term, written
+            released = [move for move in change.changes if move.source.topic not in state.moved]
+            if released:
+                raise Refused(
+                    f"the topics of {_names(released)} are copied again since the plan was made",
+                    unchanged=_UNCHANGED,
+                    hint="Repeat the command.",
+                )
+            self._as_planned(change, state)
+            at = now_ms()
+            written_term = term
+            written = {move.source: move.stamp(term, at) for move in change.changes}
+            return written
+
+        write_moved_positions(self._config, self._positions.target, stamp)
+        positions = read_commit_state(self._positions.target, topic, _READ_S).positions
+        _refuse_wrong([at for at, new in written.items() if positions.get(at) != new])
+        return written_term, written
+
+    def _write_alone(self, change: PositionPlan) -> tuple[int, Written]:
+        """Fence every run, and write; return the term of the positions and them."""
         topic = self._positions.commit_topic()
         assert topic is not None  # planning required it
         ownership = make_ownership(
@@ -103,15 +162,9 @@ class PositionWriter:
             # 0: fence only the slots that earlier drivers may have used, add none.
             self._as_planned(change, ownership.take_over(0))
             written = self._write(ownership, change)
-            term = ownership.run.term
+            return ownership.run.term, written
         finally:
             ownership.close()
-        entry = ""
-        if not journal_note:
-            entry, journal_note = self._journal(change, written)
-        return PositionWriteResult(
-            term, entry, tuple(note for note in (*notes, journal_note) if note)
-        )
 
     def refuse_running(self) -> list[str]:
         """Refuse if the pipeline is running; return notes about what could not be determined.
@@ -147,7 +200,9 @@ class PositionWriter:
                 unchanged=_UNCHANGED,
                 hint="Make sure that the pipeline runs nowhere, then repeat the command.",
             )
-        moved = [m for m in change.moves if now.get(m.source) != m.before]
+        moved = [
+            m for m in change.moves if now.get(m.source) != m.before and not _is_cleared(m, now)
+        ]
         if moved:
             raise Refused(
                 f"the positions of {_names(moved)} have changed since the plan was made",
@@ -192,13 +247,8 @@ class PositionWriter:
             raise TimedOut(
                 unknown.message, unchanged=_UNCHANGED, hint="Repeat the command."
             ) from unknown
-        names = ", ".join(safe_text(source) for source in wrong[:_SHOWN])
-        raise PartlyApplied(
-            f"the positions of {names} differ from the positions just written",
-            unchanged="The other positions are as planned.",
-            hint="Find the other process that writes positions of this pipeline: k2ktui "
-            "offsets show.",
-        )
+        _refuse_wrong(wrong)
+        return wanted
 
     def _journal(self, change: PositionPlan, written: Written) -> tuple[str, str]:
         """Write the change to the journal; return its id and why that failed, one of them ""."""
@@ -222,6 +272,17 @@ class PositionWriter:
         except K2kError as error:
             return "", f"the change was not recorded in the journal: {error.message}"
         return entry, ""
+
+
+def _refuse_wrong(sources: Sequence[SourcePartition]) -> None:
+    if sources:
+        raise PartlyApplied(
+            f"the positions of {list_names(sources, _SHOWN)} differ from the positions just "
+            "written",
+            unchanged="The other positions are as planned.",
+            hint="Find the other process that writes positions of this pipeline: k2ktui "
+            "offsets show.",
+        )
 
 
 def _describe_accepted(change: PositionPlan) -> str:
@@ -267,6 +328,11 @@ def refuse_running(name: str, alive: Sequence[Runner], at_ms: int) -> None:
         hint="Stop that run first: k2ktui jobs stop. If it was killed, wait until its last "
         "heartbeat is 15 s old.",
     )
+
+
+def _is_cleared(move: PositionMove, now: Written) -> bool:
+    """Return whether an attempt that was fenced has removed a position already."""
+    return move.effect is MoveEffect.CLEAR and now.get(move.source) is None
 
 
 def _outside(move: PositionMove, logs: Mapping[SourcePartition, SourceLog]) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,15 @@ from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.fencing_errors import OwnershipLost, Superseded, UnreadableRecords
 from k2ktui.replication.ownership import fence as fence_module
 from k2ktui.replication.ownership import ownership as ownership_module
-from k2ktui.replication.ownership.commit_state import read_commit_state
+from k2ktui.replication.ownership.commit_state import CommitState, read_commit_state
 from k2ktui.replication.ownership.ownership import Ownership
 from k2ktui.replication.ownership.pipeline import commit_topic, make_ownership
-from k2ktui.replication.ownership.topic_moves import move_topics, read_moved, release_topics
+from k2ktui.replication.ownership.topic_moves import (
+    move_topics,
+    read_moved,
+    release_topics,
+    write_moved_positions,
+)
 from k2ktui.runtime.node import KafkaNode
 from tests.support.clusters.kafka import Out, produce, read_all
 from tests.support.commands.earlier_code import unpack
@@ -343,6 +349,39 @@ def test_a_run_that_starts_is_interrupted_and_takes_over_again(
     assert run.take_over(2).moved.all == (moved("orders"),)
     run.renew(0)
     assert len(final) == 2
+
+
+def test_positions_of_moved_topics_are_written_while_runs_go_on(copied: Copied, runs: Runs) -> None:
+    first, second = (SourcePartition("orders", n) for n in range(2))
+    run = runs.start()
+    move(copied, "orders")
+    run.close(fence=False)
+    run = runs.start()
+    before = read_commit_state(copied.cluster, commit_topic(copied.config, 1), 10)
+
+    def back(state: CommitState, term: int) -> dict[SourcePartition, Position | None]:
+        assert term > before.run.term, "a lower offset of an earlier term would not count"
+        return {first: replace(state.positions[first], offset=7, term=term), second: None}
+
+    write_moved_positions(copied.config, copied.cluster, back)
+    with pytest.raises(OwnershipLost):
+        run.renew(0)
+    state = run.take_over(2)
+    assert state.positions[first].offset == 7 and second not in state.positions
+    payments = {at: known for at, known in before.positions.items() if at.topic == "payments"}
+    assert {at: known for at, known in state.positions.items() if at != first} == payments
+    assert state.moved.all == (moved("orders"),)
+    run.renew(0)
+
+    def refuse(state: CommitState, term: int) -> dict[SourcePartition, Position | None]:
+        raise Refused("released meanwhile")
+
+    with pytest.raises(Refused, match="released meanwhile"):
+        write_moved_positions(copied.config, copied.cluster, refuse)
+    with pytest.raises(OwnershipLost):
+        run.renew(0)
+    assert run.take_over(2).positions == state.positions
+    run.renew(0)
 
 
 def test_it_is_refused_where_no_run_can_be_fenced(copied: Copied) -> None:

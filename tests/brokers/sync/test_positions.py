@@ -306,6 +306,25 @@ def test_a_running_pipeline_is_left_alone(copied: Copied) -> None:
 
 
 @pytest.mark.slow
+def test_positions_of_moved_topics_are_set_while_the_pipeline_runs(copied: Copied) -> None:
+    moved, stays = fill(copied), fill(copied)
+    copied.move(moved)
+    heartbeat(copied, RunnerState.RUNNING, 0)
+    both = refused(copied, "set", f"{moved}:0:10", f"{stays}:0:10")
+    assert "is running on host-1" in both
+    heartbeat(copied, RunnerState.RUNNING, 0)
+    before = position(copied, moved)
+    shown = change(copied, "set", f"{moved}:0:10")
+    now = position(copied, moved)
+    assert (now.offset, now.term) == (10, shown["term"]) and now.term > before.term
+    assert k2ktui_json("journal", "-f", copied.file)["journal"][0]["id"] == shown["id"]
+    heartbeat(copied, RunnerState.RUNNING, 0)
+    change(copied, "clear", moved)
+    assert SourcePartition(moved, 0) not in books(copied).positions
+    assert position(copied, stays).offset == 100
+
+
+@pytest.mark.slow
 def test_who_is_silent_or_stopped_does_not_count(copied: Copied) -> None:
     topic = fill(copied)
     heartbeat(copied, RunnerState.RUNNING, 16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -91,8 +91,18 @@ def waits_for_the_tail(work: Workload) -> bool:
     return False
 
 
-def read_on(work: Workload, left_out: frozenset[Identity] | set[Identity] = frozenset()) -> None:
-    """Work on the old source again: every group has read each record once, but those left out."""
+def read_on(
+    work: Workload,
+    left_out: frozenset[Identity] | set[Identity] = frozenset(),
+    copy: Callable[[], object] | None = None,
+) -> None:
+    """Work on the old source again: every group has read each record once, but those left out.
+
+    Args:
+        work: the workload.
+        left_out: what no group reads.
+        copy: waits until the forward pipeline has caught up; by default it is started for this.
+    """
     work.write(work.a, 30)
     for group in work.groups:
         work.consume(work.a, group)
@@ -104,7 +114,7 @@ def read_on(work: Workload, left_out: frozenset[Identity] | set[Identity] = froz
             }
         )
         assert Counter(work.read[group]) == expected, group
-    work.forward.catch_up()
+    (copy or work.forward.catch_up)()
     assert set(work.content(work.a).values()) == {1}
     assert work.content(work.b) == Counter(
         {identity: n for identity, n in work.content(work.a).items() if identity not in left_out}

@@ -67,6 +67,10 @@ class Workload:
         self._written[origin] += count
         write_numbered(node, self.topic, origin, range(first, first + count))
 
+    def written(self, node: KafkaNode) -> int:
+        """Return how many records were written to a cluster."""
+        return self._written["a" if node is self.a else "b"]
+
     def copy_back(self) -> None:
         """Let the reverse pipeline copy what there is."""
         log = self.directory / f"back-{len(self._runs)}"
