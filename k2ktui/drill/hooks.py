@@ -8,7 +8,8 @@ killed may have run or not, so a person is asked; no hook is repeated without a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import time
@@ -36,8 +37,9 @@ from k2ktui.engine.drill.hooks import (
 )
 from k2ktui.engine.drill.model import Drill, PhaseStatus
 from k2ktui.errors import K2kError, Refused
-from k2ktui.private_files import why_others_may_write
+from k2ktui.private_files import why_others_may_write, write_private
 from k2ktui.replication.copying.failpoints import failpoint
+from k2ktui.runtime.scratch import Scratch, sweep
 from k2ktui.secret_values import hide_secrets
 from k2ktui.sync.moves.plans import whoami
 from k2ktui.text import counted, duration, safe_message, safe_text
@@ -46,8 +48,9 @@ log = logging.getLogger(__name__)
 
 _STAYS = "The drill stays where it is."
 _PREFIX = "K2KTUI_DRILL_"
-# Characters of a fact, and of the topics: the kernel takes 128 KiB of one variable.
-_LONGEST = 4096, 120_000
+# Bytes of a variable; the kernel takes 128 KiB with its name.
+_LONGEST = 120_000
+_TOPICS_DIRECTORY = "k2ktui-hook-"
 _UNKNOWN = (
     "The process that ran it has ended, so it is not known whether the {name} has ended: "
     "{purpose}. It ran: {command}."
@@ -237,10 +240,13 @@ def _run(
             session.show(phase, f"{name}: {duration(seconds)} of {hook.timeout_s:g} s")
 
     directory = Path(split_files(session.files)[0]).absolute().parent
-    environment = hook_environment(session, hook, record.attempts, action)
     log.info("drill %s: %s: about to run %s", session.drill.id, name, record.command)
     try:
-        end = run_command(command, environment, directory, hook.timeout_s, tick, session.peers.idle)
+        with _topics_file(session.drill.topics) as topics_file:
+            environment = hook_environment(session, hook, record.attempts, action, topics_file)
+            end = run_command(
+                command, environment, directory, hook.timeout_s, tick, session.peers.idle
+            )
     except BaseException as error:
         if not undoes:  # its end is known; whoever resumes the drill is asked
             why = error.message if isinstance(error, K2kError) else type(error).__name__
@@ -254,7 +260,44 @@ def _run(
     return end
 
 
-def hook_environment(session: Session, hook: Hook, attempt: int, action: str) -> dict[str, str]:
+@contextmanager
+def _topics_file(topics: Sequence[str]) -> Iterator[Path | None]:
+    """Write all topics of a drill to a private file, one a line, and remove it afterwards.
+
+    Raises:
+        Refused: it cannot be written; a hook that knows only some topics does harm.
+    """
+    if not topics:
+        yield None
+        return
+    sweep(_TOPICS_DIRECTORY)  # of processes that were killed
+    try:
+        scratch = Scratch(_TOPICS_DIRECTORY)
+    except OSError as error:
+        raise _no_topics_file(error) from error
+    try:
+        path = scratch.path / "topics"
+        try:
+            write_private(path, "".join(f"{safe_text(topic)}\n" for topic in topics).encode())
+        except OSError as error:
+            raise _no_topics_file(error) from error
+        yield path
+    finally:
+        scratch.remove()
+
+
+def _no_topics_file(error: OSError) -> Refused:
+    return Refused(
+        "the file with the drill's topics, which a hook gets, cannot be written: "
+        f"{safe_text(error.strerror or error)}",
+        unchanged=f"The hook was not run. {_STAYS}",
+        hint="Make room in the temporary directory, or name another one with TMPDIR, and resume.",
+    )
+
+
+def hook_environment(
+    session: Session, hook: Hook, attempt: int, action: str, topics_file: Path | None
+) -> dict[str, str]:
     """Return the whole environment of a hook: a few variables of this process, and facts.
 
     Args:
@@ -262,6 +305,10 @@ def hook_environment(session: Session, hook: Hook, attempt: int, action: str) ->
         hook: the hook.
         attempt: its attempt, from 1.
         action: ``run``, or ``abort`` for the command that undoes it.
+        topics_file: the file with the drill's topics; None for the whole pipeline.
+
+    Raises:
+        Refused: a fact is too long for a variable; a part of it would be taken for all.
     """
     drill, config = session.drill, session.config
     facts: dict[str, object] = {
@@ -277,16 +324,42 @@ def hook_environment(session: Session, hook: Hook, attempt: int, action: str) ->
         "SOURCE_CLUSTER": drill.source_cluster,
         "TARGET_CLUSTER": drill.target_cluster,
     }
-    if drill.topics:
-        facts["TOPICS"] = ",".join(drill.topics)
     if drill.figures.rpo_records is not None:
         facts["RPO_RECORDS"] = drill.figures.rpo_records
     # Names are others' input, and a variable must not hold NUL.
-    shown = {
-        f"{_PREFIX}{name}": safe_text(hide_secrets(str(fact)), _LONGEST[name == "TOPICS"])
-        for name, fact in facts.items()
-    }
+    shown = {f"{_PREFIX}{name}": safe_text(hide_secrets(str(fact))) for name, fact in facts.items()}
+    if topics_file is not None:
+        shown |= topic_variables(drill.topics, topics_file)
+    require_whole(shown)
     return inherited_environment() | shown
+
+
+def topic_variables(topics: Sequence[str], file: Path) -> dict[str, str]:
+    """Return the variables about the topics of a drill, which are all in a file."""
+    names = ",".join(safe_text(topic) for topic in topics)
+    # No topic has this name: a hook that does not read the file fails, and takes no part for all.
+    shown = names if _fits(names) else f"@{file}"
+    return {f"{_PREFIX}TOPICS": shown, f"{_PREFIX}TOPICS_FILE": str(file)}
+
+
+def require_whole(variables: Mapping[str, str]) -> None:
+    """Require that each variable fits: a part of a value would be taken for all of it.
+
+    Raises:
+        Refused: one does not.
+    """
+    for name, text in variables.items():
+        if not _fits(text):
+            raise Refused(
+                f"{name} is too long for an environment variable: {len(text.encode()):,} bytes, at "
+                f"most {_LONGEST:,}",
+                unchanged=f"The hook was not run. {_STAYS}",
+                hint="Shorten it in the pipeline's file.",
+            )
+
+
+def _fits(text: str) -> bool:
+    return len(text.encode()) <= _LONGEST
 
 
 def _write(session: Session, record: HookRecord, text: str) -> None:

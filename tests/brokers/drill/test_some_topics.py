@@ -308,6 +308,22 @@ def test_hooks_get_the_topics(tmp_path: Path, source: KafkaNode, target: KafkaNo
 
 
 @pytest.mark.slow
+def test_hooks_get_all_topics_in_a_private_file(
+    tmp_path: Path, source: KafkaNode, target: KafkaNode
+) -> None:
+    file = '"$K2KTUI_DRILL_TOPICS_FILE"'
+    script = sh(f"cat {file} > got; stat -c '%a %n' {file} >> got")
+    hooks = {"drill": {"hooks": [hook("before", "stop-consumers", script)]}}
+    pair = Pair(tmp_path, source, target, hooks, letters="abc", read=("abc", "ab"))
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        move(pair, "ab", Yes(frozenset({DrillPhase.APPLY})))
+    *names, described = (tmp_path / "got").read_text().splitlines()
+    assert names == pair.topics[:2]
+    mode, path = described.split(" ")
+    assert mode == "600" and not Path(path).parent.exists()
+
+
+@pytest.mark.slow
 def test_a_member_that_returns_keeps_the_target_closed(pair: Pair, source: KafkaNode) -> None:
     _, search = pair.groups
     refuses = Yes(frozenset({DrillPhase.MOVE_TOPICS}))
