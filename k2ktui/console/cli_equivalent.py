@@ -128,6 +128,12 @@ def drill_on(files: Sequence[str], verb: str, drill_id: str, *more: str) -> str:
     return shlex.join(["k2ktui", "drill", verb, drill_id, *_files(files), *more])
 
 
+def drill_release(files: Sequence[str], topics: Collection[str]) -> str:
+    """Return the command that lets moved topics be copied again."""
+    pattern = pattern_of(topics)
+    return shlex.join(["k2ktui", "drill", "release", *_files(files), "--topics", pattern])
+
+
 def site(
     files: Sequence[str],
     kind: DrillKind,

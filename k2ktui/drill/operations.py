@@ -23,6 +23,7 @@ from k2ktui.drill.hooks import (
     take_hooks_to_undo,
     undo_hook,
 )
+from k2ktui.drill.kept_fences import list_kept_fences
 from k2ktui.drill.operator import Operator
 from k2ktui.drill.ownership import Paths, is_owned, new_token, own_drill, was_begun_here
 from k2ktui.drill.peers import ALONE, Peers
@@ -548,6 +549,8 @@ def release_replicator(
         session.change_drill(
             lambda drill: put_change(drill, replace(change, status=ChangeStatus.UNDONE))
         )
+        for line in list_kept_fences(flow, [session.drill]):
+            session.write(line.strip(), phase="release")
         if session.drill.is_over:
             # The report changes, so its hash is written again.
             finish_drill(session, session.drill.status)
@@ -586,6 +589,13 @@ def find_released(flow: Flow, pattern: str) -> list[MovedTopic]:
             hint="Choose all topics that are copied into one topic, or none of them.",
         )
     return released
+
+
+def preview_release(flow: Flow, moves: Collection[MovedTopic]) -> list[str]:
+    """Return what the release of topics leaves as it is, safe to print; errors as list_drills."""
+    ids = {move.drill for move in moves}
+    drills = [drill for drill in list_drills(flow) if drill.id in ids]
+    return list_kept_fences(flow, drills, {move.topic for move in moves})
 
 
 def release_moved(
@@ -633,12 +643,15 @@ def release_moved(
         failpoint("drill-release-topics")
         release_topics(config, target, names)
         in_force = {move.drill for move in read_moved(config, target).all}
+        kept = list_kept_fences(flow, known.values(), names)
         for session in sessions:
             change = find_change(session.drill, ChangeKind.MOVED_TOPICS)
             if change is not None and session.drill.id not in in_force:
                 undone = replace(change, status=ChangeStatus.UNDONE)
                 session.change_drill(partial(put_change, change=undone))
             session.write(f"{list_names(names, _LISTED)}: copied again", phase="release")
+            for line in kept:
+                session.write(line.strip(), phase="release")
             finish_drill(session, session.drill.status)
     return ids
 

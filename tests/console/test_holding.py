@@ -10,9 +10,11 @@ import pytest
 
 from k2ktui.console.screens import holding
 from k2ktui.console.widgets.confirm import Confirm
+from k2ktui.drill import operations
 from k2ktui.engine.access import Access
 from k2ktui.engine.moves.journal import HOLD, RELEASE
 from k2ktui.engine.records.hold import Hold, HoldKey, Holds
+from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.errors import ConfigError
 from k2ktui.sync.holds import HoldChange
 from tests.support.console.driver import ConsoleDriver, drive_session, made_session
@@ -146,3 +148,50 @@ def test_where_nothing_can_be_held(
         assert console.screen is screen
 
     drive_session(session, steps)
+
+
+MOVE = MovedTopic("clicks", "clicks", "20261121-101500-3f2a", int(NOON * 1000), WHO)
+
+
+def test_moved_topics_are_copied_again_after_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = usual()
+    made.moved = MovedTopics([MOVE])
+    released: list[Sequence[MovedTopic]] = []
+    kept = "1 topic of the source stay denied to all producers"
+
+    def release(flow: object, moves: Sequence[MovedTopic], *rest: object) -> list[str]:
+        released.append(moves)
+        made.moved = MovedTopics()
+        return [MOVE.drill]
+
+    monkeypatch.setattr(operations, "find_released", lambda flow, pattern: [MOVE])
+    monkeypatch.setattr(operations, "preview_release", lambda flow, moves: [kept])
+    monkeypatch.setattr(operations, "release_moved", release)
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2", "slash", *"clicks-1", "enter", "h")
+        await console.sees("let clicks be copied again")
+        assert "hold clicks" not in console.text, "nothing of it is copied"
+        await console.press("enter")
+        await console.sees(MOVE.drill, kept, "k2ktui drill release -f p.yaml --topics clicks")
+        await console.press("escape")
+        await console.sees("Nothing was held or released")
+        assert not released
+
+        await console.press("h", "enter")
+        await console.confirm("orders")
+        await console.sees(f"clicks: copied again, moved by {MOVE.drill}")
+        assert released == [[MOVE]]
+
+    drive_session(made_session(made), steps, (120, 35))
+
+
+def test_rows_of_both_kinds_are_offered_apart() -> None:
+    made = usual()
+    made.moved = MovedTopics([MOVE])
+
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("2", "a", "h")
+        await console.sees("hold 3 partitions", "hold 2 topics, all", "let clicks be copied again")
+
+    drive_session(made_session(made), steps, (80, 24))

@@ -259,7 +259,8 @@ def release(
 ) -> int:
     """Release a pipeline, or topics."""
     from k2ktui.cli.terminal.confirm import confirm
-    from k2ktui.drill.operations import release_replicator
+    from k2ktui.drill.kept_fences import list_kept_fences
+    from k2ktui.drill.operations import list_drills, release_replicator
 
     if (drill_id is None) is (topics is None):
         raise ConfigError(
@@ -273,6 +274,9 @@ def release(
         pattern = begin.read_pattern("--topics", topics)
         return _release_topics(flow, pattern, files, yes=yes, unlock=unlock, as_json=as_json)
     with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
+        known = [drill for drill in list_drills(flow) if drill.id == drill_id]
+        for line in list_kept_fences(flow, known):
+            click.echo(line, err=True)
         confirm(flow.config.name, "let this pipeline copy to the target again", yes=yes)
         drill = release_replicator(flow, drill_id, files, may, operator)
     if as_json:
@@ -293,13 +297,16 @@ def _release_topics(
     as_json: bool,
 ) -> int:
     from k2ktui.cli.terminal.confirm import confirm
-    from k2ktui.drill.operations import find_released, release_moved
+    from k2ktui.drill.operations import find_released, preview_release, release_moved
 
     with open_operator(flow, (), unlock=unlock, quiet=as_json) as (may, operator):
         moves = find_released(flow, pattern)
         names = list_names([move.topic for move in moves], _LISTED)
         for move in moves[:_LISTED]:
             print_note(f"{safe_text(move.topic)}: {safe_message(move.describe())}")
+        kept = preview_release(flow, moves)
+        for line in kept:
+            click.echo(line, err=True)
         confirm(
             flow.config.name,
             f"let this pipeline copy {names} to the target again; the others stop for seconds",
@@ -308,7 +315,10 @@ def _release_topics(
         drills = release_moved(flow, moves, files, may, operator)
     if as_json:
         topics = [move.topic for move in moves]
-        click.echo(json.dumps({"pipeline": flow.config.name, "topics": topics, "drills": drills}))
+        name = flow.config.name
+        click.echo(
+            json.dumps({"pipeline": name, "topics": topics, "drills": drills, "notes": kept})
+        )
     else:
         click.echo(f"Pipeline {safe_text(flow.config.name)} copies {names} again.", err=True)
     return ExitCode.OK

@@ -1,4 +1,8 @@
-"""Hold partitions and topics, and release them: what Replication asks before it does."""
+"""Hold partitions and topics, and release them: what Replication asks before it does.
+
+Topics that a drill has moved are not copied either; they are released as ``drill release --topics``
+does it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.text_prompt import TextPrompt
 from k2ktui.engine.moves.journal import HOLD, RELEASE
 from k2ktui.engine.records.hold import HoldKey
+from k2ktui.engine.records.moved_topic import MovedTopic
 from k2ktui.errors import K2kError
 from k2ktui.present.formatting import Cell, Line, Tone
 from k2ktui.present.holds import change_text
@@ -26,7 +31,12 @@ from k2ktui.watch.model import PartitionRow
 T = TypeVar("T")
 _GROUP = "hold"
 _LISTED, _NAMED = 8, 3
+_MOVED = "moved"
 _UNCHANGED = "Nothing was held or released."
+_COPY_AGAIN = (
+    "Copied again, from where their copy ended. Only if nobody uses them on the target; to bring "
+    "their groups back, use a failback instead."
+)
 _REASON = "Reason, for the journal and the views; Enter without one:"
 _EFFECTS = {
     HOLD: "Not copied until they are released; position and mappings stay. Everything else is "
@@ -49,8 +59,15 @@ async def hold_or_release(
     Call it in a worker of the group ``ask``.
     """
     choices, named = _offer(rows)
+    moved = sorted({row.status.topic for row in rows if row.status.moved_by})
+    if moved:
+        what = safe_text(moved[0], 60) if len(moved) == 1 else counted(len(moved), "moved topic")
+        choices.append(Choice(_MOVED, f"let {what} be copied again", _COPY_AGAIN))
     chosen = await screen.ask(ChoiceDialog("Hold or release", "what", choices))
     if chosen is None:
+        return
+    if chosen == _MOVED:
+        await _copy_again(screen, moved)
         return
     operation, keys = named[chosen]
     why = await screen.ask(TextPrompt(_REASON, canceled=_UNCHANGED, optional=True))
@@ -84,7 +101,7 @@ def _offer(rows: Sequence[PartitionRow]) -> tuple[list[Choice], Named]:
     choices: list[Choice] = []
     named: Named = {}
     for operation, of_operation in (
-        (HOLD, [row for row in rows if not row.status.hold]),
+        (HOLD, [row for row in rows if not (row.status.hold or row.status.moved_by)]),
         (RELEASE, [row for row in rows if row.status.hold]),
     ):
         if not of_operation:
@@ -99,6 +116,52 @@ def _offer(rows: Sequence[PartitionRow]) -> tuple[list[Choice], Named]:
             choices.append(Choice(choice_id, f"{operation} {what}{whole}", text))
             named[choice_id] = operation, keys
     return choices, named
+
+
+async def _copy_again(screen: ConsoleScreen, topics: Sequence[str]) -> None:
+    """Confirm, and let a pipeline copy topics again that drills have moved."""
+    # Imported late: what drills consist of is loaded when one is wanted.
+    from k2ktui.drill import operations
+    from k2ktui.drill.operator import UnaskedOperator
+
+    flow, files, may = screen.session.flow, screen.session.files, screen.session.access
+    assert flow is not None
+    pattern = cli_equivalent.pattern_of(topics)
+
+    def plan() -> tuple[list[MovedTopic], list[str]]:
+        moves = operations.find_released(flow, pattern)
+        return moves, operations.preview_release(flow, moves)
+
+    planned = await _on_thread(screen, plan)
+    if planned is None:
+        return
+    moves, kept = planned
+    shown = [f"  {safe_text(m.topic)}: {safe_message(m.describe())}" for m in moves[:_LISTED]]
+    more = len(moves) - len(shown)
+    command = cli_equivalent.drill_release(files, topics)
+    lines: list[str | Line] = [
+        f"{_COPY_AGAIN} The other topics stop for seconds, in every run.",
+        "",
+        *shown,
+        *([f"  … and {more:,} more"] if more else []),
+        "",
+        *((Cell(line, Tone.WARN),) for line in kept),
+        (Cell(safe_message(command), Tone.MUTED),),
+    ]
+    name = screen.session.pair.pipeline
+    if not await screen.ask(Confirm("Copy again", lines, name, "Copy again", canceled=_UNCHANGED)):
+        return
+
+    def release() -> list[str]:
+        return operations.release_moved(flow, moves, files, may, UnaskedOperator())
+
+    drills = await _on_thread(screen, release, command)
+    if drills is not None:
+        what = list_names([move.topic for move in moves], _NAMED)
+        text = f"{what}: copied again, moved by {list_names(drills, _NAMED)}"
+        screen.console.events.add(EventKind.DONE, safe_message(text), command)
+        screen.inform(text, "information")
+        screen.session.feed.refresh()
 
 
 def _lines(change: HoldChange) -> list[str | Line]:

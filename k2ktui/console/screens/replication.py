@@ -71,7 +71,7 @@ class ReplicationScreen(ListScreen):
 
         Space marks a partition, a all that pass the filter. N begins a drill over the topics of the
         marked rows, or of the one under the cursor. h holds them, or releases them: what is held is
-        not copied, and its position stays.
+        not copied, and its position stays. h also lets topics be copied again that a drill moved.
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "compare", "Compare", show=False, id="replication.compare"),

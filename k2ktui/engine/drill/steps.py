@@ -236,7 +236,8 @@ def changes_to_restore(drill: Drill) -> tuple[Change, ...]:
 _ABORT = "{abort}"
 _UNDOS: Mapping[ChangeKind, str] = {
     ChangeKind.SHADOW_GROUPS: f"{_ABORT}; or delete these groups with kafka-consumer-groups",
-    ChangeKind.ACLS: f"{_ABORT}; or delete the rules that deny Write to User:* on these topics",
+    ChangeKind.ACLS: f"{_ABORT}; after the target was opened, kafka-acls.sh --remove "
+    "--deny-principal 'User:*' --operation Write --topic TOPIC",
     ChangeKind.QUOTAS: f"{_ABORT}; or restore producer_byte_rate of users and clients",
     ChangeKind.OFFSETS: f"{_ABORT}; or k2ktui undo with the journal's entries of these plans",
     ChangeKind.JOB: "k2ktui jobs start -f FILE on that host",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +34,8 @@ from k2ktui.kafka.clients import source_cluster, target_cluster
 from k2ktui.kafka.properties.translation import wire
 from k2ktui.replication.ownership.pipeline import make_ownership
 from k2ktui.replication.ownership.topic_moves import read_moved
+from k2ktui.runtime import artifacts
+from k2ktui.runtime.java import find_java
 from k2ktui.runtime.node import KafkaNode
 from k2ktui.sync.drill.guard import refuse_fenced
 from tests.support.clusters.kafka import TIMEOUT, Out, admin, client, eventually, produce
@@ -257,6 +261,15 @@ def try_to_write(secure: SecureNode, topic: str) -> KafkaError | None:
     return errors[0]
 
 
+def run_kafka_acls(command: str) -> None:
+    """Run a command of ``kafka-acls.sh`` with Kafka's own program, without its question."""
+    script, *words = shlex.split(command)
+    assert script == "kafka-acls.sh"
+    jars = artifacts.classpath(f"org.apache.kafka:kafka-tools:{artifacts.KAFKA_VERSION}").argument
+    java = [str(find_java().executable), "-cp", jars, "org.apache.kafka.tools.AclCommand"]
+    subprocess.run([*java, *words, "--force"], check=True, timeout=TIMEOUT, capture_output=True)
+
+
 @pytest.mark.slow
 def test_access_rules_keep_producers_from_these_topics_only(
     tmp_path: Path, secure: SecureNode, target: KafkaNode
@@ -287,6 +300,17 @@ def test_access_rules_keep_producers_from_these_topics_only(
         done = move(pair, "ab", fence=Fence.ACL)
         assert done.status is DrillStatus.DONE, done
         assert read_acls(cluster) - before == fence, "nobody writes to them on the source again"
+        release = "drill", "release", "-f", pair.file, "--yes", "--topics"
+        shown = k2ktui_json(*release, first)
+        assert "1 topic of the source stay" in shown["notes"][0] and first in shown["notes"][0]
+        said = k2ktui(*release, pair.topics[1]).stderr
+        (command,) = (line for line in said.splitlines() if "kafka-acls.sh" in line)
+        run_kafka_acls(command)
+        left = {rule for rule in fence if rule.name == first}
+        eventually(lambda: read_acls(cluster) - before == left, "its rule is gone")
+        eventually(lambda: try_to_write(secure, pair.topics[1]) is None, "producers may return")
+        events = k2ktui_json("drill", "report", done.id, "-f", pair.file)["events"]
+        assert command.strip() in {event["text"] for event in events}
     finally:
         allow_writes(cluster, pair.topics)
 
