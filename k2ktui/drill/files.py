@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 REVERSE_SUFFIX = "-reverse"
@@ -20,23 +20,30 @@ def reverse_path(files: Sequence[str]) -> Path:
     return first.with_name(f"{first.stem}{REVERSE_SUFFIX}{first.suffix}")
 
 
-def way_back_command(files: Sequence[str], *, written: bool) -> str:
+def way_back_command(files: Sequence[str], *, written: bool, targets: Collection[str] = ()) -> str:
     """Return the command that starts the way back after a failover, to paste into a shell.
 
     Args:
         files: the pipeline's files on this host.
         written: whether the reverse pipeline's file exists.
+        targets: the target topics of a drill over some topics; none for the whole pipeline.
     """
     reverse = str(reverse_path(files))
     given = [word for file in files for word in ("-f", file)]
     steps = [
         shlex.join(["k2ktui", "jobs", "start", "-f", reverse]),
-        shlex.join(["k2ktui", "drill", "failback", "-f", reverse]),
+        shlex.join(["k2ktui", "drill", "failback", "-f", reverse, *_some(targets)]),
     ]
     if not written:
         write = shlex.join(["k2ktui", "config", "reverse", *given])
         steps.insert(0, f"{write} > {shlex.quote(reverse)}")
     return " && ".join(steps)
+
+
+def _some(targets: Collection[str]) -> list[str]:
+    """Return the option that chooses topics; of special characters, their names have dots only."""
+    pattern = "|".join(name.replace(".", r"\.") for name in sorted(targets))
+    return ["--topics", pattern] if targets else []
 
 
 def forward_path(files: Sequence[str]) -> Path | None:

@@ -24,7 +24,10 @@ _A_COMMAND = 20
 
 
 def list_kept_fences(
-    flow: Flow, drills: Iterable[Drill], topics: Collection[str] | None = None
+    flow: Flow,
+    drills: Iterable[Drill],
+    topics: Collection[str] | None = None,
+    unrecorded: Collection[str] = (),
 ) -> list[str]:
     """Return which topics of the source stay denied to producers, and how to allow them.
 
@@ -32,12 +35,13 @@ def list_kept_fences(
         flow: the pipeline.
         drills: those whose rules may be there.
         topics: the topics that are released; None for those of the drills.
+        unrecorded: topics that drills whose record is lost have moved: they may have denied these.
 
     Returns:
         Lines that are safe to print; none if nothing stays.
     """
     denied = {topic for drill in drills for topic in _read_denied(drill)}
-    names = sorted(denied if topics is None else denied.intersection(topics))
+    names = sorted({*unrecorded, *(denied if topics is None else denied.intersection(topics))})
     if not names:
         return []
     try:

@@ -594,8 +594,9 @@ def find_released(flow: Flow, pattern: str) -> list[MovedTopic]:
 def preview_release(flow: Flow, moves: Collection[MovedTopic]) -> list[str]:
     """Return what the release of topics leaves as it is, safe to print; errors as list_drills."""
     ids = {move.drill for move in moves}
-    drills = [drill for drill in list_drills(flow) if drill.id in ids]
-    return list_kept_fences(flow, drills, {move.topic for move in moves})
+    drills = {drill.id: drill for drill in list_drills(flow) if drill.id in ids}
+    unrecorded = {move.topic for move in moves if move.drill not in drills}
+    return list_kept_fences(flow, drills.values(), {move.topic for move in moves}, unrecorded)
 
 
 def release_moved(

@@ -25,7 +25,7 @@ from k2ktui.drill.session import PhaseResult, Session, finish_drill
 from k2ktui.engine.drill.checks import CheckResult, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillStatus, PhaseStatus
 from k2ktui.engine.drill.objectives import NO_OBJECTIVES
-from k2ktui.engine.drill.steps import describe_phase, needs_confirmation, next_phase
+from k2ktui.engine.drill.steps import describe_phase_of, needs_confirmation, next_phase
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.text import counted, duration, safe_message
 
@@ -117,7 +117,7 @@ def run_drill(session: Session) -> bool:
 def _run_phase(session: Session, phase: DrillPhase) -> PhaseResult:
     """Run a phase once it is confirmed, its checks, and the hooks after it."""
     if needs_confirmation(phase, session.drill.options.fence) and phase not in _CONFIRMS_ITSELF:
-        session.confirm(phase, describe_phase(phase, session.drill.options.fence))
+        session.confirm(phase, describe_phase_of(session.drill, phase))
     session.begin(phase)
     result = _with_checks(session, phase, RUNS[phase](session))
     if result.status is PhaseStatus.FAILED:

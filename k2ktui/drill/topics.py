@@ -5,9 +5,11 @@ They are decided once: the drill's record has their names, and whoever resumes i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from k2ktui.config.model import PipelineConfig
 from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import DrillOptions, Fence
 from k2ktui.engine.drill.topics import (
@@ -20,7 +22,7 @@ from k2ktui.engine.drill.topics import (
 from k2ktui.engine.java_patterns import compile_pattern
 from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.engine.records.moved_topic import MovedTopics
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.kafka.clients import Cluster, source_cluster, target_cluster
 from k2ktui.replication.ownership.topic_moves import read_moved
 from k2ktui.replication.topics.naming import target_names
@@ -107,6 +109,15 @@ def _refuse_whole(moved: MovedTopics) -> None:
         )
 
 
+def name_targets(config: PipelineConfig, topics: Collection[str]) -> tuple[str, ...]:
+    """Return the target topics of source topics, which a failback names; without refused ones."""
+    names: list[str] = []
+    for topic in topics:
+        with suppress(K2kError):
+            names += target_names(config, topic)
+    return tuple(names)
+
+
 def read_routes(flow: Flow, kind: DrillKind, target: Cluster) -> Mapping[str, tuple[str, ...]]:
     """Return the target topics of each source topic of a pipeline; errors as for ``read_topics``.
 
@@ -138,4 +149,4 @@ def _describe(flow: Flow, kind: DrillKind, choice: TopicChoice) -> list[str]:
         name for name in readers if name in snapshot.target and not snapshot.target[name].empty
     ]
     shared = find_shared_groups(read, choice.topics)
-    return describe_begin(choice, shared, running, moves=kind is not DrillKind.REHEARSE)
+    return describe_begin(choice, readers, shared, running, moves=kind is not DrillKind.REHEARSE)

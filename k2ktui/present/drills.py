@@ -38,7 +38,7 @@ from k2ktui.present.formatting import (
     duration,
     moment,
 )
-from k2ktui.text import counted, safe_message, safe_text
+from k2ktui.text import counted, list_names, safe_message, safe_text
 
 _PHASES = {
     PhaseStatus.WAITING: Severity.INFO,
@@ -156,9 +156,24 @@ _BY_PEOPLE: Mapping[DrillPhase, str] = {
 }
 
 
+_OF_TOPICS: Mapping[DrillPhase, str] = {
+    DrillPhase.FENCE_PRODUCERS: "Stop the producers of {} on the source.",
+    DrillPhase.STOP_CONSUMERS: "Stop the consumers of {} on the source.",
+    DrillPhase.WATCH_CLIENTS: "Start producers and consumers of {} on the target.",
+}
+_NAMED = 3
+
+
 def describe_task(drill: Drill) -> str:
     """Return what the operator has to do while a drill runs, in one sentence."""
     phase, fence = next_phase(drill), drill.options.fence
+    if (
+        drill.topics
+        and phase is not None
+        and phase in _OF_TOPICS
+        and (phase is not DrillPhase.FENCE_PRODUCERS or fence is Fence.HAND)
+    ):
+        return _OF_TOPICS[phase].format(list_names(drill.topics, _NAMED))
     if phase is DrillPhase.FENCE_PRODUCERS and fence is Fence.HAND:
         return "Stop the producers on the source."
     if phase is not None and phase in _BY_PEOPLE:

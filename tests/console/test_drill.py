@@ -16,8 +16,17 @@ from k2ktui.console.widgets.drill_dialog import DrillDialog
 from k2ktui.console.widgets.text_dialog import TextDialog
 from k2ktui.console.widgets.text_lines import TextLines
 from k2ktui.drill.progress import list_phases
-from k2ktui.engine.drill.model import Drill, DrillStatus
+from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.model import (
+    Change,
+    ChangeKind,
+    ChangeStatus,
+    Drill,
+    DrillStatus,
+    new_phases,
+)
 from k2ktui.engine.drill.steps import turn_into_disaster
+from k2ktui.kafka.properties.translation import load_checked
 from k2ktui.present.drills import read_share
 from k2ktui.present.formatting import UNICODE
 from k2ktui.sync.flow import PipelineFlow
@@ -363,6 +372,40 @@ def test_after_a_switchover_the_way_back_is_shown_and_not_how_to_copy_again() ->
         assert "drill release" not in console.text
 
     watch(steps, switched_over())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+@pytest.mark.parametrize("status", [ChangeStatus.MADE, ChangeStatus.UNDONE])
+def test_a_drill_over_some_topics_shows_their_way_back(
+    tmp_path: Path, size: tuple[int, int], status: ChangeStatus
+) -> None:
+    """Until they were led back, or are copied again."""
+    phase, kind = DrillPhase.MOVE_TOPICS, ChangeKind.MOVED_TOPICS
+    drill = replace(
+        switched_over(),
+        topics=("clicks",),
+        phases=new_phases(DrillKind.PLANNED, ("clicks",)),
+        changes=(Change(phase, kind, "move", "", "", "", status),),
+    )
+    command = "k2ktui drill failback -f p-reverse.yaml --topics clicks"
+
+    async def steps(console: ConsoleDriver) -> None:
+        await opens(console)
+        said = " ".join(console.panel("Result").split())
+        assert (command in said) is (status is ChangeStatus.MADE), said
+
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        """
+        name: orders
+        source: {kafka: {common: {bootstrap.servers: 'a:1'}}}
+        target: {kafka: {common: {bootstrap.servers: 'b:1'}}}
+        replication: [{source: {topic: ['.*']}}, {sink: {topic: source, partition: source}}]
+        """
+    )
+    session = made_session(made(drill))
+    session.flow = PipelineFlow(load_checked((str(file),)).config)
+    drive_session(session, steps, size, screen="8")
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])

@@ -496,7 +496,8 @@ def test_a_row_is_set_after_its_cost_was_shown(monkeypatch: pytest.MonkeyPatch) 
         await console.until(lambda: console.screen.is_modal, "asked")
         field = console.screen.query_one(Input)
         assert field.value == "540", "the present value is filled in"
-        field.value = "510"
+        await console.type("510")
+        assert field.value == "510", "what is typed replaces it"
         await console.settle()
         assert "At most 30 records read again, no record skipped." in console.text
         field.value = "600"

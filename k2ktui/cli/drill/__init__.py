@@ -178,7 +178,7 @@ def resume(
             accept=accept,
             chosen=begin.failback_options(tail, export_to, forward),
         )
-    return print_result(drill, as_json, () if flow.pipeline is None else files)
+    return print_result(drill, as_json, flow, files)
 
 
 @command.command(help="Restore what a drill changed, until the target is opened.")
@@ -233,7 +233,7 @@ def abort(
             take_over=(lambda _: True) if take_over else operator.confirm_take_over,
             forward=begin.failback_options(None, None, forward).get("forward", ""),
         )
-    return print_result(drill, as_json, () if flow.pipeline is None else files)
+    return print_result(drill, as_json, flow, files)
 
 
 @command.command(

@@ -263,7 +263,7 @@ def _begin(
         return _show_phases(kind, options, as_json, flow.config.drill.hook_list, topics=shown)
     with open_operator(flow, agreed, unlock=unlock, quiet=as_json) as (may, operator):
         drill = start_drill(flow, kind, options, files, may, operator)
-    return print_result(drill, as_json, () if flow.pipeline is None else files)
+    return print_result(drill, as_json, flow, files)
 
 
 def _options(
@@ -331,7 +331,7 @@ def _show_phases(
     phases = [
         {
             "phase": str(phase),
-            "does": describe_phase(phase, options.fence),
+            "does": describe_phase(phase, options.fence, () if topics is None else topics.names),
             "confirmed": needs_confirmation(phase, options.fence),
         }
         for phase in order

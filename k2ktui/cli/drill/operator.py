@@ -216,13 +216,13 @@ def write_html(path: Path, page: str) -> None:
     print_note(f"The report is in {safe_text(path)}.")
 
 
-def print_result(drill: Drill, as_json: bool, files: Sequence[str] = ()) -> int:
+def print_result(drill: Drill, as_json: bool, flow: Flow, files: Sequence[str]) -> int:
     """Print the result of a command that acted on a drill; return its exit code.
 
     Args:
         drill: the drill.
         as_json: whether it is printed as JSON.
-        files: the pipeline's files, for the command that leads back; none if there is no such.
+        flow, files: what is failed over, for the command that leads back.
     """
     if as_json:
         click.echo(json.dumps(report_json(drill)))
@@ -232,9 +232,13 @@ def print_result(drill: Drill, as_json: bool, files: Sequence[str] = ()) -> int:
         name = safe_text(drill.id)
         click.echo(f"Report: k2ktui drill report {name} -f FILE", err=True)
         moved = drill.is_over and drill.figures.opened_ms is not None
-        if files and moved and drill.kind is not DrillKind.FAILBACK:
+        if flow.pipeline is not None and moved and drill.kind is not DrillKind.FAILBACK:
             written = drill.kind.is_switchover or reverse_path(files).exists()
-            command = way_back_command(files, written=written)
+            # Imported late: what reads clusters is loaded when a drill has ended.
+            from k2ktui.drill.topics import name_targets
+
+            targets = name_targets(flow.pipeline, drill.topics)
+            command = way_back_command(files, written=written, targets=targets)
             click.echo(f"The way back, when the source answers: {command}", err=True)
     if drill.status is DrillStatus.ABORTED:
         bad = keeps_effects(drill)

@@ -36,6 +36,7 @@ from k2ktui.drill.checks.catalog import checks_that_stop
 from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.drill.progress import PhaseRow, describe_state, list_phases
 from k2ktui.drill.report import report_json, report_markdown, summarize
+from k2ktui.drill.topics import name_targets
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import (
     ChangeKind,
@@ -49,6 +50,7 @@ from k2ktui.engine.drill.model import (
 from k2ktui.engine.drill.steps import (
     can_go_back,
     describe_phase,
+    describe_phase_of,
     failed_phase,
     find_change,
     is_acting,
@@ -431,7 +433,7 @@ class DrillChecklist(DrillBaseScreen):
         phase = next_phase(drill)
         if phase is None:
             return []
-        return _texts(self.wrap(describe_phase(phase, drill.options.fence)), Tone.MUTED)
+        return _texts(self.wrap(describe_phase_of(drill, phase)), Tone.MUTED)
 
     def _evidence(self, drill: Drill, record: PhaseRecord) -> list[Line]:
         """Return the findings that have stopped the drill, with their fixes where there is room."""
@@ -453,8 +455,11 @@ class DrillChecklist(DrillBaseScreen):
 
     def _result(self, drill: Drill) -> list[Line]:
         texts = summarize(drill)
-        if not self._side and find_change(drill, ChangeKind.EPOCHS):
+        back = self._way_back_command(drill) if drill.topics else ""
+        if not self._side and (back or find_change(drill, ChangeKind.EPOCHS)):
             texts = texts[:1]  # the way back is below
+        if back:  # before the figures: a panel shows as much as it has room for
+            texts.insert(1, f"The way back: {back}")
         first, *rest = [part for text in texts for part in self.wrap(text)]
         lines: list[Line] = [(Cell(first, Tone.HEADING),), *((Cell(part),) for part in rest)]
         if drill.status is DrillStatus.DONE and find_change(drill, ChangeKind.EPOCHS):
@@ -475,8 +480,11 @@ class DrillChecklist(DrillBaseScreen):
         files, moved = self.files, drill.figures.opened_ms is not None
         if drill.kind is DrillKind.FAILBACK or self.flow.pipeline is None or not files or not moved:
             return ""
+        if drill.topics and find_change(drill, ChangeKind.MOVED_TOPICS) is None:
+            return ""  # they were led back, or are copied again
         written = drill.kind.is_switchover or reverse_path(files).exists()
-        return way_back_command(files, written=written)
+        targets = name_targets(self.flow.pipeline, drill.topics)
+        return way_back_command(files, written=written, targets=targets)
 
     def _who(self, drill: Drill) -> Cell:
         if self.operator is not None:
@@ -530,7 +538,7 @@ class DrillChecklist(DrillBaseScreen):
             ]
             lines += [(), *_texts(findings, Tone.WARN)]
         if not row.is_next:
-            does = self.wrap(describe_phase(record.phase, drill.options.fence))
+            does = self.wrap(describe_phase_of(drill, record.phase))
             lines += [(), *_texts(does, Tone.MUTED)]
         for change in drill.changes:
             if change.phase is record.phase:
@@ -556,7 +564,8 @@ class DrillChecklist(DrillBaseScreen):
     def _phase_texts(self, row: PhaseRow) -> tuple[str, list[str]]:
         """Return the title and the texts of a phase, whole."""
         fence = self.drill.options.fence if self.drill is not None else Fence.HAND
-        texts = [describe_phase(row.record.phase, fence), row.record.live]
+        topics = self.drill.topics if self.drill is not None else ()
+        texts = [describe_phase(row.record.phase, fence, topics), row.record.live]
         if self.drill is not None:
             texts += describe_findings(self.drill, row.record)
             hooks = (hook for hook in self.drill.hooks if hook.phase is row.record.phase)

@@ -77,8 +77,8 @@ class ReplicationScreen(ListScreen):
         Binding("c", "compare", "Compare", show=False, id="replication.compare"),
         Binding("h", "hold", "Hold", id="replication.hold"),
         Binding("d", "parity", "Parity", show=False, id="replication.parity"),
-        Binding("x", "preview", "Preview transform", id="replication.preview"),
         Binding("N", "start_drill", "New drill", id="replication.drill"),
+        Binding("x", "preview", "Preview transform", id="replication.preview"),
         Binding("w", "app.chart_window", "Charts", show=False, id="charts.window"),
     ]
     CHANGES: ClassVar[frozenset[str]] = frozenset({"hold", "start_drill"})

@@ -60,7 +60,10 @@ class RowDialog(Dialog[RowValue | str | None]):
     def on_mount(self) -> None:
         """Show what is so now, and focus the input."""
         self.query_one("#ask-text", TextLines).show(list(self._title))
-        self.query_one(Input).focus()
+        field = self.query_one(Input)
+        field.focus()
+        # Typing replaces the value; digits behind it would be another, valid offset.
+        field.select_all()
         self._show()
 
     def on_resize(self) -> None:

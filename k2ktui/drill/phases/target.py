@@ -21,7 +21,7 @@ from k2ktui.engine.drill import changes as drill_changes
 from k2ktui.engine.drill.checks import DrillPhase
 from k2ktui.engine.drill.model import Change, ChangeKind, ChangeStatus, Drill, GroupResult
 from k2ktui.engine.drill.steps import (
-    describe_phase,
+    describe_phase_of,
     describe_undo,
     find_change,
     list_remarks,
@@ -241,7 +241,7 @@ def run_open_target(session: Session) -> PhaseResult:
         ends = tuple(PartitionEnd(*at, log.end) for at, log in sorted(logs.items()))
         if moved:
             return failed("the target cannot be opened yet", *moved)
-        effect = describe_phase(DrillPhase.OPEN_TARGET, session.drill.options.fence)
+        effect = describe_phase_of(session.drill, DrillPhase.OPEN_TARGET)
         rights = find_missing_rights(session)
         remarks = list_remarks(session.drill)
         session.confirm(DrillPhase.OPEN_TARGET, "\n".join([effect, *rights.lines, *remarks]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
@@ -33,6 +33,17 @@ _FENCES: Mapping[Fence, str] = {
     "nothing is written any more.",
 }
 _READS = " Changes nothing."
+# What differs in a drill over some topics: producers and consumers go on with the others.
+_OF_TOPICS: Mapping[DrillPhase, str] = {
+    DrillPhase.FENCE_PRODUCERS: "Waits until the producers of the chosen topics on the source are "
+    "stopped by hand, and proves it: nothing is written to them, and no transaction is open.",
+    DrillPhase.STOP_CONSUMERS: "Waits until the consumers on the source have left the chosen "
+    "topics: stop them by hand, or let them go on with other topics." + _READS,
+    DrillPhase.OPEN_TARGET: "Declares the target open for the chosen topics: from then on their "
+    "producers and consumers use it, and you cannot go back.",
+    DrillPhase.WATCH_CLIENTS: "Waits until the producers and consumers of the chosen topics are "
+    "started on the target by hand, and the groups that were active read there." + _READS,
+}
 _SENTENCES: Mapping[DrillPhase, str] = {
     DrillPhase.SOURCE_BACK: "Finds out that the old source answers, is the same cluster, and still "
     "has what was copied from it." + _READS,
@@ -76,9 +87,17 @@ def drill_command(drill: Drill, verb: str) -> str:
     return f"k2ktui drill {verb} {safe_text(drill.id)} -f FILE"
 
 
-def describe_phase(phase: DrillPhase, fence: Fence) -> str:
-    """Return what a phase does, in one or two sentences."""
+def describe_phase(phase: DrillPhase, fence: Fence, topics: Collection[str] = ()) -> str:
+    """Return what a phase does, in one or two sentences; of a drill over some topics with these."""
+    by_hand = phase is not DrillPhase.FENCE_PRODUCERS or fence is Fence.HAND
+    if topics and by_hand and phase in _OF_TOPICS:
+        return _OF_TOPICS[phase]
     return _FENCES[fence] if phase is DrillPhase.FENCE_PRODUCERS else _SENTENCES[phase]
+
+
+def describe_phase_of(drill: Drill, phase: DrillPhase) -> str:
+    """Return what a phase of a drill does, in one or two sentences."""
+    return describe_phase(phase, drill.options.fence, drill.topics)
 
 
 def next_phase(drill: Drill) -> DrillPhase | None:
@@ -101,7 +120,7 @@ def describe_next(drill: Drill, *, acting: bool = False) -> str:
     if phase is None:
         return "Nothing is left to do."
     runs = acting and drill.record(phase).status is PhaseStatus.RUNNING
-    return f"{'Now' if runs else 'Next'}, {phase}: {describe_phase(phase, drill.options.fence)}"
+    return f"{'Now' if runs else 'Next'}, {phase}: {describe_phase_of(drill, phase)}"
 
 
 def failed_phase(drill: Drill) -> PhaseRecord | None:

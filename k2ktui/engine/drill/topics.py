@@ -185,6 +185,7 @@ def _matches(pattern: str, topics: Collection[str]) -> bool | None:
 
 def describe_begin(
     choice: TopicChoice,
+    readers: Collection[str],
     shared: Mapping[str, Collection[str]],
     running: Collection[str],
     *,
@@ -194,6 +195,7 @@ def describe_begin(
 
     Args:
         choice: the topics.
+        readers: all groups that have committed on them.
         shared: groups that read other topics of the pipeline, too, with those.
         running: groups of these topics that have members on the target.
         moves: whether it moves the topics; a rehearsal does not.
@@ -202,6 +204,11 @@ def describe_begin(
     if choice.others:
         goes_on = f"The pipeline goes on with {counted(choice.others, 'other topic')}."
     lines = [f"{choice.describe()}. {goes_on}"]
+    lines.append(
+        f"{counted(len(readers), 'group')} of these topics: {list_names(sorted(readers), _LISTED)}."
+        if readers
+        else "No group has committed on these topics."
+    )
     if moves and choice.others:
         lines.append(
             "In move-topics, the other topics stop for seconds, in every run of the pipeline."

@@ -21,6 +21,8 @@ from k2ktui.engine.drill.model import (
     DrillFigures,
     DrillOptions,
     DrillStatus,
+    Fence,
+    PhaseStatus,
     find_last_rehearsal,
     new_phases,
     phases_of,
@@ -34,7 +36,7 @@ from k2ktui.engine.drill.pair_state import (
     find_pair_state,
 )
 from k2ktui.engine.drill.rehearsals import sum_up_rehearsal
-from k2ktui.engine.drill.steps import turn_into_disaster
+from k2ktui.engine.drill.steps import describe_phase_of, end_phase, turn_into_disaster
 from k2ktui.engine.drill.topics import (
     Reading,
     choose_topics,
@@ -48,6 +50,8 @@ from k2ktui.engine.name_pattern import NamePattern
 from k2ktui.engine.records.moved_topic import MovedTopic, MovedTopics
 from k2ktui.engine.records.state import MalformedRecord
 from k2ktui.errors import ConfigError, Refused
+from k2ktui.present.drills import describe_task
+from tests.support.drill.made_drills import new_drill
 
 SAME = {name: (name,) for name in ("orders", "payments", "stock")}
 letters = st.sampled_from("abcdef")
@@ -134,16 +138,37 @@ def test_groups_that_read_others_too_are_named_before_it_begins() -> None:
     shared = find_shared_groups(read, ("orders",))
     assert shared == {"billing": ("stock",)}
     choice = choose_topics(pattern("orders"), SAME)
-    text = "\n".join(describe_begin(choice, shared, ["search"], moves=True))
+    text = "\n".join(describe_begin(choice, ["search", "billing"], shared, ["search"], moves=True))
     assert text.startswith("1 topic: orders. The pipeline goes on with 2 other topics.")
+    assert "2 groups of these topics: billing, search." in text
     assert "the other topics stop for seconds" in text
     assert "Groups that read other topics, too: billing (also stock)" in text
     assert "Groups that run on the target already: search: stop them there" in text
-    shown = "\n".join(describe_begin(choice, shared, ["search"], moves=False))
+    shown = "\n".join(describe_begin(choice, ["billing"], shared, ["search"], moves=False))
     assert "stop" not in shown and "billing (also stock)." in shown
     last = choose_topics(pattern("payments|stock"), SAME, moved("orders"))
-    (line,) = describe_begin(last, {}, [], moves=True)
+    line, groups = describe_begin(last, [], {}, [], moves=True)
+    assert groups == "No group has committed on these topics."
     assert line == "2 topics: payments, stock. No other topic of the pipeline is left."
+
+
+def test_only_their_producers_and_consumers_are_to_be_stopped() -> None:
+    """An operator who stops all applications because of one topic stops too many."""
+    drill = replace(new_drill(DrillKind.PLANNED), topics=("orders",))
+    drill = replace(drill, phases=new_phases(DrillKind.PLANNED, ("orders",)))
+    tasks = {}
+    for record in drill.phases:
+        tasks[record.phase] = describe_task(drill)
+        drill = end_phase(drill, record.phase, PhaseStatus.DONE, 0, "")
+    for phase in (DrillPhase.FENCE_PRODUCERS, DrillPhase.STOP_CONSUMERS, DrillPhase.WATCH_CLIENTS):
+        assert "of orders on the" in tasks[phase], phase
+        assert "of the chosen topics" in describe_phase_of(drill, phase) or "let them go on" in (
+            describe_phase_of(drill, phase)
+        )
+    whole = new_drill(DrillKind.PLANNED)
+    assert "chosen" not in describe_phase_of(whole, DrillPhase.STOP_CONSUMERS)
+    fenced = replace(drill, options=replace(drill.options, fence=Fence.ACL))
+    assert "Denies Write" in describe_phase_of(fenced, DrillPhase.FENCE_PRODUCERS)
 
 
 @pytest.mark.parametrize(
