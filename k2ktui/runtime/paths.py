@@ -7,12 +7,18 @@ import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
-from k2ktui.errors import Refused
+from k2ktui.errors import Refused, TimedOut
 from k2ktui.private_files import DIRECTORY_MODE, FILE_MODE, private_directory, user_path
 from k2ktui.text import safe_text
+
+# A first download of 160 MB takes this long at 180 kB/s.
+_LOCK_WAIT_S = 900.0
+_LOCK_POLL_S = 0.1
 
 
 def cache_dir(*parts: str) -> Path:
@@ -117,10 +123,40 @@ def write_atomically(path: Path, content: bytes, *, mode: int = FILE_MODE) -> No
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` against other processes and threads."""
+def locked(path: Path, wait_s: float = _LOCK_WAIT_S) -> Iterator[None]:
+    """Hold an exclusive lock on ``path`` against other processes and threads.
+
+    Args:
+        path: the lock's file, which is created if it does not exist.
+        wait_s: seconds to wait for another holder.
+
+    Raises:
+        TimedOut: another process or thread has held the lock all that time.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Each call opens its own file description, so flock also excludes threads of this process.
     with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        _take_lock(file, path, wait_s)
+        try:
+            yield
+        finally:
+            # Closing is not enough: a process that another thread forked meanwhile has a copy of
+            # the descriptor, and would hold the lock until it ends.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _take_lock(file: IO[bytes], path: Path, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                raise TimedOut(
+                    f"Another k2ktui process has held the lock {safe_text(str(path))} for "
+                    f"{wait_s:g} s.",
+                    unchanged="Nothing in its directory was changed by this process.",
+                    hint="It may be downloading over a slow network. Wait for it or end it, then "
+                    "run the command again.",
+                ) from error
+        time.sleep(_LOCK_POLL_S)
