@@ -249,7 +249,7 @@ def ratios(turns: Sequence[Mapping[str, Pass]], way: str) -> list[float]:
     return [turn[way].mb_per_s / turn[COPY].mb_per_s for turn in turns]
 
 
-def _spread(values: Iterable[float], digits: int) -> str:
+def spread(values: Iterable[float], digits: int) -> str:
     """Return the median with the lowest and the highest value."""
     several = list(values)
     median, *ends = (statistics.median(several), min(several), max(several))
@@ -287,13 +287,13 @@ def _turns_table(turns: Mapping[DataSet, Sequence[Mapping[str, Pass]]]) -> list[
     for data, some in turns.items():
         for way in (COPY, *ways(data)):
             passes = [turn[way] for turn in some]
-            share = "" if way == COPY else _spread(ratios(some, way), 2)
+            share = "" if way == COPY else spread(ratios(some, way), 2)
             if way != COPY and not _is_transformed(data):
                 reached.append(statistics.median(ratios(some, way)))
             lines.append(
-                f"| {data} | `{way}` | {_spread((one.mb_per_s for one in passes), 0)} | {share} "
-                f"| {_spread((one.cpu_per_gb for one in passes), 2)} "
-                f"| {_spread((one.whole_s for one in passes), 1)} |"
+                f"| {data} | `{way}` | {spread((one.mb_per_s for one in passes), 0)} | {share} "
+                f"| {spread((one.cpu_per_gb for one in passes), 2)} "
+                f"| {spread((one.whole_s for one in passes), 1)} |"
             )
     lowest = min(reached, default=GOAL)
     verdict = "met" if lowest >= GOAL else f"not met, lowest {lowest:.2f}"
