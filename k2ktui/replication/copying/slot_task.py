@@ -21,6 +21,12 @@ from k2ktui.replication.copying.slot_settings import CommitPolicy, FetchSettings
 if TYPE_CHECKING:  # importing it takes time that workers without schema mapping would waste
     from k2ktui.registry.mapper import SchemaMapperSettings
 
+#: Why a task does nothing that Spark runs again: its epoch is spent.
+REPEATED = (
+    "Spark lost the task with its worker and ran it again; a task has one attempt only, and the "
+    "next lap continues"
+)
+
 
 class CopyPath(StrEnum):
     """How records are copied: whole batches as bytes, or record by record."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from k2ktui.errors import K2kError
+from k2ktui.replication.copying.slot_task import REPEATED
 from k2ktui.text import safe_message, safe_text
 
 # Clusters that start executors on request may have to find a machine for them first.
@@ -131,6 +132,8 @@ def spark_reason(error: BaseException) -> str:
     """Return why a Spark job failed, in one line: the task's exception or how it was lost."""
     inner = getattr(error, "java_exception", None)
     text = str(inner.getMessage() if inner is not None else error) or type(error).__name__
+    if REPEATED in text:
+        return REPEATED
     lost = _LOST.search(text)
     raised = _RAISED.findall(text)
     if lost:

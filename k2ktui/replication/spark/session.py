@@ -24,7 +24,7 @@ from k2ktui.engine.transforms.model import Transform
 from k2ktui.errors import ConnectionFailed, K2kError
 from k2ktui.replication import _pyspark
 from k2ktui.replication.copying.packed_tasks import TaskPacker
-from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
+from k2ktui.replication.copying.slot_task import REPEATED, SlotResult, SlotTask
 from k2ktui.replication.copying.worker import open_connections, run_packed
 from k2ktui.replication.spark.archive import make_missing_archive
 from k2ktui.replication.spark.executors import (
@@ -359,7 +359,7 @@ class SparkRuntime:
 
             attempt = TaskContext.get()
             if attempt is not None and attempt.attemptNumber() > 0:
-                raise RuntimeError("a slot task is valid for one attempt only")
+                raise RuntimeError(REPEATED)
             for index in indexes:
                 yield run_packed(packed[index], source, target)
 

@@ -20,7 +20,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.transforms.model import Transform
 from k2ktui.log.record_columns import split_records
 from k2ktui.log.records import Records
-from k2ktui.replication.copying.slot_task import SlotResult, SlotTask
+from k2ktui.replication.copying.slot_task import REPEATED, SlotResult, SlotTask
 from k2ktui.replication.transforms import rows
 from k2ktui.replication.transforms.codec_batches import (
     DECODED,
@@ -320,7 +320,7 @@ def _current_task(registries: SchemaMapperSettings | None) -> SlotTask | None:
     running = TaskContext.get()
     assert running is not None
     if running.attemptNumber() > 0:
-        raise RuntimeError("a slot task is valid for one attempt only")
+        raise RuntimeError(REPEATED)
     text = running.getLocalProperty(_TASK)
     assert text is not None
     if text == _WARM_UP:
