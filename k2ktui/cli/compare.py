@@ -182,7 +182,6 @@ def _write(report: ComparisonReport, output: Path) -> None:
 def _print(report: ComparisonReport) -> None:
     from k2ktui.present.comparisons import (
         finding_text,
-        is_notable,
         partition_columns,
         summary_lines,
         unread_text,
@@ -192,8 +191,8 @@ def _print(report: ComparisonReport) -> None:
     results = [result for _, result in sorted(report.results.items())]
     title = f"{safe_text(report.pipeline)}: records of source and target"
     print_table(title, partition_columns(report.differences), results, most=_SHOWN)
-    for result in filter(is_notable, results):
-        for finding in result.findings:
+    for result in results:
+        for finding in report.findings(result):
             click.echo(finding_text(result.source, finding))
         for finding in result.unproven_findings:
             click.echo(f"unproven: {finding_text(result.source, finding)}")
@@ -201,3 +200,7 @@ def _print(report: ComparisonReport) -> None:
             click.echo(unread_text(result))
     for line in summary_lines(report):
         click.echo(line)
+    if not report.has_records:
+        print_note(
+            "no record was compared: the chosen partitions have none, or none from --since on"
+        )

@@ -11,8 +11,8 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.engine.severity import Severity, SeverityLabel
 from k2ktui.present import formatting
 from k2ktui.present.columns import Column, text_column
-from k2ktui.present.formatting import Cell, Glyphs, Tone, utc_time
-from k2ktui.text import counted, duration, safe_message, safe_text
+from k2ktui.present.formatting import Cell, Glyphs, Tone
+from k2ktui.text import counted, duration, moment, safe_message, safe_text
 from k2ktui.watch.model import PartitionRow
 
 # The id of the column with the last comparison.
@@ -115,16 +115,15 @@ def markdown(report: ComparisonReport) -> str:
 
 
 def _lines(report: ComparisonReport) -> Iterator[str]:
-    verdict = "no difference" if not report.different else f"{report.different:,} differences"
-    yield f"# Comparison of {_plain(report.pipeline)}: {verdict}"
+    yield f"# Comparison of {_plain(report.pipeline)}: {_verdict(report)}"
     yield ""
     yield f"- Source cluster: {_plain(report.source_cluster)}"
     yield f"- Target cluster: {_plain(report.target_cluster)}"
-    yield f"- From {utc_time(report.began_at)} to {utc_time(report.ended_at)}"
+    yield f"- From {moment(report.began_at)} to {moment(report.ended_at)}"
     if report.topics:
         yield f"- Topics: {_plain(report.topics)}"
     if report.since_ms is not None:
-        yield f"- Records from {utc_time(report.since_ms / 1000)} on"
+        yield f"- Records from {moment(report.since_ms / 1000)} on"
     if report.sample < 1:
         yield f"- A sample of {report.sample:.2%} of the offsets"
     for note in report.notes:
@@ -157,11 +156,18 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             yield f"- {_plain(topic)}, which the pipeline changes: {', '.join(parts)}"
 
 
+def _verdict(report: ComparisonReport) -> str:
+    if not report.has_records:
+        return "no record was compared"
+    differences = counted(report.different, "difference") if report.different else "no difference"
+    return f"{differences}, {report.unproven:,} unproven" if report.unproven else differences
+
+
 def _finding_lines(report: ComparisonReport) -> Iterator[str]:
     notable = {
         at: result
         for at, result in sorted(report.results.items())
-        if result.findings or result.unread
+        if report.findings(result) or result.unread
     }
     if not notable:
         return
@@ -169,7 +175,7 @@ def _finding_lines(report: ComparisonReport) -> Iterator[str]:
     yield "## First findings of each partition"
     yield ""
     for at, result in notable.items():
-        for finding in result.findings:
+        for finding in report.findings(result):
             hashes = (finding.source_hash, finding.target_hash)
             shown = " and ".join(one[:_HASH_CHARACTERS] or "none" for one in hashes)
             yield f"- {_plain(finding_text(at, finding))} (SHA-256 {shown})"
@@ -185,11 +191,6 @@ def _unproven_lines(report: ComparisonReport) -> Iterator[str]:
     ]
     if lines:
         yield from ("", "## Unproven: first records of each partition", "", *lines)
-
-
-def is_notable(result: PartResult) -> bool:
-    """Whether a partition has findings."""
-    return bool(result.findings or result.unproven_findings or result.unread)
 
 
 def _plain(value: object) -> str:

@@ -13,7 +13,8 @@ from k2ktui.engine.records.state import SourcePartition
 if TYPE_CHECKING:
     from k2ktui.engine.mapping.replica import TargetPartition
 
-#: Findings that a partition keeps with their places; the counts have them all.
+#: Findings of each outcome that a partition keeps with their places; the counts have them all. A
+#: bound for all outcomes together would hide damage behind records that others wrote to the target.
 KEPT_FINDINGS = 20
 _DIGEST_MASK = (1 << 128) - 1
 
@@ -110,7 +111,7 @@ class PartResult:
             left out.
         source_digest, target_digest: sums of the digests of the batches on each side: two runs over
             the same offsets of an unchanged log have the same.
-        findings: the first ones.
+        findings: the first ones of each outcome.
         unproven_findings: the first records that are absent on one side, compacted or lost; of each
             key the newest.
         unread: why the source could not be read to ``end``; "" if it was.
@@ -156,7 +157,17 @@ def _join(before: PartResult, part: PartResult) -> PartResult:
         target_records=before.target_records + part.target_records,
         source_digest=add_digests(before.source_digest, part.source_digest),
         target_digest=add_digests(before.target_digest, part.target_digest),
-        findings=(*before.findings, *part.findings)[:KEPT_FINDINGS],
+        findings=_first_of_each(*before.findings, *part.findings),
         unread=before.unread or part.unread,
         unproven_findings=(*before.unproven_findings, *part.unproven_findings)[:KEPT_FINDINGS],
     )
+
+
+def _first_of_each(*findings: Finding) -> tuple[Finding, ...]:
+    kept: Counter[Outcome] = Counter()
+    first = []
+    for finding in findings:
+        kept[finding.outcome] += 1
+        if kept[finding.outcome] <= KEPT_FINDINGS:
+            first.append(finding)
+    return tuple(first)

@@ -72,6 +72,14 @@ class ComparisonReport:
         return counts
 
     @property
+    def has_records(self) -> bool:
+        """Whether any record was read, or any partition could not be read to its end."""
+        return any(
+            result.source_records or result.target_records or result.unread
+            for result in self.results.values()
+        )
+
+    @property
     def is_whole(self) -> bool:
         """Whether every retained record was compared, up to the replicated positions."""
         is_whole = not self.topics and not self.left_out and not self.topics_in_part
@@ -93,6 +101,14 @@ class ComparisonReport:
         """
         differences = result.count(DIFFERENCES) + bool(result.unread)
         return differences - (result.counts.get(Outcome.NATIVE, 0) if self.both_ways else 0)
+
+    def findings(self, result: PartResult) -> tuple[Finding, ...]:
+        """Return the first findings of a partition, without records that are as they must be."""
+        return tuple(
+            finding
+            for finding in result.findings
+            if not (self.both_ways and finding.outcome is Outcome.NATIVE)
+        )
 
     @property
     def different(self) -> int:
@@ -123,7 +139,7 @@ class ComparisonReport:
             "partitions": [
                 {
                     **result_json(result),
-                    "findings": list(map(_finding_object, result.findings)),
+                    "findings": list(map(_finding_object, self.findings(result))),
                     "unproven_findings": list(map(_finding_object, result.unproven_findings)),
                     "differences": self.differences(result),
                 }

@@ -471,7 +471,7 @@ class _Walk:
     ) -> None:
         """Count a record, and keep its place if it is one of the first that must not be."""
         self._counts[outcome] += 1
-        if outcome not in _KEPT or len(self._findings) >= KEPT_FINDINGS:
+        if outcome not in _KEPT or self._counts[outcome] > KEPT_FINDINGS:
             return
         hashes = ("" if at is None else self._comparer.digest(at) for at in (source, copy))
         self._findings.append(Finding(outcome, offset, target, landed, why, *hashes))
@@ -508,7 +508,7 @@ class _Walk:
 
     def _keep(self, finding: Finding) -> None:
         self._counts[finding.outcome] += 1
-        if finding.outcome in _KEPT and len(self._findings) < KEPT_FINDINGS:
+        if finding.outcome in _KEPT and self._counts[finding.outcome] <= KEPT_FINDINGS:
             self._findings.append(finding)
 
     def wait_for_key(self, key: bytes | None, offset: int) -> None:

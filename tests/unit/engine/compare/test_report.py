@@ -199,6 +199,33 @@ def test_what_counts_as_a_difference() -> None:
     assert "3 different, 0 unproven" in list(summary_lines(whole))[-1]
 
 
+def test_the_page_names_what_must_not_be_with_its_date() -> None:
+    own = Finding(Outcome.NATIVE, None, ("orders", 3), 7, "no source record", "", "cd" * 32)
+    changed = Finding(Outcome.DIFFERS, 5, ("orders", 3), 9, "value differs", "ab" * 32, "cd" * 32)
+    counts = {Outcome.EQUAL: 9, Outcome.NATIVE: 1, Outcome.DIFFERS: 1, Outcome.NOT_COMPARED: 2}
+    result = PartResult(AT, 0, 9, counts, 12, 13, findings=(own, changed))
+    report = make_report(result, began_at=1795852677.0, ended_at=1795939077.0, since_ms=1000)
+    page = markdown(report)
+    assert page.startswith("# Comparison of orders: 2 differences, 2 unproven\n")
+    assert "From 2026-11-28 07:57:57 UTC to 2026-11-29 07:57:57 UTC" in page
+    assert "Records from 1970-01-01 00:00:01 UTC on" in page
+    assert "orders-3@7: native" in page and "orders-3@9: differs" in page
+    # Where both directions are copied, records of the target's own are as they must be.
+    both = replace(report, both_ways=True)
+    page = markdown(both)
+    assert page.startswith("# Comparison of orders: 1 difference, 2 unproven\n")
+    assert "orders-3@7" not in page and "orders-3@9: differs" in page
+    (partition,) = both.as_json()["partitions"]
+    assert [one["target_offset"] for one in partition["findings"]] == [9]
+
+
+def test_a_comparison_of_nothing_is_not_without_difference() -> None:
+    page = markdown(make_report(PartResult(AT, 9, 9)))
+    assert page.startswith("# Comparison of orders: no record was compared\n")
+    unread = markdown(make_report(PartResult(AT, 9, 19, unread="from offset 9 on: x")))
+    assert unread.startswith("# Comparison of orders: 1 difference\n")
+
+
 def test_hostile_names_have_no_meaning_in_the_page() -> None:
     at = SourcePartition("a|b](http://x)<script>\x1b[2J", 0)
     finding = Finding(Outcome.DIFFERS, 5, ("t*_\n#", 1), 7, "value differs", "ab" * 32, "")
