@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 # Source offsets of a task of ``records``: some seconds of reading.
 _TASK_OFFSETS = 100_000
 _TABLE, _FILE, _CONTENTS, _UNLOCK, _OFFSETS = "path", "file", "contents", "unlock", "taskoffsets"
-_PUSH = "pushfilters"
-_OPTIONS = frozenset({_TABLE, _FILE, _CONTENTS, _UNLOCK, _OFFSETS, _PUSH})
+_TOPIC, _PARTITION, _PUSH = "topic", "partition", "pushfilters"
+_OPTIONS = frozenset({_TABLE, _FILE, _CONTENTS, _UNLOCK, _OFFSETS, _TOPIC, _PARTITION, _PUSH})
+# The greatest number of a partition in Kafka's protocol.
+_MOST_PARTITION = (1 << 31) - 1
 _UNCHANGED = "Nothing was read."
 
 
@@ -32,6 +34,8 @@ class Query:
         unlock: whether contents are shown although the environment is production.
         push_filters: whether filters are applied before anything is read.
         task_offsets: source offsets that a task of ``records`` reads.
+        topic: the source topic whose rows are read; "" for all.
+        partition: the source partition whose rows are read; None for all.
     """
 
     table: str
@@ -40,6 +44,12 @@ class Query:
     unlock: bool = False
     push_filters: bool = False
     task_offsets: int = _TASK_OFFSETS
+    topic: str = ""
+    partition: int | None = None
+
+    def wants(self, topic: str | None, partition: int | None) -> bool:
+        """Return whether rows of a source topic and partition are read; None is null."""
+        return self.topic in ("", topic) and self.partition in (None, partition)
 
     @property
     def columns(self) -> Columns:
@@ -94,6 +104,14 @@ def read_query(options: Mapping[str, str]) -> Query:
         )
     if table != "records" and (alone := sorted(values.keys() & {_CONTENTS, _UNLOCK, _OFFSETS})):
         raise ConfigError(f"only the table records has {', '.join(alone)}", unchanged=_UNCHANGED)
+    if table == "runs" and (alone := sorted(values.keys() & {_TOPIC, _PARTITION, _PUSH})):
+        raise ConfigError(
+            f"the table runs has no topics and partitions, and so no {', '.join(alone)}",
+            unchanged=_UNCHANGED,
+        )
+    if values.get(_TOPIC) == "":
+        raise ConfigError("topic is the name of a source topic", unchanged=_UNCHANGED)
+    partition = values.get(_PARTITION)
     return Query(
         table,
         file,
@@ -101,6 +119,8 @@ def read_query(options: Mapping[str, str]) -> Query:
         unlock=_is_true(values, _UNLOCK),
         push_filters=_is_true(values, _PUSH),
         task_offsets=_number(values, _OFFSETS, _TASK_OFFSETS),
+        topic=values.get(_TOPIC, ""),
+        partition=None if partition is None else _partition(partition),
     )
 
 
@@ -115,4 +135,12 @@ def _number(values: Mapping[str, str], name: str, default: int) -> int:
     text = values.get(name, str(default))
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 40):
         raise ConfigError(f"{name} is a number from 1 on", unchanged=_UNCHANGED)
+    return int(text)
+
+
+def _partition(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= _MOST_PARTITION):
+        raise ConfigError(
+            f"partition is the number of a partition, not {safe_text(text)!r}", unchanged=_UNCHANGED
+        )
     return int(text)

@@ -106,13 +106,16 @@ class StateReader(DataSourceReader):  # type: ignore[misc]
         rows = [
             row
             for row in read_state(query.table, flow, (query.file,))
-            if passes(self.filters, row.get("topic"), row.get("partition"))
+            if self._passes(row.get("topic"), row.get("partition"))
         ]
         return [BatchPartition(make_batch(query.columns, rows))] if rows else []
 
     def wants(self, at: SourcePartition) -> bool:
-        """Return whether rows of a source partition pass the filters."""
-        return passes(self.filters, at.topic, at.partition)
+        """Return whether rows of a source partition are read."""
+        return self._passes(at.topic, at.partition)
+
+    def _passes(self, topic: str | None, partition: int | None) -> bool:
+        return self._query.wants(topic, partition) and passes(self.filters, topic, partition)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition; none for the one that Spark makes of an empty table."""

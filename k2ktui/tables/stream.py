@@ -64,6 +64,7 @@ class _MappingTopic:
     """The mapping topic of a pipeline; connected once for all micro-batches."""
 
     def __init__(self, query: Query) -> None:
+        self._wants = query.wants
         config = query.open_flow().config
         self._topic = config.offset_mapping.topic
         self._reader = TopicReader(target_cluster(config), self._topic)
@@ -96,8 +97,9 @@ class _MappingTopic:
             for number, messages in received.items():
                 wanted = [m for m in messages if (m.offset() or 0) < ends[number]]
                 for source, chunks in self._sorter.sort(wanted):
-                    for chunk in chunks:
-                        rows.extend(_rows(source, chunk))
+                    if self._wants(source.topic, source.partition):
+                        for chunk in chunks:
+                            rows.extend(_rows(source, chunk))
             if end is None and len(rows) > _MOST_ROWS:
                 break
         reached = {n: min(self._reader.next[n], max(ends[n], begins[n])) for n in numbers}

@@ -95,11 +95,23 @@ shared = table("ranges"{option})
 loaded = both(table("ranges"{option}), table("ranges"{option}))
 reused = both(shared, shared)
 later = shared.select("topic").distinct().count()
+
+named = table("records", topic={topic!r}, partition="2")
+distinct = named.select("topic", "partition").distinct()
+places = [(row.topic, row.partition) for row in distinct.collect()]
+named_tasks = named.rdd.getNumPartitions()
+again = both(table("ranges", topic={topic!r}), table("ranges", topic={other!r}))
+positions = [row.topic for row in table("positions", topic={other!r}).collect()]
 """,
         config=config,
     )
     ended = run_script(
-        script, one.directory, ["rows", "tasks", "ranges", "loaded", "reused", "later"]
+        script,
+        one.directory,
+        [
+            *("rows", "tasks", "ranges", "loaded", "reused", "later"),
+            *("places", "named_tasks", "again", "positions"),
+        ],
     )
     assert ended.code == 0, ended.err[-4000:]
     values = ended.values
@@ -110,6 +122,9 @@ later = shared.select("topic").distinct().count()
     # The page says so; once Spark keeps partitions for each scan, filters can always be pushed.
     assert sorted(values["reused"]) == ([other] if config else sorted([topic, other]))
     assert values["later"] == (1 if config else 2)
+    assert (values["places"], values["named_tasks"]) == ([[topic, 2]], 1)
+    assert sorted(values["again"]) == sorted([topic, other])
+    assert values["positions"] == [other] * PARTITIONS
 
 
 @pytest.mark.slow

@@ -21,10 +21,23 @@ def test_options_are_read_in_any_case() -> None:
         "Contents": "true",
         "taskOffsets": "7",
         "pushFilters": "true",
+        "Topic": "Orders",
+        "partition": "0",
     }
-    assert read_query(options) == Query(
-        "records", "p.yaml", contents=True, push_filters=True, task_offsets=7
+    query = read_query(options)
+    assert query == Query(
+        "records",
+        "p.yaml",
+        contents=True,
+        push_filters=True,
+        task_offsets=7,
+        topic="Orders",
+        partition=0,
     )
+    assert query.wants("Orders", 0)
+    for other in (("Orders", 1), ("orders", 0), ("Orders", None), (None, None)):
+        assert not query.wants(*other)
+    assert read_query({"path": "journal", "file": "p"}).wants(None, None)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +50,12 @@ def test_options_are_read_in_any_case() -> None:
         ({"path": "ranges", "file": "p", "contents": "true"}, "only the table records"),
         ({"path": "records", "file": "p", "contents": "yes"}, "true or false, not 'yes'"),
         ({"path": "records", "file": "p", "taskOffsets": "0"}, "a number from 1 on"),
+        ({"path": "records", "file": "p", "partition": "-1"}, "number of a partition, not '-1'"),
+        ({"path": "records", "file": "p", "partition": ""}, "number of a partition, not ''"),
+        ({"path": "records", "file": "p", "partition": "2147483648"}, "number of a partition"),
+        ({"path": "ranges", "file": "p", "topic": ""}, "the name of a source topic"),
+        ({"path": "runs", "file": "p", "topic": "x"}, "runs has no topics and partitions"),
+        ({"path": "runs", "file": "p", "pushFilters": "true"}, "and so no pushfilters"),
     ],
 )
 def test_nothing_is_ignored(options: dict[str, str], words: str) -> None:
