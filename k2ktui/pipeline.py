@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike
@@ -167,14 +167,24 @@ class Pipeline:
             K2kError: an offset is not possible, the target does not answer, or the pipeline has
                 never run.
         """
-        commits = check_positions(
-            (topic, partition, offset)
-            for topic, partitions in offsets.items()
-            for partition, offset in partitions.items()
-        )
+        return self.translate_each([offsets])[0]
+
+    def translate_each(
+        self, consumers: Iterable[Mapping[str, Mapping[int, int]]]
+    ) -> list[tuple[TranslatedOffset, ...]]:
+        """Translate the offsets of several consumers, as :meth:`translate` those of each.
+
+        The mappings are read once for all of them.
+
+        Raises:
+            K2kError: as for :meth:`translate`.
+        """
+        asked = [check_positions(_places(offsets)) for offsets in consumers]
         with self._call():
-            translations = self._snapshots().translate(commits) if commits else ()
-            return list_translated(commits, translations)
+            if not any(asked):
+                return [() for _ in asked]
+            translations = self._snapshots().translate_each(asked)
+            return list(map(list_translated, asked, translations))
 
     def refresh(self) -> None:
         """Read the mappings that were written since the last call.
@@ -209,6 +219,8 @@ class Pipeline:
         Raises:
             K2kError: a pattern matches nothing, a row cannot be set, or a cluster does not answer.
         """
+        if not valid_s >= 0:
+            raise ConfigError(f"valid_s: expected 0 seconds or more, found {valid_s}")
         if rewind not in tuple(Rewind):
             raise ConfigError(f"rewind: expected never or follow, found {safe_text(rewind)}")
         options = plan_options(
@@ -312,3 +324,23 @@ class Pipeline:
         if self._reader is None:
             self._reader = SnapshotReader(self._flow, for_plans=False, with_choices=True)
         return self._reader
+
+
+def _places(offsets: object) -> Iterator[tuple[object, object, object]]:
+    """Yield the topic, partition and offset of each of a consumer's offsets.
+
+    Raises:
+        ConfigError: they are not by topic and partition.
+    """
+    for topic, partitions in _items(offsets):
+        for partition, offset in _items(partitions):
+            yield topic, partition, offset
+
+
+def _items(given: object) -> Iterable[tuple[object, object]]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"offsets: expected a mapping, found {safe_text(type(given).__name__)}",
+            hint='Give offsets by topic and partition: {"orders": {0: 712}}.',
+        )
+    return given.items()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +98,7 @@ def command(
     if output is not None:
         _check_output(output)
     flow = load_pipeline_flow(files)
-    with compare_pipeline(flow, options) as (report, done):
+    with _told_when_stopped(), compare_pipeline(flow, options) as (report, done):
         is_stored = no_store or _store(flow.config, report)
         if output is not None:
             _write(report, output)
@@ -107,6 +109,15 @@ def command(
         if is_stored:
             done.forget()
     return int(ExitCode.FINDINGS if report.different else ExitCode.OK)
+
+
+@contextmanager
+def _told_when_stopped() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_note("stopped: with --resume, it continues")
+        raise
 
 
 def _store(config: PipelineConfig, report: ComparisonReport) -> bool:

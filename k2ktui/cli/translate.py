@@ -103,7 +103,7 @@ def translate_all(flow: Flow, *commits: dict[SourcePartition, int]) -> list[list
     await_open("target", flow.config.target.bootstrap_servers)
     snapshots = SnapshotReader(flow, for_plans=False)
     try:
-        return [snapshots.translate(offsets) for offsets in commits]
+        return snapshots.translate_each(commits)
     finally:
         snapshots.close()
 

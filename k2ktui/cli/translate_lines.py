@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import IO, TYPE_CHECKING, Any
+from io import BufferedIOBase
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -31,9 +32,12 @@ if TYPE_CHECKING:
     from k2ktui.pipeline import Pipeline
 
 _LARGEST_LINE = 1 << 20
+_READ_BYTES = 1 << 16
 _REFRESH_S = 5.0
 _POSITION = {"topic", "partition", "offset"}
 _FORM = '{"topic": "orders", "partition": 0, "offset": 712}'
+
+_Answer = tuple[dict[str, Any], bool]
 
 
 class _MappingRefresher(BackgroundRunner):
@@ -66,31 +70,65 @@ def answer_lines(files: tuple[str, ...]) -> int:
     with Pipeline.open(*files) as pipeline:
         print_notes(pipeline.notes)
         with _MappingRefresher(pipeline):
-            for line in read_lines(sys.stdin.buffer):
-                answer, is_certain = _answer(pipeline, line)
-                is_good = is_good and is_certain
-                click.echo(json.dumps(answer))  # flushes
+            for lines in read_lines(cast(BufferedIOBase, sys.stdin.buffer)):
+                for answer, is_certain in _answers(pipeline, lines):
+                    is_good = is_good and is_certain
+                    click.echo(json.dumps(answer))  # flushes
     return ExitCode.OK if is_good else ExitCode.FINDINGS
 
 
-def read_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield each line; of one that is too long, its beginning, which is too long, too."""
-    while line := stream.readline(_LARGEST_LINE + 1):
-        rest = line
-        while len(rest) > _LARGEST_LINE and not rest.endswith(b"\n"):
-            rest = stream.readline(_LARGEST_LINE + 1)
-        yield line
+def read_lines(stream: BufferedIOBase) -> Iterator[list[bytes]]:
+    """Yield the lines that have come; of one that is too long, a beginning that is too long, too.
+
+    A program may wait for an answer before it writes the next line, so this waits for no more than
+    a line. One that writes many gets many answers from one look at the mappings.
+    """
+    begun = b""
+    while came := stream.read1(_READ_BYTES):
+        *ended, rest = came.split(b"\n")
+        if ended:
+            yield [(begun + ended[0])[: _LARGEST_LINE + 1], *ended[1:]]
+            begun = b""
+        begun = (begun + rest)[: _LARGEST_LINE + 1]
+    if begun:
+        yield [begun]
 
 
-def _answer(pipeline: Pipeline, line: bytes) -> tuple[dict[str, Any], bool]:
-    """Return what is printed for a line, and whether every offset in it is certain."""
+def _answers(pipeline: Pipeline, lines: Iterable[bytes]) -> Iterator[_Answer]:
+    """Yield what is printed for each line, and whether every offset in it is certain."""
+    parsed = [_parsed(line) for line in lines]
+    asked = [_by_topic(line[0]) for line in parsed if not isinstance(line, K2kError)]
+    translated: Iterator[tuple[TranslatedOffset, ...]] | K2kError
     try:
-        commits, is_list = parse_line(line)
-        rows = pipeline.translate(_by_topic(commits))
+        translated = iter(pipeline.translate_each(asked))
+    except K2kError as error:
+        translated = error
+    for line in parsed:
+        if isinstance(line, K2kError):
+            yield _refusal(line)
+        elif isinstance(translated, K2kError):
+            yield _refusal(translated)
+        else:
+            yield _answer(next(translated), is_list=line[1])
+
+
+def _parsed(line: bytes) -> tuple[dict[SourcePartition, int], bool] | K2kError:
+    try:
+        return parse_line(line)
+    except K2kError as error:
+        return error
+
+
+def _answer(rows: tuple[TranslatedOffset, ...], *, is_list: bool) -> _Answer:
+    try:
         answer = {"positions": [asdict(row) for row in rows]} if is_list else asdict(_only(rows))
         return answer, all(row.is_certain for row in rows)
     except K2kError as error:
-        return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}, False
+        return _refusal(error)
+
+
+def _refusal(error: K2kError) -> _Answer:
+    return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}, False
 
 
 def parse_line(line: bytes) -> tuple[dict[SourcePartition, int], bool]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -69,6 +70,10 @@ def test_what_is_read_is_what_the_commands_print(copied: Copied, topic: str, gro
     with Pipeline.open(copied.file) as pipeline:
         status, groups = pipeline.status(), pipeline.groups()
         translated = pipeline.translate({topic: {0: 712}, "other": {3: 1}})
+        several = [{topic: {0: 5}}, {}, {topic: {0: 712}, "other": {3: 1}}, {topic: {0: 5}}]
+        one, none, two, again = pipeline.translate_each(several)
+        assert two == translated and one == again == pipeline.translate({topic: {0: 5}})
+        assert none == ()
         plan = pipeline.plan()
     assert (pipeline.name, status.pipeline, groups.pipeline) == (copied.name,) * 3
     assert (status.lag_records, status.source_down, groups.source_down) == (0, "", "")
@@ -275,6 +280,7 @@ def test_arguments_that_cannot_be_used(copied: Copied) -> None:
         Pipeline.open(copied.directory / "nowhere.yaml")
     with Pipeline.open(copied.file) as pipeline:
         assert pipeline.translate({}) == pipeline.translate({"t": {}}) == ()
+        assert pipeline.translate_each([]) == [] and pipeline.translate_each([{}, {}]) == [(), ()]
         wrong: list[dict[str, dict[int, int]]] = [
             {"t": {0: -1}},
             {"t:u": {0: 1}},
@@ -287,6 +293,12 @@ def test_arguments_that_cannot_be_used(copied: Copied) -> None:
             assert error.value.exit_code is ExitCode.USAGE
         with pytest.raises(K2kError, match="expected never or follow"):
             pipeline.plan(rewind="always")  # type: ignore[arg-type]
+        shapes: list[Any] = [[], {"t": [7]}, {"t": 7}]
+        for shape in shapes:
+            with pytest.raises(K2kError, match="offsets: expected a mapping"):
+                pipeline.translate(shape)
+        with pytest.raises(K2kError, match="valid_s: expected 0 seconds or more"):
+            pipeline.plan(valid_s=-1)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))

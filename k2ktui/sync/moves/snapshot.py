@@ -254,8 +254,12 @@ class SnapshotReader:
         metadata = {commit.metadata for view in groups.values() for commit in view.offsets.values()}
         return self.target.longest_metadata(max(map(metadata_length, metadata), default=0))
 
-    def translate(self, commits: Mapping[SourcePartition, int]) -> list[Translation]:
-        """Translate offsets that are kept outside Kafka; the source is not needed.
+    def translate_each(
+        self, consumers: Sequence[Mapping[SourcePartition, int]]
+    ) -> list[list[Translation]]:
+        """Translate offsets that consumers keep outside Kafka; the source is not needed.
+
+        Both clusters are read once, however many consumers there are.
 
         Raises:
             ConnectionFailed, TimedOut: the target does not answer.
@@ -263,20 +267,33 @@ class SnapshotReader:
         """
         down, source = "", SourceView("", time.time())
         positions = self._record.positions()
+        asked: dict[SourcePartition, set[int]] = {}
+        for commits in consumers:
+            for at, offset in commits.items():
+                asked.setdefault(at, set()).add(offset)
         try:
-            source = self._require_source(self._source.read_logs(list(commits)))
-            past = [at for at, offset in commits.items() if _is_past(at, offset, positions)]
+            source = self._require_source(self._source.read_logs(list(asked)))
+            past = [at for at, offsets in asked.items() if _is_past(at, max(offsets), positions)]
             source = replace(source, ends=self._source.read_ends(past))
         except OtherCluster as error:
             # Whose offsets these are is not known, and those of the other one were never copied.
-            asked_for = sorted(at for at in commits if at in positions)
-            return [_of_other_cluster(at, positions[at], error) for at in asked_for]
+            of_other = {
+                at: _of_other_cluster(at, positions[at], error) for at in asked if at in positions
+            }
+            return [
+                [of_other[at] for at in sorted(commits.keys() & of_other)] for commits in consumers
+            ]
         except (ConnectionFailed, TimedOut) as error:
             down = error.message
-        asked = {at: {offset} for at, offset in commits.items()}
         copies = self._copies(source, asked, positions, {}, down)
-        known = {at: offset for at, offset in commits.items() if at in copies.replicas}
-        return translate_both_ways(copies.replicas, known, copies.logs, copies.opposite)
+        known = [
+            {at: offset for at, offset in commits.items() if at in copies.replicas}
+            for commits in consumers
+        ]
+        return [
+            translate_both_ways(copies.replicas, commits, copies.logs, copies.opposite)
+            for commits in known
+        ]
 
     def _require_source(self, source: SourceView) -> SourceView:
         """Return what was read of the source, if it is the cluster that was copied.

@@ -159,9 +159,18 @@ def test_an_error_is_a_line_and_not_the_end(process: Process, topic: str) -> Non
 
 
 def test_many_lines_at_once_are_answered_in_order(process: Process, topic: str) -> None:
-    process.send(b"\n".join(json.dumps(at(topic, n)).encode() for n in range(40)))
-    assert [process.answer()["offset"] for _ in range(40)] == list(range(40))
-    assert process.end()[0] == 0
+    assert process.ask(at(topic, 1))["basis"] == "exact"
+    count = 20_000  # one look at the clusters for each would take minutes
+    process.send(b"\n".join(json.dumps(at(topic, n % 40)).encode() for n in range(count)))
+    answers = [process.answer() for _ in range(count)]
+    assert [answer["offset"] for answer in answers] == [n % 40 for n in range(count)]
+    assert {answer["translated_offset"] - answer["offset"] for answer in answers} == {PRIOR}
+    # Lines with an error, and without offsets, among others.
+    process.send(b"\n".join([b"{", b'{"positions": []}', json.dumps(at(topic, 3)).encode()]))
+    assert process.answer()["exit_code"] == 2
+    assert process.answer() == {"positions": []}
+    assert process.answer()["translated_offset"] == 3 + PRIOR
+    assert process.end()[0] == 1
 
 
 def test_it_outlives_an_outage_of_the_target(

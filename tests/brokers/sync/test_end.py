@@ -31,7 +31,7 @@ def test_the_end(source: KafkaNode, target: KafkaNode, tmp_path: Path) -> None:
     snapshots = SnapshotReader(PipelineFlow(copied.config))
 
     def reported(offset: int) -> tuple[int | None, Basis, int | None]:
-        (row,) = snapshots.translate({at: offset})
+        ((row,),) = snapshots.translate_each([{at: offset}])
         return row.offset, row.basis, row.reread
 
     try:
@@ -63,7 +63,7 @@ def test_nothing_was_copied_yet(source: KafkaNode, target: KafkaNode, tmp_path: 
     copied.copy(topic)
     snapshots = SnapshotReader(PipelineFlow(copied.config))
     try:
-        (row,) = snapshots.translate({SourcePartition(topic, 0): 0})
+        ((row,),) = snapshots.translate_each([{SourcePartition(topic, 0): 0}])
         assert (row.offset, row.basis) == (copied.prior, Basis.END)
     finally:
         snapshots.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from io import BytesIO
+from itertools import chain
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,15 +53,25 @@ def test_any_other_line_is_an_error_for_people(line: bytes) -> None:
 @given(st.lists(st.binary(max_size=20).map(lambda raw: raw.replace(b"\n", b""))))
 def test_there_are_as_many_lines_as_were_sent(lines: list[bytes]) -> None:
     whole = b"".join(line + b"\n" for line in lines)
-    assert list(read_lines(BytesIO(whole))) == [line + b"\n" for line in lines]
+    assert list(chain(*read_lines(BytesIO(whole)))) == lines
+
+
+def test_what_has_come_is_answered_at_once_and_together() -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(reads, "rb") as stream, os.fdopen(writes, "wb", buffering=0) as program:
+        batches = read_lines(stream)
+        program.write(b"one\ntwo\nthr")
+        assert next(batches) == [b"one", b"two"]
+        program.write(b"ee\n")
+        assert next(batches) == [b"three"]
 
 
 def test_a_long_line_is_one_line_and_the_last_needs_no_end() -> None:
     long = b"x" * (3 << 20)
-    first, second, third = read_lines(BytesIO(long + b"\n{}\n" + b"end"))
-    assert long.startswith(first) and len(first) > 1 << 20
-    assert (second, third) == (b"{}\n", b"end")
-    assert len(list(read_lines(BytesIO(long)))) == 1
+    first, second, third = chain(*read_lines(BytesIO(long + b"\n{}\n" + b"end")))
+    assert long.startswith(first) and len(first) == (1 << 20) + 1
+    assert (second, third) == (b"{}", b"end")
+    assert [len(lines) for lines in read_lines(BytesIO(long))] == [1]
 
 
 @given(OFFSETS, st.data())
