@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -208,7 +208,7 @@ def _follow(
             compared = _compared_records(data.topic, started)
             looks.append(_Look(time.monotonic(), compared, measure()))
         time.sleep(_LOOK_S)
-    looks = [look for look in looks if len(look.executors) == executors]
+    looks = list(_rising(look for look in looks if len(look.executors) == executors))
     most = max((look.compared for look in looks), default=0)
     if not most:
         raise RuntimeError(f"{way} was not seen to compare anything.\n{child.tail()}")
@@ -216,6 +216,14 @@ def _follow(
     if began.compared == most:
         raise RuntimeError(f"{data} is too little: all was compared before it was looked at.")
     return began, next(look for look in looks if look.compared == most)
+
+
+def _rising(looks: Iterable[_Look]) -> Iterator[_Look]:
+    """Yield looks whose CPU seconds do not fall: of processes that have ended, nothing is left."""
+    most: tuple[float, ...] = ()
+    for look in looks:
+        most = tuple(map(max, look.executors, most or look.executors))
+        yield replace(look, executors=most)
 
 
 def _compared_records(topic: str, since: float) -> int:
