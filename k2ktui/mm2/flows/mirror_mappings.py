@@ -3,7 +3,7 @@
 Offset syncs give the target offsets of some records. MirrorMaker 2's topic is compacted;
 ``k2ktui sync`` keeps all of them on the target (:mod:`k2ktui.mm2.flows.history`). Between two of
 them a translation is a bound; comparing records on both clusters makes it exact
-(:mod:`k2ktui.mm2.matching.log_comparison`).
+(:mod:`k2ktui.sync.matching.log_comparison`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.mm2.flows.history import Known, ProvenPosition, SyncHistory
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.topics import MirrorTopics, TimedOffsetSync
-from k2ktui.mm2.matching.log_comparison import PositionProver
 from k2ktui.sync.mapping.sort import MappingReport
 from k2ktui.sync.mapping.source import Commits, CopierState, CopiesMissing, NothingCopied
+from k2ktui.sync.matching.log_comparison import PositionProver
 from k2ktui.text import counted, duration, safe_text
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from k2ktui.mm2.flows.formats import (
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.policy import HEARTBEATS
 from k2ktui.mm2.flows.topic_tail import TopicTail
-from k2ktui.mm2.matching.records import safe_pairs
+from k2ktui.sync.matching.records import safe_pairs
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)

@@ -27,9 +27,9 @@ from k2ktui.mm2.flows.mirror_mappings import no_copies
 from k2ktui.mm2.flows.model import FlowProperties
 from k2ktui.mm2.flows.policy import HEARTBEATS
 from k2ktui.mm2.flows.topics import Syncs, read_syncs
-from k2ktui.mm2.matching.records import Fingerprint, MatchResult, match_records
 from k2ktui.mm2.takeover.changes import change_notes
 from k2ktui.replication.topics.naming import target_names
+from k2ktui.sync.matching.records import Fingerprint, MatchResult, match_records
 from k2ktui.text import safe_text
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from k2ktui.engine.records.state import SourcePartition
 from k2ktui.mm2.flows.formats import OffsetSync
 from k2ktui.mm2.flows.topics import add_sync
-from k2ktui.mm2.matching.records import safe_pairs
+from k2ktui.sync.matching.records import safe_pairs
 
 AT = SourcePartition("t", 0)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from k2ktui.engine.mapping.anchors import OffsetAnchor
 from k2ktui.log.content import KafkaRecord, RecordRange, compare_content, content_digest
-from k2ktui.mm2.matching.neighbors import Neighbors
+from k2ktui.sync.matching.neighbors import Neighbors
 
 # Number of neighboring records on each side of a pattern.
 NEIGHBOURS = 32

@@ -22,7 +22,7 @@ from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.clients import Cluster
 from k2ktui.log.content import ContentReader, KafkaRecord, RecordRange, Where
-from k2ktui.mm2.matching.comparing import (
+from k2ktui.sync.matching.comparing import (
     NEIGHBOURS,
     UNSTABLE,
     Answers,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k2ktui.engine.records.state import MappingRange
-from k2ktui.mm2.matching.records import match_records
+from k2ktui.sync.matching.records import match_records
 
 
 def prints(contents: str, first: int = 0) -> list[tuple[int, bytes]]:

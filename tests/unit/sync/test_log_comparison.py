@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from k2ktui.engine.mapping.anchors import OffsetAnchor
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.log.content import KafkaRecord, LogBounds, RecordRange
-from k2ktui.mm2.matching import log_comparison
-from k2ktui.mm2.matching.comparing import UNSTABLE
+from k2ktui.sync.matching import log_comparison
+from k2ktui.sync.matching.comparing import UNSTABLE
 from tests.support.schedule.examples import examples
 
 AT = SourcePartition("t", 0)
