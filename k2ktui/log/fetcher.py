@@ -39,6 +39,7 @@ _PAUSE_S = 0.05
 # A broker that hangs must not use up the time of the others.
 _REQUEST_S = 10.0
 _UNAUTHORIZED = "the principal may not read it"
+_THROTTLED = "its cluster throttles this client (quota)"
 
 
 class PartitionRequest(Protocol):
@@ -259,6 +260,8 @@ class _Reading:
         """Deliver a response; return the partitions that made progress."""
         moved = set()
         first = next(iter(asked))
+        if response.throttle_time_ms > 0 and not response.responses:
+            self._trouble.update(dict.fromkeys(asked.keys() & self._left, _THROTTLED))
         for topic in response.responses:
             for part in topic.partitions:
                 at = topic.topic, part.partition_index

@@ -68,8 +68,8 @@ async def describe_transaction(
             node = await wire.coordinator(transactional_id, left)
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
             response = await wire.send(request, node, left)
-            (state,) = response.transaction_states
-            code = state.error_code
+            for state in response.transaction_states:  # of the only id that was asked for
+                code = state.error_code
         except (NotSent, OutcomeUnknown):
             pass
         except CoordinatorError as error:

@@ -198,6 +198,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             connection.__class__ = self.connection_class  # it has not connected yet
         return connection
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether a broker has asked this client to send nothing for some time (quota)."""
+        return any("throttle" in connection.paused for connection in self._conns.values())
+
     def forget_login(self, node_id: Any) -> None:
         """Let a node's login be tried again; the library repeats a refusal for ever."""
         self._auth_failures.pop(node_id, None)

@@ -333,7 +333,7 @@ class Wire:
         try:
             return await future
         except NodeNotReadyError as error:
-            if "throttle" in str(error):
+            if self._manager.is_throttled:
                 raise Throttled(
                     f"the {self.label} cluster throttles this client (quota)"
                 ) from error

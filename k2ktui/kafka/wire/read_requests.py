@@ -81,3 +81,18 @@ def list_offsets_request(where: Iterable[tuple[str, int]], which: int, isolation
         ],
         max_version=6,
     )
+
+
+def answered_partition(topics: Iterable[Any], partition: int) -> Any | None:
+    """Return the answer for one partition of the only topic that was asked for.
+
+    Args:
+        topics: the topics of a response to one of the requests above.
+        partition: its number.
+
+    Returns:
+        None if the response does not have it: a broker answers a fetch that exceeds a quota with no
+        topic at all, and with the time for which the client must wait.
+    """
+    parts = (part for topic in topics for part in topic.partitions)
+    return next((part for part in parts if part.partition_index == partition), None)

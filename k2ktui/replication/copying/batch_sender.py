@@ -48,6 +48,9 @@ IN_FLIGHT = 5
 UNAVAILABLE_AFTER_S = 20.0
 """Seconds without an acknowledgment after which a partition stops alone: longer than the election
 of a leader after its broker died (``broker.session.timeout.ms``, 9 s by default)."""
+_OUTAGE_S = 2.0
+"""Seconds within which partitions of one outage begin to fail. They stop together: each lap that
+fails for one of them alone would cost the others another 20 s."""
 _LOOK_UP_PAUSE_S = 0.2
 _RETRY_BACKOFF_S = 0.05
 GONE_AFTER_S = 5.0
@@ -287,16 +290,23 @@ class BatchSender:
         return min([_LONGEST_WAIT_S, *retries])
 
     def _give_up(self, now: float) -> None:
-        """Stop waiting for partitions that fail although the cluster responds."""
-        failing = {
-            queue.target: queue.reason
+        """Stop waiting for partitions that fail although the cluster responds.
+
+        Each has its own time, or a leader change elsewhere would stop a partition that has just
+        begun to fail.
+        """
+        failing = [
+            queue
             for queue in self._busy
             if queue.failing_since
             and (not queue.silent or queue.failing_since < self._looked_up_at)
-        }
-        began = [queue.failing_since for queue in self._busy if queue.target in failing]
-        if failing and now - min(began) > UNAVAILABLE_AFTER_S:
-            raise PartitionsUnavailable(failing)
+        ]
+        late = [queue for queue in failing if now - queue.failing_since > UNAVAILABLE_AFTER_S]
+        if not late:
+            return
+        longest = now - min(queue.failing_since for queue in late)
+        if len(late) == len(failing) or longest > UNAVAILABLE_AFTER_S + _OUTAGE_S:
+            raise PartitionsUnavailable({queue.target: queue.reason for queue in late})
 
     def _send_round(self, now: float) -> bool:
         """Send at most one batch per target partition; return whether any was sent."""

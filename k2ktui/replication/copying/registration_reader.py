@@ -21,6 +21,7 @@ from k2ktui.kafka.wire.read_requests import (
     EARLIEST,
     LATEST,
     READ_UNCOMMITTED,
+    answered_partition,
     fetch_request,
     list_offsets_request,
 )
@@ -179,7 +180,9 @@ class RegistrationReader:
 
     async def _offset(self, wire: Wire, node: int, partition: int, which: int) -> int:
         request = list_offsets_request([(self._topic, partition)], which, READ_UNCOMMITTED)
-        part = (await wire.send(request, node)).topics[0].partitions[0]
+        part = answered_partition((await wire.send(request, node)).topics, partition)
+        if part is None:
+            raise _Retry(f"no answer for partition {partition}")
         self._check_code(part.error_code)
         return int(part.offset)
 
@@ -190,7 +193,9 @@ class RegistrationReader:
     def _result(self, response: Any, partition: int) -> Any:
         if response.error_code:
             raise _Retry(code_name(response.error_code))
-        part = response.responses[0].partitions[0]
+        part = answered_partition(response.responses, partition)
+        if part is None:
+            raise _Retry("it throttles this client (quota)")
         if part.error_code == Code.OFFSET_OUT_OF_RANGE:
             self._next.pop(partition, None)
         self._check_code(part.error_code)

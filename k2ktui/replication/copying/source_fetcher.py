@@ -21,7 +21,13 @@ from k2ktui.errors import ConnectionFailed
 from k2ktui.kafka.unreachable import OtherCluster
 from k2ktui.kafka.wire.cluster import NotSent, OutcomeUnknown, Signal, Throttled, TopicInfo, Wire
 from k2ktui.kafka.wire.codes import LEADER_MOVED, SESSION_LOST, TOPIC_GONE, Code, code_name
-from k2ktui.kafka.wire.read_requests import EARLIEST, LATEST, READ_COMMITTED, list_offsets_request
+from k2ktui.kafka.wire.read_requests import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    answered_partition,
+    list_offsets_request,
+)
 from k2ktui.replication.copying import partition_faults
 from k2ktui.replication.copying.fetch_session import FetchSession, Key
 from k2ktui.replication.copying.partition_reader import FetchPosition, PartitionReader
@@ -482,8 +488,8 @@ class SourceFetcher:
         where = [(reader.source.topic, reader.source.partition)]
         request = list_offsets_request(where, which, READ_COMMITTED)
         response = await self._wire.send(request, node)
-        part = response.topics[0].partitions[0]
-        return int(part.offset) if part.error_code == Code.NONE else -1
+        part = answered_partition(response.topics, reader.source.partition)
+        return int(part.offset) if part is not None and part.error_code == Code.NONE else -1
 
     def _lost(self, reader: PartitionReader, start: int, end: int, diverged_at: int) -> None:
         """Handle lost records at the position: stop, or skip them if configured."""

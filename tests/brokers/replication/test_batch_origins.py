@@ -36,6 +36,7 @@ from tests.support.clusters.kafka import (
     produce_transaction,
     unique_name,
 )
+from tests.support.clusters.quotas import limited
 from tests.support.pipelines.copied import delete_topic
 
 OPPOSITE = OppositePipeline("commits", "here", "there")
@@ -195,9 +196,10 @@ def test_any_order_of_batches_decisions_and_commits(
 class Source:
     """A connection to read registrations with."""
 
-    def __init__(self, node: KafkaNode) -> None:
+    def __init__(self, node: KafkaNode, **options: str) -> None:
         self._loop = Loop()
-        self._wire = Wire(self._loop, {"bootstrap_servers": [node.bootstrap]}, "source")
+        options_of_wire = {"bootstrap_servers": [node.bootstrap], **options}
+        self._wire = Wire(self._loop, options_of_wire, "source")
         self._loop.run(lambda: self._wire.open(20))
 
     def read(self, reader: RegistrationReader, timeout: float = 20.0) -> set[int]:
@@ -238,6 +240,20 @@ def test_registrations_are_read_up_to_the_high_watermark(
     assert connection.read(reader) == {1, 2, 3, 4, 5}
     left_open.abort_transaction(20)
     assert connection.read(RegistrationReader(topic)) == {1, 2, 3, 4, 5}
+
+
+def test_registrations_are_read_from_a_source_that_throttles(source: KafkaNode) -> None:
+    """A fetch above the quota is answered without any partition."""
+    topic, slow = create_topic(source), unique_name("slow")
+    for number in range(40):
+        padding = Out(b"x" * 10_000, b"no JSON")
+        produce(source, topic, [padding, record(number)])
+    with limited(source, slow, consumer_byte_rate=36_000):
+        connection = Source(source, client_id=slow)
+        try:
+            assert connection.read(RegistrationReader(topic), 120) == set(range(40))
+        finally:
+            connection.close()
 
 
 def of_another_release(out: Out) -> Out:

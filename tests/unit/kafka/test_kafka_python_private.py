@@ -171,6 +171,20 @@ def test_the_manager_and_the_connection_have_what_is_overridden() -> None:
         assert callable(getattr(NetworkSelector, name)), f"kafka.wire uses {name}"
 
 
+def test_a_throttled_connection_is_known() -> None:
+    """A broker that throttles would else be one to which there is no connection."""
+    loop = Loop()
+    manager = ConnectionManager(loop.net, bootstrap_servers=["localhost:1"])
+    connection = KafkaConnection(loop.net, node_id=1)
+    manager._conns[1] = connection
+    assert not manager.is_throttled
+    connection.pause("throttle")
+    assert manager.is_throttled
+    pausing = inspect.getsource(KafkaConnection._maybe_throttle)
+    assert "self.pause('throttle')" in pausing
+    loop.close()
+
+
 def test_the_protocol_has_the_names_that_ours_gives_to_subclasses() -> None:
     protocol = Protocol(client_id="me", receive_message_max_bytes=10)
     assert protocol.client_id == "me", "requests would carry another client id, and quotas fail"

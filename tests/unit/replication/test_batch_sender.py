@@ -118,6 +118,52 @@ def test_what_an_error_code_stops(
         loop.close()
 
 
+class _Failing(_Metadata):
+    """A cluster whose partitions all take no writes, and a clock that a test moves."""
+
+    def __init__(self, loop: Loop) -> None:
+        leaders = {number: PartitionLeader(1, 0) for number in range(2)}
+        super().__init__(loop, TopicInfo(0, "", leaders))
+        self.now = 100.0
+
+    def version_of(self, _: Any) -> int:
+        return 11
+
+    def post(self, request: Any, _: int) -> Any:
+        topics = [
+            produce_request.ProducedTopic(
+                "t", [produce_request.ProducedPartition(number, 19, -1, "") for number in range(2)]
+            )
+        ]
+        return Future().success(produce_request.ProduceResponse(topics, 0))
+
+
+@pytest.mark.parametrize(("later_s", "stopped"), [(1, {0, 1}), (19, {0})])
+def test_each_partition_has_its_own_time(
+    later_s: int, stopped: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one outage stop together; one that has just begun to fail does not."""
+    loop = Loop()
+    wire: Any = _Failing(loop)
+    monkeypatch.setattr(module, "monotonic", lambda: wire.now)
+    sender = BatchSender(wire, Producer("x", 1, 0), Signal(loop), lambda *_: None)
+
+    async def run() -> None:
+        for second in range(100):
+            if second in (0, later_s):
+                target = ("t", 0 if second == 0 else 1)
+                sender.offer(OutgoingBatch(target, memoryview(bytearray(61)), 1))
+            await sender.pump()
+            wire.now += 1
+
+    try:
+        with pytest.raises(PartitionsUnavailable) as raised:
+            loop.run(run)
+    finally:
+        loop.close()
+    assert raised.value.reasons.keys() == {("t", number) for number in stopped}
+
+
 UNKNOWN = TopicInfo(3)
 LEADERLESS = TopicInfo(0, "", {0: PartitionLeader(-1, 7)})
 

@@ -148,7 +148,8 @@ class Brokers:
 
     def _listed(self, request: Any) -> Any:
         which = request.topics[0].partitions[0].timestamp
-        part = SimpleNamespace(offset=self.start if which == -2 else self.end, error_code=0)
+        offset = self.start if which == -2 else self.end
+        part = SimpleNamespace(partition_index=0, offset=offset, error_code=0)
         return SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
 
     def _fetch(self, request: Any, node: int) -> Any:
