@@ -157,9 +157,16 @@ def _print_error(error: K2kError) -> None:
 
 
 def _report_thread(ended: threading.ExceptHookArgs) -> None:
-    """Keep the trace of a thread that a bug has ended; the screen is not for traces."""
-    if isinstance(ended.exc_value, Exception):
-        reported = fault(ended.exc_value)
+    """Keep the trace of a thread that a bug has ended; the screen is not for traces.
+
+    Output that cannot be written, as its reader has gone or the disk is full, is no bug.
+    """
+    error = ended.exc_value
+    if isinstance(error, Exception):
+        failure = find_output_failure(error)
+        if failure is not None and isinstance(error, BrokenPipeError):
+            return  # the main thread ends at its next line
+        reported = failure or fault(error)
         if diagnostics.set_up().has_screen:
             _print_error(reported)
 

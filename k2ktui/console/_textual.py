@@ -12,7 +12,7 @@ import os
 import selectors
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from rich.console import Console, RenderableType
 from textual import constants, events, on
@@ -37,10 +37,44 @@ _READ = 4096
 _CLEAR = "\x1b[H\x1b[2J"
 
 
+class _Output:
+    """The terminal, as Textual's thread writes to it; what is written after a hang-up is dropped.
+
+    An error would end the thread, and be reported as a bug; the app, which notices the hang-up,
+    would wait for room in the thread's queue.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write, unless there is no terminal any more."""
+        try:
+            self._file.write(text)
+        except OSError:
+            if not is_gone():
+                raise
+
+    def flush(self) -> None:
+        """Write what is buffered, unless there is no terminal any more."""
+        try:
+            self._file.flush()
+        except OSError:
+            if not is_gone():
+                raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class TerminalDriver(LinuxDriver):
     """Textual's driver, whose input passes a filter, and which draws again after it was stopped."""
 
     _is_suspended = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._file = cast("Any", _Output(cast("IO[str]", self._file)))
 
     def run_input_thread(self) -> None:
         """Read the terminal until the app ends."""

@@ -103,6 +103,11 @@ main()
 """
 
 
+def crashes(state: Path) -> list[str]:
+    """Return what the reports of crashes say; a terminal that is lost is none."""
+    return [path.read_text() for path in (state / "k2ktui").glob("crash-*.txt")]
+
+
 def test_a_hang_up_ends_it(recording: Path, env: dict[str, str], tmp_path: Path) -> None:
     """In order: a demo goes on without its console. The kernel sends SIGHUP and SIGCONT."""
     late = tmp_path / "late"
@@ -114,14 +119,18 @@ def test_a_hang_up_ends_it(recording: Path, env: dict[str, str], tmp_path: Path)
         terminal.process.send_signal(signal.SIGCONT)
         assert terminal.wait(20) == 0
         assert not late.exists()
+        assert crashes(tmp_path) == []
 
 
-def test_a_hang_up_that_is_ignored_ends_it_too(recording: Path, env: dict[str, str]) -> None:
+def test_a_hang_up_that_is_ignored_ends_it_too(
+    recording: Path, env: dict[str, str], tmp_path: Path
+) -> None:
     command = ["sh", "-c", f"trap '' HUP; exec {' '.join(CONSOLE)} --replay {recording}"]
     with Terminal(command, env=env) as terminal:
         terminal.await_text("replay ")
         terminal.hang_up()
         assert terminal.wait(20) == 0
+        assert crashes(tmp_path) == []
 
 
 DEAF = """

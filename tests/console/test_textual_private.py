@@ -6,11 +6,13 @@ A failure here after an update of Textual says which of its private names moved,
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingsMap
+from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.widget import Widget
 
@@ -47,6 +49,8 @@ def test_the_private_names_are_there() -> None:
     app: App[Any] = App()
     assert app._exception is None, "the exception that ended the app would be lost"
     assert isinstance(app._bindings, BindingsMap), "screens would have no keys"
+    started = inspect.getsource(LinuxDriver.start_application_mode)
+    assert "WriterThread(self._file)" in started, "a hang-up would write a report of a crash"
     assert isinstance(Widget()._layout_updates, int), "lines would be cut at an earlier height"
     assert isinstance(Widget()._bindings, BindingsMap), "tables would not name what Enter does"
 

@@ -35,7 +35,7 @@ from k2ktui.engine.records.state import SourcePartition
 from k2ktui.errors import K2kError
 from k2ktui.kafka.client_errors import PARTITION_END
 from k2ktui.kafka.clients import REQUEST_TIMEOUT_S
-from k2ktui.log.content import ContentReader, UnreadableReason
+from k2ktui.log.content import ContentReader
 from k2ktui.log.record import Header, KafkaRecord, compare_content
 from k2ktui.replication.copying.failpoints import failpoint
 from k2ktui.sync.cluster_readers import TargetClusterReader
@@ -205,22 +205,23 @@ def _consume(session: Session, rows: Sequence[ShadowRow]) -> list[str]:
     by_group: dict[str, list[ShadowRow]] = defaultdict(list)
     for shadow in rows:
         by_group[shadow.row.group].append(shadow)
+    reads: list[Mapping[Where, list[KafkaRecord]]] = []
+    with ThreadPoolExecutor(_CONSUMERS) as pool:
+        for read in pool.map(lambda name: _read_group(session, name, by_group[name]), by_group):
+            reads.append(read)
+            done = f"{len(reads):,} of {len(by_group):,} shadow groups read"
+            session.show(DrillPhase.SHADOW, done)
     problems: list[str] = []
     seen: list[GroupReads] = []
-    done = 0
-    with ThreadPoolExecutor(_CONSUMERS) as pool:
-        reads = pool.map(lambda name: _read_group(session, name, by_group[name]), by_group)
-        for group, records_by_place in zip(by_group, reads, strict=True):
-            compared, different = _compare(session, by_group[group], records_by_place)
-            problems += different
-            seen += [
-                make_reads(session, shadow.row, shadow.source, shadow.offset, records)
-                for shadow in by_group[group]
-                if (records := records_by_place.get((shadow.row.topic, shadow.row.partition), []))
-            ]
-            _keep_result(session, group, compared, len(different))
-            done += 1
-            session.show(DrillPhase.SHADOW, f"{done:,} of {len(by_group):,} shadow groups read")
+    for group, records_by_place in zip(by_group, _add_headers(session, reads), strict=True):
+        compared, different = _compare(session, by_group[group], records_by_place)
+        problems += different
+        seen += [
+            make_reads(session, shadow.row, shadow.source, shadow.offset, records)
+            for shadow in by_group[group]
+            if (records := records_by_place.get((shadow.row.topic, shadow.row.partition), []))
+        ]
+        _keep_result(session, group, compared, len(different))
     session.reads = tuple(seen)
     return problems
 
@@ -251,7 +252,7 @@ def _read_group(
                     raise K2kError(f"shadow group of {safe_text(group)}: {error.str()}")
                 left.pop(at, None)
             elif at in left:
-                records[at].append(_read_message(session, at, message))
+                records[at].append(_read_message(message))
                 if len(records[at]) >= left[at]:
                     del left[at]
     finally:
@@ -259,30 +260,58 @@ def _read_group(
     return records
 
 
-def _read_message(session: Session, at: Where, message: Message) -> KafkaRecord:
+def _read_message(message: Message) -> KafkaRecord:
+    """Return a record without its headers.
+
+    ``Message.headers`` would raise for a name that is not UTF-8, as SystemError if it has two of
+    them, and may raise the error in a later call of the thread instead.
+    """
     kind, timestamp = message.timestamp()
-    offset = int(message.offset() or 0)
-    try:
-        headers = tuple((str(name), value) for name, value in message.headers() or ())
-    except UnicodeDecodeError:
-        headers = _read_headers(session, at, offset)
     return KafkaRecord(
-        offset,
+        int(message.offset() or 0),
         message.key(),
         message.value(),
-        headers,
+        (),
         -1 if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp),
     )
 
 
-def _read_headers(session: Session, at: Where, offset: int) -> tuple[Header, ...]:
-    """Read the headers of one record as bytes: the consumer only gives names that are UTF-8."""
+def _add_headers(
+    session: Session, reads: Sequence[Mapping[Where, list[KafkaRecord]]]
+) -> list[Mapping[Where, list[KafkaRecord]]]:
+    """Return the records that were read with their headers, which are read as bytes here.
+
+    Raises:
+        K2kError: a record cannot be read again.
+    """
+    offsets: dict[Where, set[int]] = defaultdict(set)
+    for read in reads:
+        for at, records in read.items():
+            offsets[at] |= {record.offset for record in records}
+    where = {
+        at: (min(found), max(found) + 1 - min(found)) for at, found in offsets.items() if found
+    }
     with ContentReader(session.target) as reader:
-        (answer,) = reader.next_records([(*at, offset)], _READ_S).values()
-    if isinstance(answer, KafkaRecord) and answer.offset == offset:
-        return answer.headers
-    why = answer.reason if isinstance(answer, UnreadableReason) else "it is gone"
-    raise K2kError(f"the headers of {safe_text(at[0])}-{at[1]} at {offset} cannot be read: {why}")
+        asked = [((*at, first), count) for at, (first, count) in where.items()]
+        stretches = dict(zip(where, reader.stretches(asked, _READ_S), strict=True))
+
+    def headers(at: Where, offset: int) -> tuple[Header, ...]:
+        record = stretches[at].records.get(offset)
+        if record is not None:
+            return record.headers
+        why = stretches[at].unread or stretches[at].absence(offset)
+        raise K2kError(
+            f"the headers of {safe_text(at[0])}-{at[1]} at {offset} cannot be read: "
+            f"{safe_message(why)}"
+        )
+
+    return [
+        {
+            at: [replace(record, headers=headers(at, record.offset)) for record in records]
+            for at, records in read.items()
+        }
+        for read in reads
+    ]
 
 
 def _compare(

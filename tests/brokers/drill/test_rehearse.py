@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
 
 from k2ktui.engine.drill.checks import DrillCheckOutcome, DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeStatus, DrillStatus
 from k2ktui.runtime.node import KafkaNode
-from tests.support.clusters.kafka import Out, admin, produce
+from tests.support.clusters.kafka import Headers, Out, admin, produce
 from tests.support.commands.cli import k2ktui, k2ktui_json
 from tests.support.drill.runs import QUICK, Pair, Yes, check_of, kill_at
 from tests.support.oracle.group_offsets import commit_offsets
+from tests.support.records.sent_batches import OddName, make_batch, send_batches
 
 
 @pytest.fixture
@@ -142,27 +142,39 @@ def test_a_dry_run_begins_no_drill(pair: Pair) -> None:
     assert pair.drills() == []
 
 
-class OddName(str):
-    """A header name that other clients write: its bytes are not UTF-8."""
-
-    def encode(self, *_: object) -> bytes:
-        return b"\xff\xfe"
+def odd_batch(now: int) -> bytes:
+    """Return a batch whose records have header names that are not UTF-8, the last ones have not."""
+    odd = OddName("odd")
+    headers: list[Headers] = [
+        ((odd, b"h"),),
+        (("a", b"1"), (odd, None), (odd, b"h")),
+        ((odd, b"h"), ("b", b"2")),
+        *[(("z", b"9"),)] * 5,
+    ]
+    values = [b"odd%d" % n for n in range(len(headers))]
+    return make_batch(values, timestamp=now, keys=[b"k"] * len(headers), headers=headers)
 
 
 @pytest.mark.slow
-def test_a_header_name_that_is_not_utf_8_is_compared_as_bytes(
+def test_header_names_that_are_not_utf_8_are_compared_as_bytes(
     pair: Pair, source: KafkaNode, target: KafkaNode
 ) -> None:
-    topic, prior, now = pair.topics[0], pair.copied.prior, int(time.time() * 1000)
-    for node in (source, target):
-        producer = KafkaProducer(bootstrap_servers=node.bootstrap)
-        sent = producer.send(topic, b"odd", b"k", [(OddName("odd"), b"h")], 0, now)
-        assert sent.get(30).offset == (20 if node is source else 20 + prior)
-        producer.close()
-    pair.copied.record(topic, 0, {n: n + prior for n in range(21)}, 21, 0)
+    topic, prior = pair.topics[0], pair.copied.prior
+    batch = odd_batch(int(time.time() * 1000))
+    assert send_batches(source, topic, [batch]) == [20]
+    assert send_batches(target, topic, [batch]) == [20 + prior]
+    pair.copied.record(topic, 0, {n: n + prior for n in range(28)}, 28, 0)
     drill = pair.start(DrillKind.REHEARSE, replace(QUICK, shadow_records=100))
     assert drill.status is DrillStatus.DONE
     assert drill.record(DrillPhase.SHADOW).findings == ()
     compared = sum(20 - at[1] for at in pair.source_offsets(0).items())
     compared += sum(20 - at[1] for at in pair.source_offsets(1).items())
-    assert sum(group.compared for group in drill.groups) == compared + 2
+    assert sum(group.compared for group in drill.groups) == compared + 2 * 8
+    # The other commands that read records show and compare them, too.
+    at = f"{topic}:0@20"
+    shown = k2ktui_json("records", "-f", pair.file, at, "--count", "8", "--show")
+    assert [row["outcome"] for row in shown["records"]] == ["same"] * 8
+    assert shown["records"][0]["source"]["headers"][0]["name"] == r"\xff\xfe"
+    k2ktui_json("verify", "-f", pair.file, "--translated")
+    report = k2ktui_json("compare", "-f", pair.file, "--topics", topic, code=1)
+    assert report["counts"] == {"equal": 48, "native to the target": 2 * prior}

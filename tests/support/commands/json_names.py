@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 # These have the names of a file or of a record that earlier releases have written.
-_STORED = {("parity", "plan"), ("config", "show"), ("jobs", "log"), ("watch",)}
+_STORED = {("parity", "plan"), ("config", "show"), ("jobs", "log"), ("drill", "show"), ("watch",)}
 # Objects whose keys are names from Kafka, from a file, or of what is counted.
 _MAPS = {
     *("actions", "bases", "changes", "config", "counts", "ignored", "moved_topics", "positions"),

@@ -12,9 +12,17 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from k2ktui.kafka.wire.cluster import Loop, Wire
 from k2ktui.kafka.wire.produce_request import make_produce_request
-from tests.support.clusters.kafka import TIMEOUT, ServingCluster
+from tests.support.clusters.kafka import TIMEOUT, Headers, ServingCluster
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+class OddName(str):
+    """A header name that other clients write: its bytes are not UTF-8."""
+
+    def encode(self, *_: object) -> bytes:
+        """Return what is written in its place."""
+        return b"\xff\xfe"
 
 
 def make_batch(
@@ -23,12 +31,14 @@ def make_batch(
     *,
     timestamp: int | None = None,
     keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
 ) -> bytes:
     """One batch with a record for each value, all with one timestamp (default: now)."""
     builder = DefaultRecordBatchBuilder(2, CODECS[codec], False, -1, -1, -1, 1 << 30)
     at = int(time() * 1000) if timestamp is None else timestamp
     for number, value in enumerate(values):
-        builder.append(number, at, keys[number] if keys else None, value, [])
+        key, own = keys[number] if keys else None, headers[number] if headers else ()
+        builder.append(number, at, key, value, list(own))
     return bytes(builder.build())
 
 

@@ -140,3 +140,26 @@ def test_a_closed_output_is_given_to_nothing_else(file: Path) -> None:
     )
     done = shell(f'{sys.executable} -c "{code}" <&- >&-')
     assert (done.returncode, done.stderr) == (0, "")
+
+
+THREAD = """
+import threading
+from k2ktui.cli import main
+main.watch_output()
+threading.excepthook = main._report_thread
+def write():
+    while True:
+        print("x" * 9999, flush=True)
+thread = threading.Thread(target=write)
+thread.start()
+thread.join()
+print("ended", file=main.sys.stderr)
+"""
+
+
+def test_a_thread_whose_output_nobody_reads_is_no_crash(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(THREAD)
+    said = shell(f"XDG_STATE_HOME={tmp_path} {sys.executable} {program} | head -c 1")
+    assert said.stderr.startswith("ended\n"), said.stderr
+    assert list((tmp_path / "k2ktui").glob("crash-*")) == []
