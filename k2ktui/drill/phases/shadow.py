@@ -288,9 +288,7 @@ def _add_headers(
     for read in reads:
         for at, records in read.items():
             offsets[at] |= {record.offset for record in records}
-    where = {
-        at: (min(found), max(found) + 1 - min(found)) for at, found in offsets.items() if found
-    }
+    where = {at: (min(some), max(some) + 1 - min(some)) for at, some in offsets.items() if some}
     with ContentReader(session.target) as reader:
         asked = [((*at, first), count) for at, (first, count) in where.items()]
         stretches = dict(zip(where, reader.stretches(asked, _READ_S), strict=True))
