@@ -60,12 +60,14 @@ class RunParts:
 
     def make_ownership(self, config: PipelineConfig) -> Ownership:
         """Return what owns the pipeline once it is taken over; asks both clusters for their ids."""
+        pair = read_pair(config, self.source, self.target)
+        self.heartbeat.copies_between(pair)
         return make_ownership(
             config,
             self.target,
             self.options,
             self.control.commit_partitions,
-            read_pair(config, self.source, self.target),
+            pair,
             guard=lambda named: refuse_fenced(config, self.target, named),
             digest=copy_digest(config),
         )

@@ -31,6 +31,7 @@ from k2ktui.engine.moves.journal import (
 from k2ktui.engine.moves.journal_format import read_state_value, state_key, state_value
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary
 from k2ktui.engine.moves.written import WrittenCommits, join
+from k2ktui.engine.records.cleared import NOTHING_CLEARED, Cleared, ClearedTerms
 from k2ktui.engine.records.hold import NO_HOLDS, Hold, Holds
 from k2ktui.engine.records.parity_record import ParityRecord
 from k2ktui.engine.records.state import MalformedRecord
@@ -68,6 +69,7 @@ class PipelineState:
         holds: the topics and partitions that operators hold.
         rehearsals: rehearsals in a few numbers, the oldest first.
         comparison: the last comparison of all records; None if there was none.
+        cleared: the positions that operators have removed.
     """
 
     runners: tuple[Runner, ...] = ()
@@ -81,6 +83,7 @@ class PipelineState:
     holds: Holds = NO_HOLDS
     rehearsals: tuple[Rehearsal, ...] = ()
     comparison: ComparisonRecord | None = None
+    cleared: ClearedTerms = NOTHING_CLEARED
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
@@ -446,5 +449,6 @@ def _state(
         holds=Holds(record for record in records if isinstance(record, Hold)),
         rehearsals=list_rehearsals(rehearsals, drills.values()),
         comparison=next(comparisons, None),
+        cleared=ClearedTerms(record for record in records if isinstance(record, Cleared)),
         rows=rows,
     )

@@ -16,6 +16,7 @@ Their encoding is in :mod:`k2ktui.engine.moves.journal_format`.
   (:mod:`k2ktui.engine.records.wanted_acls`).
 - *Hold*: a topic or a partition that is not copied for a while
   (:mod:`k2ktui.engine.records.hold`).
+- *Cleared*: positions that an operator has removed (:mod:`k2ktui.engine.records.cleared`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from k2ktui.engine.moves.choice import Choice
 from k2ktui.engine.moves.groups import CommittedOffset, Partition
 from k2ktui.engine.moves.pipeline_summary import PipelineSummary, SummaryKey
 from k2ktui.engine.moves.written import WrittenCommits
+from k2ktui.engine.records.cleared import Cleared, ClearedKey
 from k2ktui.engine.records.hold import Hold, HoldKey
 from k2ktui.engine.records.mapping_version import MappingVersion
 from k2ktui.engine.records.parity_record import ParityKey, ParityRecord
@@ -130,6 +132,7 @@ StateKey = (
     | HoldKey
     | RehearsalKey
     | ComparisonKey
+    | ClearedKey
 )
 
 
@@ -159,6 +162,8 @@ class Runner:
         owned: the slots that it owned in that generation.
         name: name of the pipeline in its file; "" from an earlier release.
         digest: of what decides in its file what is copied; "" from an earlier release.
+        source, target: ids of the clusters that it copies between; "" until they are known, and
+            from an earlier release.
         heard_ms: when a reader last received a heartbeat, by the reader's clock; None if not
             observed yet. Not part of the record.
     """
@@ -186,6 +191,8 @@ class Runner:
     error_ms: int = 0
     name: str = ""
     digest: str = ""
+    source: str = ""
+    target: str = ""
 
     @property
     def key(self) -> RunnerKey:
@@ -331,6 +338,7 @@ StateRecord = (
     | Hold
     | Rehearsal
     | ComparisonRecord
+    | Cleared
 )
 
 

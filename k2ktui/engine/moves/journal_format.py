@@ -46,6 +46,13 @@ from k2ktui.engine.moves.journal import (
 )
 from k2ktui.engine.moves.pipeline_summary import GroupCount, PipelineSummary, SummaryKey
 from k2ktui.engine.moves.written import LARGEST_NUMBER, WrittenCommit, WrittenCommits
+from k2ktui.engine.records.cleared import (
+    Cleared,
+    ClearedKey,
+    cleared_body,
+    read_cleared,
+    read_cleared_key,
+)
 from k2ktui.engine.records.editions import read_digest
 from k2ktui.engine.records.hold import Hold, HoldKey, hold_body, read_hold, read_hold_key
 from k2ktui.engine.records.mapping_version import MappingVersion
@@ -106,6 +113,8 @@ def state_key(group: str, key: StateKey) -> bytes:
             return _dump({"group": group, "kind": "hold", **partition, "topic": key.topic})
         case RehearsalKey():
             kind, rest = "rehearsal", {"id": key.id}
+        case ClearedKey():
+            kind, rest = "cleared", {"topic": key.topic} if key.topic else {}
     return _dump({"group": group, "kind": kind, **rest})
 
 
@@ -149,15 +158,15 @@ def state_value(record: StateRecord) -> bytes:
             body = wanted_acls_body(record)
         case Hold():
             body = hold_body(record)
-        case Rehearsal() | ComparisonRecord():
-            body = _measured_body(record)
+        case Rehearsal() | ComparisonRecord() | Cleared():
+            body = _short_body(record)
     return _dump(dict(sorted({**body, "v": VERSION}.items())))
 
 
-def _measured_body(record: Rehearsal | ComparisonRecord) -> dict[str, Any]:
+def _short_body(record: Rehearsal | ComparisonRecord | Cleared) -> dict[str, Any]:
     if isinstance(record, Rehearsal):
         return rehearsal_body(record)
-    return comparison_body(record)
+    return cleared_body(record) if isinstance(record, Cleared) else comparison_body(record)
 
 
 def _runner_body(runner: Runner) -> dict[str, Any]:
@@ -169,6 +178,8 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
     lasts = {"errorAt": runner.error_ms} if runner.error_ms else {}
     names = {"name": runner.name, "digest": runner.digest}
     file = {key: value for key, value in names.items() if value}
+    clusters = {"sourceCluster": runner.source, "targetCluster": runner.target}
+    pair = {key: value for key, value in clusters.items() if value}
     shared: dict[str, Any] = {}
     if runner.generation:
         shared = {"generation": runner.generation, "owned": list(runner.owned)}
@@ -181,6 +192,7 @@ def _runner_body(runner: Runner) -> dict[str, Any]:
         **birth,
         **lasts,
         **file,
+        **pair,
         "at": runner.at_ms,
         "host": runner.host,
         "lag": runner.lag_records,
@@ -325,6 +337,8 @@ def read_state_key(raw: bytes | None, only: str | None = None) -> tuple[str, Sta
             return group, read_hold_key(head)
         case "rehearsal":
             return group, RehearsalKey(text(field(head, "id")))
+        case "cleared":
+            return group, read_cleared_key(head)
     raise MalformedRecord("a record of an unknown kind")
 
 
@@ -356,16 +370,16 @@ def read_state_value(key: StateKey, raw: bytes | None) -> StateRecord:
             return read_wanted_acls(body)
         case HoldKey():
             return read_hold(key, body)
-        case RehearsalKey() | ComparisonKey():
-            return _read_measured(key, body)
+        case RehearsalKey() | ComparisonKey() | ClearedKey():
+            return _read_short(key, body)
 
 
-def _read_measured(
-    key: RehearsalKey | ComparisonKey, body: dict[str, Any]
-) -> Rehearsal | ComparisonRecord:
+def _read_short(
+    key: RehearsalKey | ComparisonKey | ClearedKey, body: dict[str, Any]
+) -> Rehearsal | ComparisonRecord | Cleared:
     if isinstance(key, RehearsalKey):
         return read_rehearsal(key, body)
-    return read_comparison(body)
+    return read_cleared(key, body) if isinstance(key, ClearedKey) else read_comparison(body)
 
 
 def _body(raw: bytes | None) -> dict[str, Any]:
@@ -404,6 +418,8 @@ def _runner(key: RunnerKey, body: dict[str, Any]) -> Runner:
         ),
         name=text(body.get("name", "")),
         digest=read_digest(body["digest"]) if "digest" in body else "",
+        source=text(body.get("sourceCluster", "")),
+        target=text(body.get("targetCluster", "")),
     )
 
 

@@ -24,6 +24,7 @@ from k2ktui.engine.strict_json import (
     field,
     flag,
     integer,
+    items,
     mapping,
     parse_object,
     text,
@@ -96,6 +97,9 @@ class Run:
     the run's file, ``editions`` are those of all runs so far; both are empty in records of earlier
     releases, whose files are unknown. ``has_moved`` says whether there may be moved topics;
     ``interrupts`` is set in the record of a takeover that records them, and copies nothing.
+    ``lost_term`` is the term up to which positions may be lost, as the commit topic had lost
+    records when a run took over; 0 if it never had. ``log_starts`` are the log start offsets of its
+    partitions that this accounts for; what is deleted after them is a new loss.
     """
 
     term: int
@@ -114,6 +118,8 @@ class Run:
     editions: Editions = NO_EDITIONS
     has_moved: bool = False
     interrupts: Interruption | None = None
+    lost_term: int = 0
+    log_starts: tuple[int, ...] = ()
 
 
 def run_key(group: str, shared_slot: int | None = None) -> bytes:
@@ -151,6 +157,10 @@ def run_value(run: Run) -> bytes:
         value["moved"] = True
     if run.interrupts is not None:
         value["interrupts"] = {"term": run.interrupts.term, "over": run.interrupts.is_over}
+    if run.lost_term:
+        value["lostTerm"] = run.lost_term
+    if any(run.log_starts):
+        value["logStarts"] = list(run.log_starts)
     return dump_object({**value, "startedAt": run.started_ms, **run.pair.as_fields()})
 
 
@@ -185,6 +195,10 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         editions=read_editions(value.get("editions", {})),
         has_moved=flag(value.get("moved", False)),
         interrupts=_parse_interruption(value.get("interrupts")),
+        lost_term=integer(value.get("lostTerm", 0), high=LARGEST_TERM),
+        log_starts=tuple(
+            integer(start) for start in items(value.get("logStarts", []), most=LARGEST_SLOTS)
+        ),
     )
 
 
@@ -204,6 +218,19 @@ def _parse_layout(value: object) -> SharedLayout | None:
         integer(field(body, "slots"), 1, LARGEST_SHARED_SLOTS),
         flag(field(body, "ready")),
     )
+
+
+def has_been_cut(run: Run, starts: Mapping[int, int]) -> bool:
+    """Return whether a commit topic has lost records at its start since a run record was written.
+
+    A compacted topic begins at offset 0 for ever, unless its records are deleted.
+
+    Args:
+        run: the newest run record.
+        starts: the log start offset of each partition.
+    """
+    known = dict(enumerate(run.log_starts))
+    return any(start > known.get(partition, 0) for partition, start in starts.items())
 
 
 def may_be_run(key: bytes | None) -> bool:

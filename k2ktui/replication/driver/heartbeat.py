@@ -25,6 +25,7 @@ from k2ktui.engine.moves.journal_format import (
     state_key,
     state_value,
 )
+from k2ktui.engine.records.cluster_pair import ClusterPair
 from k2ktui.engine.records.state import MalformedRecord
 from k2ktui.errors import K2kError, Refused
 from k2ktui.kafka.clients import Cluster, target_cluster
@@ -200,6 +201,10 @@ class Heartbeat(BackgroundRunner):
         state = RunnerState.STANDBY if waiting else RunnerState.STARTING
         self._now = replace(self._now, state=state, slots=0)
 
+    def copies_between(self, pair: ClusterPair) -> None:
+        """Include the ids of the clusters in the following heartbeats."""
+        self._now = replace(self._now, source=pair.source, target=pair.target)
+
     def ending(self) -> None:
         """Report the run as stopping; safe in a signal handler."""
         self._ending = True
@@ -258,21 +263,28 @@ class Heartbeat(BackgroundRunner):
             for record in read_committed(target, topic, self._partitions, _READ_S):
                 if record.key and _RUNNER in record.key:
                     values[record.key] = record.value
-            writer.put([(raw, None) for raw, value in values.items() if self._is_dead(raw, value)])
+            runners = {raw: run for raw, v in values.items() if (run := self._read(raw, v))}
+            # If positions are lost, the highest term says that there were some.
+            last = max((run.term for run in runners.values()), default=0)
+            writer.put(
+                [
+                    (raw, None)
+                    for raw, run in runners.items()
+                    if self._is_dead(run) and not (run.term and run.term == last)
+                ]
+            )
 
-    def _is_dead(self, raw: bytes, value: bytes | None) -> bool:
-        if value is None:
-            return False
+    def _read(self, raw: bytes, value: bytes | None) -> Runner | None:
+        """Return the heartbeat of a run of this pipeline; None for any other record."""
         try:
             _, key = read_state_key(raw, self._group)
-            if not isinstance(key, RunnerKey):
-                return False
-            runner = read_state_value(key, value)
+            record = read_state_value(key, value) if isinstance(key, RunnerKey) and value else None
         except MalformedRecord:
-            return False
+            return None
+        return record if isinstance(record, Runner) else None
+
+    def _is_dead(self, runner: Runner) -> bool:
         # Age alone does not prove that a run is over: it must have stopped or been fenced.
-        if not isinstance(runner, Runner):
-            return False
         fenced = 0 < runner.term < self._now.term
         # Runs that share a pipeline have one term. This one has seen a later generation of owners:
         # the run sends no more heartbeats, or it writes its own again.

@@ -29,8 +29,9 @@ from typing import Any
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
+from k2ktui.engine.records.evidence import NO_EVIDENCE, Evidence
 from k2ktui.engine.records.moved_topic import TopicMoves
-from k2ktui.engine.records.run_record import Interruption, Run, SharedLayout
+from k2ktui.engine.records.run_record import Interruption, Run, SharedLayout, has_been_cut
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.admin.transaction_state import TransactionState
 from k2ktui.kafka.clients import Cluster
@@ -82,6 +83,8 @@ class Claim:
         digest: that of the file by which the run copies, for its run record; "" keeps that of the
             run before.
         layout: id of the layout that the slot belongs to; "" for the whole pipeline.
+        read_evidence: reads what earlier runs left beside the commit topic; called only if that has
+            lost its run record, or never had one.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Claim:
     fenced_by: str | None = None
     digest: str = ""
     layout: str = ""
+    read_evidence: Callable[[], Evidence] = lambda: NO_EVIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,15 @@ class Ownership:
         self.run = self.pipeline_run = Run(0, 0)
         self.retired: frozenset[int] = frozenset()
         self._layout: SharedLayout | None = None  # of the run records that it writes
+        # As of the last takeover of a whole pipeline, for the run records that it writes.
+        self._floor = self._lost_term = 0
+        self._log_starts: tuple[int, ...] = ()
+
+    @property
+    def lost_term(self) -> int:
+        """Positions of this term and earlier ones may be lost; 0 if none is (``Run.lost_term``)."""
+        is_slot = self._claim.topic.shared_slot is not None
+        return self.pipeline_run.lost_term if is_slot else self._lost_term
 
     @property
     def topic(self) -> CommitTopic:
@@ -303,6 +316,8 @@ class Ownership:
             self._fence.take(partial(self._count_slots, slots, divide))
             state = self._read()
             self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
+            if not self._claim.transactional:  # nothing was fenced, and no run record was read
+                self._look_for_losses(state.run)
             failpoint("fenced")
             self._require_layout()
             # Again, although the preflight has: a run in between may have recorded other ids.
@@ -334,8 +349,32 @@ class Ownership:
         runs = self._store.read_written_runs()
         self._found = find_newest(runs)
         if self._claim.topic.shared_slot is None:
+            self._look_for_losses(self._found)
             self._fence_shared(announce(runs))
         return max([slots, *(run.slots for run in runs)])
+
+    def _look_for_losses(self, newest: Run) -> None:
+        """Find out what the commit topic has lost since its newest run record was written.
+
+        Without a run record, the next term is above every term that anything else on the target
+        names: mappings of a higher term would count before those of this run.
+        """
+        starts = self._store.read_log_starts()
+        self._log_starts = tuple(starts[number] for number in sorted(starts))
+        self._floor, self._lost_term = newest.term, newest.lost_term
+        if newest.term == 0:
+            evidence = self._claim.read_evidence()
+            self._lost_term = evidence.lost_term(self.pair.sources)
+            self._floor = max(evidence.term, self._lost_term)
+        elif has_been_cut(newest, starts):
+            self._lost_term = newest.term
+        if self._lost_term != newest.lost_term:
+            log.warning(
+                "%s has lost records of %s up to term %d",
+                self.topic.name,
+                self.topic.ids,
+                self._lost_term,
+            )
 
     def _prepare_layout(self, division: _Division | None, runs: Sequence[Run]) -> int:
         """Write the new layout; return how many shared slots any layout has had."""
@@ -601,6 +640,7 @@ class Ownership:
         changed: Mapping[SourcePartition, Position] | None = None,
     ) -> None:
         before, slot = self.run, self._claim.topic.shared_slot
+        term = max(term, self._floor + 1)
         way = (before.registers, before.bidirectional)
         if self._pair:
             way = self._store.registers, self._claim.bidirectional
@@ -621,7 +661,13 @@ class Ownership:
         )
         if slot is None:  # the run record of a slot is of the layout in that of the pipeline
             digest = self._claim.digest or before.digest
-            run = replace(run, digest=digest, editions=self._editions())
+            run = replace(
+                run,
+                digest=digest,
+                editions=self._editions(),
+                lost_term=self._lost_term,
+                log_starts=self._log_starts,
+            )
         self._store.write_run(run, changed or None, moved=moved.moved)
         if moved.released:
             self._store.remove_moved(moved.released)
@@ -666,6 +712,18 @@ class Ownership:
         run = replace(self.run, term=self.run.term + 1, pair=pair, started_ms=now_ms(), layout=None)
         self._store.write_run(run, changed)
         self.run = run
+
+    def settle_losses(self, changed: Mapping[SourcePartition, Position]) -> None:
+        """Write positions, and that no position of the pipeline is lost any more.
+
+        Both are written in one transaction, in the term of this driver.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+        """
+        run = replace(self.run, lost_term=0)
+        self._store.write_run(run, changed)
+        self.run, self._lost_term = run, 0
 
     def remove_positions(self, sources: Collection[SourcePartition]) -> None:
         """Delete positions from all partitions of the commit topic; raises as write_positions."""

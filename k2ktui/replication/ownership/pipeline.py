@@ -12,6 +12,7 @@ from k2ktui.kafka.clients import Cluster
 from k2ktui.replication.copying.slot_settings import produce_settings
 from k2ktui.replication.fencing_errors import TIMEOUT, UnreadableRecords, unreadable_moves
 from k2ktui.replication.ownership.commit_state import CommitState, CommitTopic, read_commit_state
+from k2ktui.replication.ownership.evidence_reader import read_evidence
 from k2ktui.replication.ownership.ownership import Claim, Ownership
 from k2ktui.text import counted, safe_text
 
@@ -142,5 +143,6 @@ def make_ownership(
         guard=guard,
         fenced_by=fenced_by,
         digest=digest,
+        read_evidence=lambda: read_evidence(config, target),
     )
     return Ownership(target, options, claim)

@@ -48,6 +48,7 @@ from k2ktui.engine.ownership.assignment_records import (
     read_owners,
 )
 from k2ktui.engine.ownership.slot_owners import SlotOwners, rebalance
+from k2ktui.engine.records.cleared import Cleared
 from k2ktui.engine.records.editions import Edition, Editions
 from k2ktui.engine.records.hold import Hold
 from k2ktui.engine.records.mapping_version import MappingVersion
@@ -199,6 +200,9 @@ STATE: tuple[StateRecord, ...] = (
     ComparisonRecord(
         1000, "ops@h", "c", "d", 3000, 2, 3, {"equal": 9}, 1.0, True, {}, {AT: (2, 3)}, {"t": 12}
     ),
+    Cleared("orders", "ops@h", 1000, partitions={0: 3, 7: 4}),
+    Cleared("", "ops@h", 1000, 5),
+    Runner("h-1-a", "h", "ops", 1, 1000, 2000, RunnerState.RUNNING, term=2, source="c", target="d"),
 )
 DRILL = Drill(
     "20260101-000000-ab", DrillKind.REHEARSE, "p", "s", "t", "1", 1000, "ops@h",
