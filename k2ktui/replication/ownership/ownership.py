@@ -360,7 +360,8 @@ class Ownership:
         names: mappings of a higher term would count before those of this run.
         """
         starts = self._store.read_log_starts()
-        self._log_starts = tuple(starts[number] for number in sorted(starts))
+        # As it is read: a run record of its own is recognized by all of its fields.
+        self._log_starts = tuple(starts[n] for n in sorted(starts)) if any(starts.values()) else ()
         self._floor, self._lost_term = newest.term, newest.lost_term
         if newest.term == 0:
             evidence = self._claim.read_evidence()
