@@ -152,7 +152,7 @@ class Evidence:
         """
         if not term or not sources or not self.sources:
             return False
-        later = [known for known in self.sources if known >= term]
+        later = [other for other in self.sources if other >= term]
         named = self.sources[min(later) if later else max(self.sources)]
         return bool(named) and named not in sources
 

@@ -229,8 +229,8 @@ def has_been_cut(run: Run, starts: Mapping[int, int]) -> bool:
         run: the newest run record.
         starts: the log start offset of each partition.
     """
-    known = dict(enumerate(run.log_starts))
-    return any(start > known.get(partition, 0) for partition, start in starts.items())
+    accounted = dict(enumerate(run.log_starts))
+    return any(start > accounted.get(partition, 0) for partition, start in starts.items())
 
 
 def may_be_run(key: bytes | None) -> bool:

@@ -77,7 +77,7 @@ def read_evidence(config: PipelineConfig, target: Cluster, *, whole: bool = Fals
 
 
 @dataclass(slots=True)
-class _Found:
+class _Remains:
     """What was read so far; see ``Evidence``."""
 
     terms: dict[Trace, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _EvidenceReader:
     def __init__(self, config: PipelineConfig, target: Cluster) -> None:
         self._config, self._target = config, target
         self._group = config.coordination.commit.group
-        self._found = _Found()
+        self._remains = _Remains()
 
     def read(self, *, whole: bool) -> Evidence:
         coordination = self._config.coordination
@@ -107,16 +107,16 @@ class _EvidenceReader:
         can_tell = self._ask_transactions()
         if mappings is not None:
             self._read_mappings(mappings, _LAST_MAPPINGS)
-            if whole or self._found.terms or not (has_state or can_tell):
+            if whole or self._remains.terms or not (has_state or can_tell):
                 self._read_mappings(mappings, None)
-        found = self._found
+        remains = self._remains
         log.info(
             "evidence of earlier runs of %s: %s",
             safe_text(self._group),
-            ", ".join(f"{trace} (term {term})" for trace, term in found.terms.items()) or "none",
+            ", ".join(f"{trace} (term {term})" for trace, term in remains.terms.items()) or "none",
         )
-        cleared = ClearedTerms(found.cleared.values())
-        return Evidence(found.mapped, found.terms, found.sources, cleared, found.unread)
+        cleared = ClearedTerms(remains.cleared.values())
+        return Evidence(remains.mapped, remains.terms, remains.sources, cleared, remains.unread)
 
     def _describe(self, names: Collection[str]) -> dict[str, TopicDescription]:
         """Describe control topics; those that are missing or may not be read are left out."""
@@ -125,7 +125,7 @@ class _EvidenceReader:
             if isinstance(topic, TopicDescription):
                 topics[name] = topic
             elif topic.code() in NOT_AUTHORIZED:
-                self._found.unread[name] = safe_text(topic.str())
+                self._remains.unread[name] = safe_text(topic.str())
             elif topic.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TimedOut(
                     f"topic {safe_text(name)} cannot be described on the target: "
@@ -170,23 +170,23 @@ class _EvidenceReader:
         return key if isinstance(key, _KINDS) else None
 
     def _take_state(self, key: StateKey, value: bytes) -> None:
-        found = self._found
+        remains = self._remains
         try:
             record = read_state_value(key, value)
         except MalformedRecord:
             return  # what it says is unknown
         if isinstance(record, Cleared):
-            found.cleared[record.topic] = record
+            remains.cleared[record.topic] = record
         elif isinstance(record, Drill):
-            found.add(Trace.DRILLS)
+            remains.add(Trace.DRILLS)
         elif isinstance(record, WrittenCommits):
             commits = (commit for of_one in record.commits.values() for commit in of_one)
             for commit in commits:
-                found.add(Trace.WRITTEN, commit.version.term)
+                remains.add(Trace.WRITTEN, commit.version.term)
         elif isinstance(record, RunnerRecord) and 0 < record.term <= LARGEST_TERM:
-            found.add(Trace.HEARTBEATS, record.term)
+            remains.add(Trace.HEARTBEATS, record.term)
             if record.source:
-                found.sources[record.term] = record.source
+                remains.sources[record.term] = record.source
 
     def _read_owners(self, topic: TopicDescription) -> None:
         fold = AssignmentFold(self._group)
@@ -196,7 +196,7 @@ class _EvidenceReader:
         ):
             fold.take(entry.key, entry.value)
         if fold.owners.generation:
-            self._found.add(Trace.OWNERS)
+            self._remains.add(Trace.OWNERS)
 
     def _ask_transactions(self) -> bool:
         """Ask the coordinators for the ids of slots; return whether they can say it.
@@ -219,7 +219,7 @@ class _EvidenceReader:
                 hint="Check the target cluster's health, then try again.",
             ) from error
         if any(state.name != _EMPTY or state.epoch >= _USED_EPOCH for state in states):
-            self._found.add(Trace.TRANSACTIONS)
+            self._remains.add(Trace.TRANSACTIONS)
         return has_asked and self._config.features.exactly_once
 
     def _read_mappings(self, topic: TopicDescription, last: int | None) -> None:
@@ -252,11 +252,11 @@ class _EvidenceReader:
         if source is None or term is None or int(term[1]) > LARGEST_TERM:
             return
         newest = MappedUpTo(int(term[1]), int(covers[2]) if covers else 0)
-        self._found.add(Trace.MAPPINGS, newest.term)
-        known = self._found.mapped.get(source)
+        self._remains.add(Trace.MAPPINGS, newest.term)
+        before = self._remains.mapped.get(source)
         # A repeat of old mappings has their term, and never counts before newer ones.
-        if known is None or (newest.term, newest.end) > (known.term, known.end):
-            self._found.mapped[source] = newest
+        if before is None or (newest.term, newest.end) > (before.term, before.end):
+            self._remains.mapped[source] = newest
 
     def _read_mapping_key(self, raw: bytes) -> SourcePartition | None:
         try:
