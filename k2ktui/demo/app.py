@@ -110,7 +110,7 @@ def run(options: DemoOptions) -> ExitCode:
             if options.with_mirrormaker and host.compare is None:
                 screen.say(
                     "The running demo's data has no MirrorMaker 2. Start over with "
-                    "it: k2ktui demo --fresh --with-beside."
+                    "it: k2ktui demo --fresh --with-mirrormaker."
                 )
             if options.with_schemas:
                 beside.note_missing_schemas(host.config, screen)

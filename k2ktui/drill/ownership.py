@@ -37,7 +37,8 @@ _UNCHANGED = "Nothing was changed."
 # As ``new_id`` makes them. A dot would reach the shadow groups of another drill.
 _ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _NAMED = 3
-_OBSERVE_S = 6.0
+# Three heartbeats: one that fails or comes late does not let a drill look as if nobody owns it.
+_OBSERVE_S = 15.0
 _OBSERVE_AGAIN_S = 0.5
 
 

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep, time
 from typing import Self
@@ -36,6 +37,7 @@ from k2ktui.engine.drill.steps import (
     begin_phase,
     drill_command,
     end_phase,
+    next_verb,
     put_change,
 )
 from k2ktui.engine.java_patterns import compile_pattern
@@ -211,20 +213,30 @@ class Session:
             self.store.close()
 
     def _beat(self) -> None:
-        """Show other hosts that this process acts; a failure is found at the next change."""
+        """Show other hosts that this process acts, until it ends or another one has taken over.
+
+        A heartbeat that fails is repeated: without any, a drill that waits for a person would look
+        as if no process acted on it, and would be taken over without a question.
+        """
+        fails = False
         while not self._ended.wait(BEAT_S):
             with self._lock:
                 if self._ended.is_set():
                     return
                 try:
-                    self.drill = self.store.write(replace(self.drill, beat_ms=_now()))
+                    self.drill = self.store.beat(replace(self.drill, beat_ms=_now()))
                 except TakenOver as error:
                     log.warning("drill %s: %s", self.drill.id, error.message)
                     self._lost = error
                     return
                 except K2kError as error:
-                    log.info("drill %s: heartbeats end: %s", self.drill.id, error.message)
-                    return
+                    if not fails:
+                        log.warning("drill %s: heartbeats fail: %s", self.drill.id, error.message)
+                    fails = True
+                    continue
+                if fails:
+                    log.info("drill %s: heartbeats are written again", self.drill.id)
+                fails = False
 
     def write(self, text: str = "", *, phase: str = "", drill: Drill | None = None) -> None:
         """Write the drill, with a journal entry if there is a text.
@@ -236,7 +248,7 @@ class Session:
         """
         with self._lock:
             if self._lost is not None:
-                raise self._lost
+                raise copy(self._lost) from self._lost  # of another thread
             if self._ended.is_set():  # another member of its site drill may still come to write
                 raise Refused(f"this process no longer acts on drill {safe_text(self.drill.id)}")
             now = _now()
@@ -306,7 +318,7 @@ class Session:
 
     def not_confirmed(self, step: str) -> Refused:
         """Return the error that something was not confirmed."""
-        verb = "abort" if self.drill.status is DrillStatus.ABORTING else "resume"
+        verb = next_verb(self.drill)
         return Refused(
             f"{step} was not confirmed",
             unchanged="The drill stays where it is.",

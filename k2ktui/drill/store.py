@@ -31,7 +31,7 @@ from k2ktui.engine.moves.journal import (
     StateRecord,
     new_id,
 )
-from k2ktui.errors import ConfigError, Refused
+from k2ktui.errors import ConfigError, K2kError, Refused
 from k2ktui.kafka.clients import Cluster
 from k2ktui.kafka.control.fenced_writer import FencedWriter, WriterFenced
 from k2ktui.sync.store import StateStore
@@ -63,6 +63,8 @@ class DrillStore:
         self._config, self._target = config, target
         self._store = StateStore(config, target)
         self._writer: FencedWriter | None = None
+        self._session = ""
+        self._has_lapsed = self._has_failed = False
 
     def read_all(self) -> list[Drill]:
         """Return all drills, the newest first; errors as for ``StateStore.read``."""
@@ -167,7 +169,7 @@ class DrillStore:
             TakenOver: another process owns the drill.
             K2kError: the write failed; whether it was written is unknown.
         """
-        assert self._writer is not None, "the drill is not owned"
+        writer = self._restored_writer(drill)
         records: list[StateRecord] = []
         for event in events:
             entry = new_id(event.at_ms, secrets.token_hex(4))
@@ -184,14 +186,53 @@ class DrillStore:
             kept = self._store.read().rehearsals
             gone += find_displaced_rehearsals(kept, rehearsal)
         try:
-            self._writer.put(self._store.encode([*records, drill], gone))
+            writer.put(self._store.encode([*records, drill], gone))
         except WriterFenced as error:
-            raise TakenOver(
-                f"another operator has taken over drill {safe_text(drill.id)}",
-                unchanged="This process changes nothing from now on.",
-                hint=f"Watch it: k2ktui drill show {safe_text(drill.id)} -f FILE",
-            ) from error
+            raise _taken_over(drill) from error
+        except K2kError:
+            self._has_failed = True
+            raise
+        self._session = drill.session or self._session
         return drill
+
+    def beat(self, drill: Drill) -> Drill:
+        """Write a drill of which only the time has changed; return it.
+
+        Whether a heartbeat that failed was written does not matter: the next write replaces it. So
+        the writer, which is useless after a failure, is opened again for that; not after a change
+        whose outcome is unknown.
+
+        Raises:
+            TakenOver, K2kError: as for :meth:`write`.
+        """
+        may_repeat = not self._has_failed
+        try:
+            return self.write(drill)
+        except TakenOver:
+            raise
+        except K2kError:
+            if may_repeat:
+                self._has_lapsed, self._has_failed = True, False
+            raise
+
+    def _restored_writer(self, drill: Drill) -> FencedWriter:
+        """Return the writer; after a failed heartbeat a new one, if nobody has taken over.
+
+        Who takes over and has not written yet is fenced by the new writer, and is told so at its
+        first write. Who has written is seen, at the latest by the second look: this process writes
+        nothing then.
+        """
+        assert self._writer is not None, "the drill is not owned"
+        if not self._has_lapsed:
+            return self._writer
+        if self.read(drill.id).session != self._session:
+            raise _taken_over(drill)
+        self._writer.close()
+        self._writer = self._open(drill.id)
+        if self.read_settled(drill.id).session != self._session:
+            raise _taken_over(drill)
+        self._has_lapsed = False
+        return self._writer
 
     def _journal(self, drill: Drill, event: DrillEvent) -> list[StateRecord]:
         header = JournalHeader(
@@ -217,6 +258,14 @@ class DrillStore:
             self._writer.close()
             self._writer = None
         self._store.close()
+
+
+def _taken_over(drill: Drill) -> TakenOver:
+    return TakenOver(
+        f"another operator has taken over drill {safe_text(drill.id)}",
+        unchanged="This process changes nothing from now on.",
+        hint=f"Watch it: k2ktui drill show {safe_text(drill.id)} -f FILE",
+    )
 
 
 def make_event(at_ms: int, who: str, phase: DrillPhase | str, text: str) -> DrillEvent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
@@ -49,7 +50,8 @@ class SharedCluster:
             ConnectionFailed, TimedOut: it did not answer another pipeline just now.
         """
         if self.error is not None and monotonic() < self.failed_at + RETRY_S:
-            raise self.error
+            # One that was raised by several threads would have the traces of all.
+            raise copy(self.error) from self.error
         try:
             yield
         except (ConnectionFailed, TimedOut) as error:

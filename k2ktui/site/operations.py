@@ -490,7 +490,10 @@ def _require_same_files(
 
 
 def _ask_take_over(
-    site: SiteDrill, taking: Sequence[tuple[MemberState, SitePipeline]], operator: SiteOperator
+    site: SiteDrill,
+    taking: Sequence[tuple[MemberState, SitePipeline]],
+    operator: SiteOperator,
+    verb: str = "resume",
 ) -> bool:
     """Ask once whether to take members over that another process acts on; True if none is."""
 
@@ -520,6 +523,7 @@ def _ask_take_over(
         tuple(f"{safe_text(state.pipeline)}: {state.status}" for state in busy),
         site.name,
         pipelines=tuple(state.pipeline for state in busy),
+        verb=verb,
     )
     if not operator.confirm(site, question):
         raise Refused(
@@ -562,7 +566,7 @@ def abort_site(
     _require_same_files(site, aborted, operator)
     silent = [state for state in site.moving if state.drill is None]
     if can_all_go_back(site) and (asked := [s for s in silent if s.pipeline not in left_out]):
-        question = leave_out_question(site, asked)
+        question = leave_out_question(site, asked, "abort")
         if not operator.confirm(site, question):
             raise Refused(
                 "aborting without pipelines that cannot be read was not confirmed",
@@ -571,7 +575,7 @@ def abort_site(
             )
     if can_all_go_back(site):
         site = site.leave_out(state.member.drill for state in silent)
-    take_over = take_over or _ask_take_over(site, aborted, operator)
+    take_over = take_over or _ask_take_over(site, aborted, operator, "abort")
     run = SiteRun(site, records.pipelines, may, operator)
 
     def mark(member: tuple[MemberState, SitePipeline]) -> None:

@@ -31,6 +31,7 @@ class SiteQuestion:
         answer: what has to be typed: the site's name, or a drill's id for ``unproven``.
         step: the phase or hook that waits, of ``phase``; otherwise "".
         pipelines: names of the pipelines that it is about.
+        verb: the command that asks, and that is repeated with an answer: ``resume`` or ``abort``.
     """
 
     kind: SiteQuestionKind
@@ -39,6 +40,7 @@ class SiteQuestion:
     answer: str
     step: str = ""
     pipelines: tuple[str, ...] = ()
+    verb: str = "resume"
 
 
 class SiteOperator(Protocol):

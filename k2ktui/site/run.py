@@ -20,6 +20,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -291,7 +292,8 @@ class SiteRun:
     def require_running(self) -> None:
         """Raise why the site drill was stopped, if it was."""
         if self._error is not None:
-            raise self._error
+            # One that was raised by several threads would have the traces of all.
+            raise copy(self._error) from self._error
 
     def await_(self, holds: Callable[[], bool]) -> None:
         """Wait until a condition holds; ``changed`` is held.
@@ -576,17 +578,27 @@ class SiteRun:
 _STAYS = "The site drill stays where it is."
 
 
-def leave_out_question(site: SiteDrill, states: Sequence[MemberState]) -> SiteQuestion:
-    """Return the question whether members that have failed are left out."""
+def leave_out_question(
+    site: SiteDrill, states: Sequence[MemberState], verb: str = "resume"
+) -> SiteQuestion:
+    """Return the question whether members that have failed are left out.
+
+    Args:
+        site: the site drill.
+        states: the members.
+        verb: what is done with the others: ``resume`` or ``abort``.
+    """
     count = counted(len(states), "pipeline")
+    others = "are aborted without them" if verb == "abort" else "go on without them"
     lines = [f"{safe_text(state.pipeline)}: {state.error or _live(state)}" for state in states]
     return SiteQuestion(
         SiteQuestionKind.LEAVE_OUT,
         f"Leave out {count} of {safe_text(site.name)}: their drills are aborted as far as their "
-        "clusters answer, and the others go on without them",
+        f"clusters answer, and the others {others}",
         tuple(lines),
         site.name,
         pipelines=tuple(state.pipeline for state in states),
+        verb=verb,
     )
 
 
@@ -610,6 +622,7 @@ def _step_question(
         site.name,
         step,
         tuple(pipelines),
+        site.next_verb,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from textual.widgets import Button
 
 from k2ktui.console.screens.site import SiteScreen
 from k2ktui.console.screens.site_member import MemberScreen
@@ -12,7 +13,7 @@ from k2ktui.console.widgets.choice_dialog import ChoiceDialog
 from k2ktui.console.widgets.confirm import Confirm
 from k2ktui.console.widgets.grid import Grid
 from k2ktui.engine.drill.checks import DrillPhase
-from k2ktui.engine.drill.model import Drill
+from k2ktui.engine.drill.model import Drill, DrillStatus
 from tests.support.console.driver import ConsoleDriver, Steps, drive_session
 from tests.support.console.fleets import MadeFleet
 from tests.support.console.pictures import compare_session_after, each_picture
@@ -118,6 +119,7 @@ def test_what_others_write_is_followed() -> None:
         ("X", "payments: deny Write on"),
         ("L", "search is left out: its drill is aborted as far as its clusters"),
         ("D", "Every pipeline continues as a disaster drill"),
+        ("F", "All begin again with fencing the producers"),
     ],
 )
 def test_a_change_is_confirmed_by_the_name_of_the_site(key: str, said: str) -> None:
@@ -131,6 +133,37 @@ def test_a_change_is_confirmed_by_the_name_of_the_site(key: str, said: str) -> N
         await console.press("escape")
 
     on_site(steps, *idle(half_way()))
+
+
+def test_a_button_names_what_it_does_whole() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("O")
+        await console.until(lambda: isinstance(console.screen, Confirm), "asked")
+        assert str(console.screen.query_one("#confirm-do", Button).label) == "Take over"
+        await console.press("escape")
+
+    on_site(steps, *half_way())
+
+
+def test_producers_that_were_not_fenced_are_not_fenced_again() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("F")
+        await console.sees("the producers have not been fenced")
+
+    site = mark()
+    drills = [member(n, planned(DrillPhase.LAG), site) for n in range(1, len(NAMES) + 1)]
+    on_site(steps, *idle(tuple(drills)))
+
+
+def test_nobody_is_left_out_while_it_is_aborted() -> None:
+    async def steps(console: ConsoleDriver) -> None:
+        await console.press("L")
+        await console.sees("it is being aborted; X completes that")
+        assert isinstance(console.screen, SiteScreen)
+        assert console.screen.text_to_copy().startswith("k2ktui drill abort ")
+
+    drills = [replace(drill, status=DrillStatus.ABORTING) for drill in idle(half_way())]
+    on_site(steps, *drills)
 
 
 def test_nothing_is_changed_with_read_only() -> None:

@@ -28,6 +28,7 @@ from k2ktui.engine.drill.steps import (
     describe_next,
     describe_way_back,
     drill_command,
+    next_verb,
     waits_for_tail_choice,
 )
 from k2ktui.engine.drill.topics import TOPICS_STEP, UNCHANGED
@@ -104,7 +105,7 @@ class TerminalOperator:
             return True
         aborts = drill.status is DrillStatus.ABORTING
         if not sys.stdin.isatty():
-            name, verb = safe_text(drill.id), "abort" if aborts else "resume"
+            name, verb = safe_text(drill.id), next_verb(drill)
             if not drill.session:  # it has not begun
                 raise Refused(
                     f"{step} must be confirmed, and standard input is not a terminal. {effect}",
@@ -188,10 +189,9 @@ def print_drill(drill: Drill, *, acting: bool) -> None:
     if acting:
         click.echo(f"{owner} acts on it, last seen {seen}.")
     elif not drill.is_over:
-        verb = "abort" if drill.status is DrillStatus.ABORTING else "resume"
         click.echo(
             f"No process acts on it; that of {owner} was last seen {seen}. "
-            f"Continue it: {drill_command(drill, verb)}"
+            f"Continue it: {drill_command(drill, next_verb(drill))}"
         )
     for line in summarize(drill):
         click.echo(line)

@@ -240,19 +240,18 @@ class TerminalSiteOperator:
 
 
 def _hint(site: SiteDrill | None, question: SiteQuestion) -> str:
-    resume = f"k2ktui drill resume {safe_text(site.id)} -d DIR" if site is not None else ""
-    aborts = site is not None and site.status == "aborting"
-    again = resume.replace(" resume ", " abort ", 1) if aborts else resume
+    again = f"k2ktui drill {question.verb} {safe_text(site.id)} -d DIR" if site is not None else ""
     out = " ".join(f"--leave-out {safe_text(name)}" for name in question.pipelines)
     match question.kind:
         case SiteQuestionKind.PHASE:
             return f"Run {again} --yes-to {question.step}."
         case SiteQuestionKind.LEAVE_OUT:
-            return f"Correct what is wrong and resume, or leave them out: {resume} {out}"
+            verb = question.verb
+            return f"Correct what is wrong and {verb} again, or leave them out: {again} {out}"
         case SiteQuestionKind.UNKNOWN_FILES:
             return f"Correct these files, or add {out}."
         case SiteQuestionKind.TAKE_OVER:
-            return f"Run {resume} --take-over."
+            return f"Run {again} --take-over."
         case _:
             return "Repeat the command at a terminal."
 
@@ -462,7 +461,7 @@ def print_site_result(site: SiteDrill, as_json: bool) -> int:
                 click.echo(f"{name} is held: {describe_member(state)}", err=True)
         name = safe_text(site.id)
         if not site.is_over:
-            click.echo(f"Continue it: k2ktui drill resume {name} -d DIR", err=True)
+            click.echo(f"Continue it: k2ktui drill {site.next_verb} {name} -d DIR", err=True)
         click.echo(f"Report: k2ktui drill report {name} -d DIR", err=True)
     aborted = [drill for drill in site.drills if drill.status == "aborted"]
     if site.status == "aborted":

@@ -37,7 +37,7 @@ from k2ktui.drill.files import reverse_path, way_back_command
 from k2ktui.drill.progress import PhaseRow, describe_state, list_phases
 from k2ktui.drill.report import report_json, report_markdown, summarize
 from k2ktui.drill.topics import name_targets
-from k2ktui.engine.drill.checks import DrillKind, DrillPhase
+from k2ktui.engine.drill.checks import DrillKind
 from k2ktui.engine.drill.model import (
     ChangeKind,
     Drill,
@@ -53,8 +53,10 @@ from k2ktui.engine.drill.steps import (
     describe_phase_of,
     failed_phase,
     find_change,
+    has_fenced,
     is_acting,
     next_phase,
+    next_verb,
     waits_for_tail_choice,
 )
 from k2ktui.engine.severity import Severity
@@ -598,7 +600,7 @@ class DrillChecklist(DrillBaseScreen):
             return ""
         if self.drill.is_over and (back := self._way_back_command(self.drill)):
             return back
-        verb = "report" if self.drill.is_over else "resume"
+        verb = "report" if self.drill.is_over else next_verb(self.drill)
         return cli_equivalent.drill_on(self.files, verb, self.drill.id)
 
     # What is possible now
@@ -661,8 +663,7 @@ class DrillChecklist(DrillBaseScreen):
         return "" if can_go_back(drill) else "the target is open; the report says what is left"
 
     def _no_fence(self, drill: Drill) -> str:
-        fenced = drill.record(DrillPhase.FENCE_PRODUCERS).status is PhaseStatus.DONE
-        if not fenced:
+        if not has_fenced(drill):
             return "the producers have not been fenced"
         return "" if can_go_back(drill) else "the target is open"
 
@@ -676,8 +677,10 @@ class DrillChecklist(DrillBaseScreen):
         """Return what leaving does to the drill that runs here."""
         if self.operator is None or self.drill is None:
             return []
-        command = cli_equivalent.drill_on(self.files, "resume", self.drill.id)
-        return [f"The drill {self.drill.id} stops where it is. Resume it: {command}"]
+        verb = next_verb(self.drill)
+        command = cli_equivalent.drill_on(self.files, verb, self.drill.id)
+        how = f"{verb.capitalize()} it: {command}"
+        return [f"The drill {self.drill.id} stops where it is. {how}"]
 
 
 def _next_key(drill: Drill) -> str:

@@ -54,7 +54,7 @@ from k2ktui.engine.drill.hook_steps import describe_step_back, steps_back
 from k2ktui.engine.drill.hooks import find_phase
 from k2ktui.engine.drill.model import PHASES, Drill, DrillOptions, DrillStatus
 from k2ktui.engine.drill.site import MemberState, MemberStatus, SiteDrill, can_all_go_back
-from k2ktui.engine.drill.steps import waits_for_tail_choice
+from k2ktui.engine.drill.steps import has_fenced, waits_for_tail_choice
 from k2ktui.engine.drill.tail import TailChoice
 from k2ktui.engine.severity import Severity
 from k2ktui.errors import K2kError
@@ -758,7 +758,8 @@ class SiteScreen(OperationScreen):
         ]
         command = cli_equivalent.site_on(self._directory, "resume", site.id, *more)
         lines: list[str | Line] = [*texts, describe_site(site), "", command]
-        if not await self._agree(label, site, lines, label.partition(" ")[0]):
+        button = "Leave out" if left_out else label  # a name may be too long for one
+        if not await self._agree(label, site, lines, button):
             return
         files, unlock = self._feed.files, self.session.unlocked
 
@@ -865,7 +866,7 @@ class SiteScreen(OperationScreen):
         """Return the command that continues it, or prints its report."""
         if self.site is None:
             return ""
-        verb = "report" if self.site.is_over else "resume"
+        verb = "report" if self.site.is_over else self.site.next_verb
         return cli_equivalent.site_on(self._directory, verb, self.site.id)
 
     # What is possible now
@@ -912,10 +913,19 @@ class SiteScreen(OperationScreen):
             return "it is being aborted; X completes that"
         return self._no_resume_with(action, site)
 
+    def _no_fence(self, site: SiteDrill) -> str:
+        """Return why no producers are fenced again; members that never came to it have not been."""
+        drills = [member.drill for member in site.moving if member.drill is not None]
+        if not any(has_fenced(drill) for drill in drills):
+            return "the producers have not been fenced"
+        return "" if can_all_go_back(site) else "a target is open"
+
     def _no_leaving_out(self) -> str:
         member = self._current
         if self.other_acts:
             return "another operator acts on it; O takes it over"
+        if self.site is not None and self.site.status is DrillStatus.ABORTING:
+            return "it is being aborted; X completes that"
         if member is None or member.left_out:
             return "the pipeline under the cursor is left out already"
         if member.drill is not None and member.drill.figures.opened_ms is not None:
@@ -930,7 +940,7 @@ class SiteScreen(OperationScreen):
         if action == "accept":
             return "" if self._stopping_checks() else "no failed check has stopped a pipeline"
         if action == "fence_again":
-            return "" if can_all_go_back(site) else "a target is open"
+            return self._no_fence(site)
         if action == "tail":
             waits = any(map(waits_for_tail_choice, site.drills))
             return "" if waits else "no records wait for a choice"
@@ -946,8 +956,10 @@ class SiteScreen(OperationScreen):
         """Return what leaving does to the site drill that runs here."""
         if self.operator is None or self.site is None:
             return []
-        command = cli_equivalent.site_on(self._directory, "resume", self.site.id)
-        return [f"The site drill {self.site.id} stops where it is. Resume it: {command}"]
+        verb = self.site.next_verb
+        command = cli_equivalent.site_on(self._directory, verb, self.site.id)
+        how = f"{verb.capitalize()} it: {command}"
+        return [f"The site drill {self.site.id} stops where it is. {how}"]
 
 
 def _restored(drill: Drill) -> str:

@@ -146,6 +146,11 @@ class SiteDrill:
         return DrillStatus.DONE if statuses <= over else DrillStatus.OPEN
 
     @property
+    def next_verb(self) -> str:
+        """The command that continues it: once an abort has begun, only that can."""
+        return "abort" if self.status is DrillStatus.ABORTING else "resume"
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left to do."""
         return self.status in (DrillStatus.DONE, DrillStatus.ABORTED)

@@ -80,6 +80,11 @@ _SENTENCES: Mapping[DrillPhase, str] = {
 }
 
 
+def next_verb(drill: Drill) -> str:
+    """Return the command that continues a drill: once its abort has begun, only that can."""
+    return "abort" if drill.status is DrillStatus.ABORTING else "resume"
+
+
 def drill_command(drill: Drill, verb: str) -> str:
     """Return the command that acts on a drill, or on the site drill that it belongs to."""
     if drill.site is not None and drill.kind is not DrillKind.REHEARSE:
@@ -235,6 +240,14 @@ def repeat_from(drill: Drill, phase: DrillPhase) -> Drill:
         for at, record in enumerate(drill.phases)
     )
     return replace(_without_blockers(drill, drill.phases[first:]), phases=tuple(phases))
+
+
+def has_fenced(drill: Drill) -> bool:
+    """Return whether a drill has fenced its producers, which can then be repeated."""
+    fence = DrillPhase.FENCE_PRODUCERS
+    return any(
+        record.phase is fence and record.status is PhaseStatus.DONE for record in drill.phases
+    )
 
 
 def explain_no_repeat(drill: Drill, phase: DrillPhase) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.operations import abort_drill, begun_drill, list_drills, resume_drill
+from k2ktui.drill.ownership import new_token
 from k2ktui.drill.runner import RUNS, Run
 from k2ktui.drill.session import PhaseResult, Session
+from k2ktui.drill.store import DrillStore
 from k2ktui.engine.drill.changes import EVERYONE, read_quota_rates
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import ChangeKind, DrillStatus, Fence
@@ -358,6 +360,24 @@ def test_other_files_are_asked_about_and_production_needs_unlock(
     with pytest.raises(Refused, match="the environment is production"):
         resume_site(site.files, drill.id, SiteYes())
     assert abort_site(site.files, drill.id, SiteYes(), unlock=True).status is DrillStatus.ABORTED
+
+
+def test_an_abort_without_a_terminal_says_how_to_abort(site: Site, source: KafkaNode) -> None:
+    """Not how to resume: pasted, that would continue the failover that was to be aborted."""
+    with pytest.raises(Refused, match="apply was not confirmed"):
+        site.start(DrillKind.PLANNED, source.cluster_id, SiteYes(frozenset({DrillPhase.APPLY})))
+    ((drill,), _) = list_sites(site.files)
+    pair, state = members(site)[0], drill.members[0]
+    assert state.pipeline == pair.copied.name
+    store = DrillStore(pair.copied.config, pair.copied.cluster)
+    session = Session(pair.flow, store.read(state.member.drill), store, Yes(), MAY)
+    session.open(new_token(), "acts")
+    try:
+        done = k2ktui("drill", "abort", drill.id, "-d", site.directory, code=5)
+        assert f"Run k2ktui drill abort {drill.id} -d DIR --take-over." in done.stderr
+        assert "resume" not in done.stderr
+    finally:
+        session.close()
 
 
 def test_the_command_asks_a_person_and_names_what_is_missing(site: Site, source: KafkaNode) -> None:

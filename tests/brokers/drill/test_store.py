@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from k2ktui.drill.report import verify_report
+from k2ktui.drill.session import Session
 from k2ktui.drill.store import DrillStore, TakenOver, make_event
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, new_phases
 from k2ktui.errors import ConfigError
 from k2ktui.runtime.node import KafkaNode
+from k2ktui.sync.flow import PipelineFlow
 from k2ktui.sync.operations import read_entry, read_journal
+from tests.support.clusters.kafka import eventually
+from tests.support.clusters.proxy import proxied_node
+from tests.support.drill.runs import MAY, Yes
 from tests.support.pipelines.copied import Copied
 
 
@@ -79,3 +84,39 @@ def test_only_the_last_owner_can_write(
 def test_an_unknown_drill_is_named(copied: Copied, stores: tuple[DrillStore, DrillStore]) -> None:
     with pytest.raises(ConfigError, match="no drill nothing"):
         stores[0].read("nothing")
+
+
+@pytest.mark.slow
+def test_heartbeats_that_failed_are_repeated_until_another_takes_over(
+    tmp_path: Path, source: KafkaNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "k2ktui.drill.session")
+    with proxied_node("shaky", tmp_path / "node") as target:
+        copied = Copied(tmp_path, source, target)
+        watching = DrillStore(copied.config, copied.cluster)
+        far = {"kafka": {"common": {"bootstrap.servers": target.proxy.address}}}
+        copied.settings = {"target": far}
+        drill, flow = make(copied), PipelineFlow(copied.config)
+        session = Session(flow, drill, DrillStore(flow.config, copied.cluster), Yes(), MAY)
+        try:
+            session.open("1:1:aa", "begun")
+            target.proxy.cut()
+            eventually(lambda: caplog.text.count("heartbeats fail") == 1, "a heartbeat has failed")
+            target.proxy.restore()
+            before = watching.read(drill.id).beat_ms
+            eventually(lambda: watching.read(drill.id).beat_ms > before, "they go on")
+            session.write("a person has answered", phase="lag")
+            settled = watching.read_settled(drill.id)
+            assert settled.events[-1].text == "a person has answered"
+            target.proxy.cut()
+            eventually(lambda: caplog.text.count("heartbeats fail") == 2, "another one has failed")
+            watching.own(drill.id)
+            taken = watching.write(replace(watching.read(drill.id), session="2:2:bb"))
+            target.proxy.restore()
+            with pytest.raises(TakenOver):
+                session.write("too late", phase="lag")
+            watching.write(replace(taken, beat_ms=9))
+            assert watching.read_settled(drill.id).beat_ms == 9
+        finally:
+            session.close()
+            watching.close()

@@ -10,14 +10,18 @@ import pytest
 
 from k2ktui.cli.drill import command
 from k2ktui.cli.drill.operator import TerminalOperator, print_drill, print_drills, read_phases
+from k2ktui.cli.drill.site import TerminalSiteOperator
 from k2ktui.cli.terminal.status_line import StatusLine
 from k2ktui.engine.drill.checks import DrillKind, DrillPhase
 from k2ktui.engine.drill.model import Drill, DrillFigures, PhaseStatus, new_phases
+from k2ktui.engine.drill.site import gather_site
 from k2ktui.engine.drill.steps import begin_phase, end_phase
 from k2ktui.errors import ConfigError, Refused
 from k2ktui.present.drills import drill_columns
 from k2ktui.present.formatting import WORDS
+from k2ktui.site.run import leave_out_question
 from tests.support.commands.in_process import invoke
+from tests.support.console.sites import half_way
 
 PIPELINE = """
 name: orders
@@ -143,3 +147,14 @@ def test_what_a_page_cannot_be_combined_with(
     with pytest.raises(ConfigError, match=why):
         invoke(command, "report", "ID", "--html", page, *more)
     assert not page.exists()
+
+
+def test_pipelines_are_left_out_of_an_abort_by_the_abort() -> None:
+    site = gather_site(half_way(), {"search": "no answer"})
+    silent = [state for state in site.members if state.drill is None]
+    with StatusLine() as line, pytest.raises(Refused) as refused:
+        operator = TerminalSiteOperator(line, ())
+        operator.confirm(site, leave_out_question(site, silent, "abort"))
+    assert "the others are aborted without them" in str(refused.value)
+    command = f"k2ktui drill abort {site.id} -d DIR --leave-out search"
+    assert f"abort again, or leave them out: {command}" in refused.value.hint
