@@ -21,6 +21,7 @@ _VERDICTS = {
     MoveEffect.REFUSED: Severity.BAD,
     MoveEffect.ACCEPT: Severity.OK,
     MoveEffect.STOP: Severity.WARN,
+    MoveEffect.RECOVER: Severity.OK,
 }
 
 

@@ -36,6 +36,7 @@ class MoveEffect(StrEnum):
     REFUSED = "refused"
     ACCEPT = "accept"
     STOP = "stop"
+    RECOVER = "recover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,7 @@ def _passed_over(before: Position, offset: int, log: SourceLog) -> tuple[Gap, ..
 
 def _other_incarnation(before: Position, log: SourceLog, landing: TargetTopicState) -> str:
     if before.stopped:
-        return f"a cluster was restored: {before.stopped}"
+        return f"it was stopped: {before.stopped}"
     if _differ(before.topic_id, log.topic_id):
         return "the topic was deleted and created again on the source"
     for topic, topic_id in landing.topics.items():

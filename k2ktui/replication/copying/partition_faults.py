@@ -308,11 +308,14 @@ def held_fault(source: SourcePartition, hold: Hold, offset: int) -> Fault:
 
 
 def restored_fault(source: SourcePartition, position: Position) -> Fault:
-    """Return the fault of a partition that was stopped when a restored cluster was accepted."""
+    """Return the fault of a partition that was not shown to be the one that was copied.
+
+    It was stopped when a restored cluster was accepted, or when positions were recovered.
+    """
     return Fault(
         source,
         FaultKind.RESTORED,
-        f"a cluster was restored, and {source} was not shown to be the one that was copied: "
+        f"{source} is stopped, as it was not shown to be the one that was copied: "
         f"{position.stopped}; no record from offset {position.offset} on is copied",
         "Compare it on both clusters, stop the pipeline and choose where to copy it from: "
         f"k2ktui offsets set -f FILE {source.topic}:{source.partition}:OFFSET.",

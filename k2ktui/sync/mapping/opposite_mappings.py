@@ -285,7 +285,7 @@ class OppositeMappings:
             return Replica(None)
         on_source, on_target = topic_ids
         stopped = safe_text(position.stopped)
-        reason = f"a cluster was restored: {stopped}" if stopped else ""
+        reason = f"it is stopped: {stopped}" if stopped else ""
         reason = reason or _find_replaced(source.topic, position.topic_id, on_target, "target")
         if position.target_topic in on_source:
             reason = reason or _find_replaced(

@@ -499,7 +499,7 @@ class SnapshotReader:
         known = source.topic_ids.get(at.topic, "")
         unusable_reason = "" if self._opposite else self._record.untranslatable(at)
         if position.stopped:
-            unusable_reason = f"a cluster was restored: {safe_text(position.stopped)}"
+            unusable_reason = f"it is stopped: {safe_text(position.stopped)}"
         if known and position.topic_id and known != position.topic_id:
             unusable_reason = (
                 f"{at.topic} was deleted and created again on the source; its offsets start over"
