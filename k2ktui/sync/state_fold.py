@@ -122,6 +122,11 @@ class StateFold:
         """Number of newest records that could not be read, of those that were decoded."""
         return len(self._malformed_keys) + sum(record is None for record in self._records.values())
 
+    @property
+    def unreadable(self) -> frozenset[StateKey]:
+        """Keys of the newest records that could not be read, of those that were decoded."""
+        return frozenset(key for key, record in self._records.items() if record is None)
+
     def entries(self) -> Mapping[str, set[str]]:
         """Return the consumer groups that each journal entry has records of; "" is its header."""
         entries: dict[str, set[str]] = {}

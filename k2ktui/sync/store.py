@@ -70,6 +70,7 @@ class PipelineState:
         rehearsals: rehearsals in a few numbers, the oldest first.
         comparison: the last comparison of all records; None if there was none.
         cleared: the positions that operators have removed.
+        unreadable: the keys of records that could not be read; some have no key that can be read.
     """
 
     runners: tuple[Runner, ...] = ()
@@ -84,6 +85,7 @@ class PipelineState:
     rehearsals: tuple[Rehearsal, ...] = ()
     comparison: ComparisonRecord | None = None
     cleared: ClearedTerms = NOTHING_CLEARED
+    unreadable: frozenset[StateKey] = frozenset()
     # Read on demand: up to 200 entries of thousands of rows are too much to keep in memory.
     rows: Callable[[str], tuple[JournalRows, ...]] = field(default=lambda _: (), repr=False)
 
@@ -152,7 +154,10 @@ class StateStore:
             record.id: record for record in records if isinstance(record, JournalHeader)
         }
         runners = self._observer.observe(record for record in records if isinstance(record, Runner))
-        return _state(records, runners, self._fold.malformed, self._rows)
+        unreadable = self._fold.unreadable
+        return replace(
+            _state(records, runners, self._fold.malformed, self._rows), unreadable=unreadable
+        )
 
     def await_stable(self) -> None:
         """Wait until everything that was written so far is committed or aborted.

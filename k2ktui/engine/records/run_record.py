@@ -100,6 +100,8 @@ class Run:
     ``lost_term`` is the term up to which positions may be lost, as the commit topic had lost
     records when a run took over; 0 if it never had. ``log_starts`` are the log start offsets of its
     partitions that this accounts for; what is deleted after them is a new loss.
+    ``has_unregistered`` says whether the pipeline may have written with producer ids that are not
+    registered any more: positions were recovered, and what would name these ids had expired.
     """
 
     term: int
@@ -120,6 +122,7 @@ class Run:
     interrupts: Interruption | None = None
     lost_term: int = 0
     log_starts: tuple[int, ...] = ()
+    has_unregistered: bool = False
 
 
 def run_key(group: str, shared_slot: int | None = None) -> bytes:
@@ -138,8 +141,12 @@ def run_value(run: Run) -> bytes:
         "name": run.name,
         "host": run.host,
     }
-    if run.registers:
-        value["registers"] = True
+    marks = {
+        "registers": run.registers,
+        "moved": run.has_moved,
+        "unregistered": run.has_unregistered,
+    }
+    value |= dict.fromkeys((name for name, is_set in marks.items() if is_set), True)
     if run.bidirectional:
         value["bidirectional"] = run.bidirectional
     if run.layout is not None:
@@ -153,8 +160,6 @@ def run_value(run: Run) -> bytes:
         value["digest"] = run.digest
     if run.editions.known:
         value["editions"] = editions_value(run.editions)
-    if run.has_moved:
-        value["moved"] = True
     if run.interrupts is not None:
         value["interrupts"] = {"term": run.interrupts.term, "over": run.interrupts.is_over}
     if run.lost_term:
@@ -199,6 +204,7 @@ def parse_run(value: Mapping[str, Any], shared_slot: object = None) -> Run:
         log_starts=tuple(
             integer(start) for start in items(value.get("logStarts", []), most=LARGEST_SLOTS)
         ),
+        has_unregistered=flag(value.get("unregistered", False)),
     )
 
 

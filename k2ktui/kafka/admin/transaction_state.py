@@ -1,7 +1,7 @@
-"""The coordinator's state of one transactional id, by DescribeTransactions (KIP-664).
+"""The coordinators' state of transactional ids, by DescribeTransactions and ListTransactions.
 
-Requires Kafka 3.0 or newer and Describe on the transactional id. Topics that the principal may not
-describe are missing from the answer.
+Both (KIP-664) require Kafka 3.0 or newer and Describe on the transactional id. Topics that the
+principal may not describe are missing from the answer.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from time import monotonic
 
-from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+from kafka.protocol.admin.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 
-from k2ktui.kafka.wire.cluster import CoordinatorError, CoordinatorWire, NotSent, OutcomeUnknown
+from k2ktui.kafka.wire.cluster import (
+    CoordinatorError,
+    CoordinatorWire,
+    NotSent,
+    OutcomeUnknown,
+    Wire,
+)
 from k2ktui.kafka.wire.codes import COORDINATOR_RETRIABLE, Code
 
 _ABORTING = "PrepareAbort"
@@ -85,6 +94,53 @@ async def describe_transaction(
             return None
         wire.forget_coordinator(transactional_id)
         await wire.loop.sleep(_PAUSE_S)
+
+
+async def list_transactional_ids(wire: Wire, deadline: float) -> frozenset[str] | None:
+    """Return the transactional ids that the coordinators know; None with brokers before Kafka 3.0.
+
+    A coordinator forgets an id a week after its last use, and the producer ids that it had.
+
+    Args:
+        wire: connection to the cluster, whose versions are known.
+        deadline: seconds.
+
+    Raises:
+        CoordinatorError: a broker did not answer, or refused. The ids that it coordinates would be
+            missing.
+    """
+    if wire.version_of(ListTransactionsRequest) < 0:
+        return None
+    until = monotonic() + deadline
+    ids: set[str] = set()
+    asked: set[int] = set()
+    code: int = Code.NETWORK_EXCEPTION
+    while True:
+        try:
+            # Again after each round: a coordinator may have moved to a broker that has started.
+            left = [node for node in await wire.brokers(_left(until)) if node not in asked]
+            if asked and not left:
+                return frozenset(ids)
+            for node in left:
+                request = ListTransactionsRequest(
+                    state_filters=[], producer_id_filters=[], max_version=0
+                )
+                response = await wire.send(request, node, _left(until))
+                code = response.error_code
+                if code == Code.NONE:
+                    ids |= {state.transactional_id for state in response.transaction_states}
+                    asked.add(node)
+                elif code not in COORDINATOR_RETRIABLE:
+                    raise CoordinatorError(code, "ListTransactions")
+        except (NotSent, OutcomeUnknown):
+            code = Code.NETWORK_EXCEPTION
+        if monotonic() > until:
+            raise CoordinatorError(code, "ListTransactions")
+        await wire.loop.sleep(_PAUSE_S)
+
+
+def _left(until: float) -> float:
+    return max(0.1, until - monotonic())
 
 
 def describe_partitions(partitions: Collection[tuple[str, int]]) -> str:

@@ -27,10 +27,11 @@ from time import monotonic, sleep
 from typing import Any
 
 from k2ktui.engine.deleted_logs import DeletedLog, deleted_log_key, deleted_log_value
+from k2ktui.engine.moves.recovery import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.editions import Edition, Editions, layout_id, merge_editions
 from k2ktui.engine.records.evidence import NO_EVIDENCE, Evidence
-from k2ktui.engine.records.moved_topic import TopicMoves
+from k2ktui.engine.records.moved_topic import MovedTopic, TopicMoves
 from k2ktui.engine.records.run_record import Interruption, Run, SharedLayout, has_been_cut
 from k2ktui.engine.records.state import Position, SourcePartition
 from k2ktui.kafka.admin.transaction_state import TransactionState
@@ -85,6 +86,8 @@ class Claim:
         layout: id of the layout that the slot belongs to; "" for the whole pipeline.
         read_evidence: reads what earlier runs left beside the commit topic; called only if that has
             lost its run record, or never had one.
+        recovery: what earlier runs may have used, where the commit topic has lost their run
+            records; None counts only what is on record.
     """
 
     name: str
@@ -100,6 +103,15 @@ class Claim:
     digest: str = ""
     layout: str = ""
     read_evidence: Callable[[], Evidence] = lambda: NO_EVIDENCE
+    recovery: Recovery | None = None
+
+    @property
+    def lost_run(self) -> Run | None:
+        """A run record in place of those that are lost; None if none is."""
+        recovery, slot = self.recovery, self.topic.shared_slot
+        if recovery is None or slot is None:
+            return recovery.run if recovery is not None else None
+        return Run(0, recovery.ids.get(slot, 1), shared_slot=slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +330,8 @@ class Ownership:
             self.run = replace(state.run, has_moved=bool(state.moved), interrupts=None)
             if not self._claim.transactional:  # nothing was fenced, and no run record was read
                 self._look_for_losses(state.run)
+            if (lost := self._claim.lost_run) is not None:
+                self.run = find_newest([lost, self.run])
             failpoint("fenced")
             self._require_layout()
             # Again, although the preflight has: a run in between may have recorded other ids.
@@ -350,6 +364,10 @@ class Ownership:
         self._found = find_newest(runs)
         if self._claim.topic.shared_slot is None:
             self._look_for_losses(self._found)
+        if (lost := self._claim.lost_run) is not None:
+            # First: of records with the same term, the last one counts.
+            runs = [lost, *runs]
+        if self._claim.topic.shared_slot is None:
             self._fence_shared(announce(runs))
         return max([slots, *(run.slots for run in runs)])
 
@@ -659,6 +677,7 @@ class Ownership:
             before.fenced_by if self._fenced_by is None else self._fenced_by,
             has_moved=before.has_moved,
             interrupts=interrupts,
+            has_unregistered=before.has_unregistered,
         )
         if slot is None:  # the run record of a slot is of the layout in that of the pipeline
             digest = self._claim.digest or before.digest
@@ -724,6 +743,40 @@ class Ownership:
         """
         run = replace(self.run, lost_term=0)
         self._store.write_run(run, changed)
+        self.run, self._lost_term = run, 0
+
+    def write_recovered(
+        self,
+        changed: Mapping[SourcePartition, Position],
+        moved: Collection[MovedTopic],
+        producer_ids: Collection[int],
+        *,
+        is_registered: bool,
+    ) -> None:
+        """Write recovered positions of the next term, with all that must be known beside them.
+
+        One transaction: a partition is never copied on before it is known which topics are moved,
+        and which producer ids have written for the pipeline.
+
+        Args:
+            changed: positions, of the term after this driver's.
+            moved: topics that drills have moved.
+            producer_ids: those that have written for the pipeline.
+            is_registered: whether these are all.
+
+        Raises:
+            Superseded, TimedOut: as ``write_positions``.
+        """
+        run = replace(
+            self.run,
+            term=self.run.term + 1,
+            started_ms=now_ms(),
+            layout=None,
+            has_moved=self.run.has_moved or bool(moved),
+            has_unregistered=self.run.has_unregistered or not is_registered,
+            lost_term=0,
+        )
+        self._store.write_run(run, changed, moved, producer_ids)
         self.run, self._lost_term = run, 0
 
     def remove_positions(self, sources: Collection[SourcePartition]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from k2ktui.config.model import PipelineConfig
+from k2ktui.engine.moves.recovery import Recovery
 from k2ktui.engine.records.cluster_pair import UNKNOWN_PAIR, ClusterPair
 from k2ktui.engine.records.moved_topic import MovedTopics
 from k2ktui.kafka.clients import Cluster
@@ -116,6 +117,7 @@ def make_ownership(
     guard: Callable[[str], None] | None = None,
     fenced_by: str | None = None,
     digest: str = "",
+    recovery: Recovery | None = None,
 ) -> Ownership:
     """Return the ownership of a whole pipeline, not taken over yet; the caller closes it.
 
@@ -125,7 +127,7 @@ def make_ownership(
         options: connection options of the target's producer.
         partitions: number of partitions of the commit topic.
         pair: what the run copies, for its run record; None keeps that of the run before.
-        guard, fenced_by, digest: as for ``Claim``.
+        guard, fenced_by, digest, recovery: as for ``Claim``.
     """
     exactly_once = config.features.exactly_once
     timeout_ms = transaction_timeout_ms(config)
@@ -144,5 +146,6 @@ def make_ownership(
         fenced_by=fenced_by,
         digest=digest,
         read_evidence=lambda: read_evidence(config, target),
+        recovery=recovery,
     )
     return Ownership(target, options, claim)

@@ -152,11 +152,12 @@ class RecordStore:
         run: Run,
         changed: Mapping[SourcePartition, Position] | None = None,
         moved: Iterable[MovedTopic] = (),
+        producer_ids: Iterable[int] = (),
     ) -> None:
         """Write a run record, with the registrations that are missing; raises as ``write``.
 
         Positions that are given are written in the same transaction, without registrations; so are
-        moved topics.
+        moved topics, and registrations of the producer ids that are given.
 
         Raises:
             Refused: no run could read the record, as its term or its slots are too many.
@@ -169,7 +170,10 @@ class RecordStore:
         ]
         entries += self.position_entries(changed or {})
         entries += [(moved_topic_key(group, one.topic), moved_topic_value(one)) for one in moved]
+        new = self._missing(producer_ids, now_ms())
+        entries += [(registration_key(group, r.producer_id), registration_value(r)) for r in new]
         self.write(entries, register=changed is None)
+        self._registered |= {added.producer_id: added for added in new}
 
     def position_entries(
         self, changed: Mapping[SourcePartition, Position]

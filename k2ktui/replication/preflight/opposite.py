@@ -184,6 +184,12 @@ def _problem(name: str, run: Run, mode: str) -> str:
             f"{who} registers no producer ids (features.exactlyOnce is disabled, or its release "
             "is older), so its records would be copied back"
         )
+    if mode == "provenance" and run.has_unregistered:
+        return (
+            f"the positions of {who} were recovered (k2ktui offsets recover) after mappings had "
+            "expired, so that some of its producer ids are not registered, and records of it would "
+            "be copied back"
+        )
     if run.bidirectional != mode:
         what = f"uses mode {safe_text(run.bidirectional)}" if run.bidirectional else "copies all"
         return f"{who} {what}, so it would copy this pipeline's records back"

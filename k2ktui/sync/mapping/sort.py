@@ -70,6 +70,7 @@ class MappingSorter:
         malformed: the first 20 records that cannot be used.
         malformed_count: number of records that cannot be used.
         seen: the commit groups of all records.
+        damaged: the source partitions of which a record that would be used cannot be read.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class MappingSorter:
         self.malformed_count = 0
         self.owners = dict(owners or {})
         self.seen: set[str] = set()
+        self.damaged: set[SourcePartition] = set()
         self._elsewhere = frozenset(elsewhere)
         self._pipelines = frozenset(pipelines)
         self._only = only
@@ -118,7 +120,7 @@ class MappingSorter:
             self._take_other(owner, group)
         pieces = self._parser.pieces(list(used.values()))
         if pieces is None:
-            pieces = [self._one_by_one(group) for group in used.values()]
+            pieces = [self._one_by_one(source, group) for source, group in used.items()]
         if self._only is None:
             for source, chunks in zip(used, pieces, strict=True):
                 self._extend(_Owner(self.owners[source], source), chunks)
@@ -190,12 +192,15 @@ class MappingSorter:
         used = owner.pipeline in self._pipelines
         return used and self.owners.setdefault(owner.source, owner.pipeline) == owner.pipeline
 
-    def _one_by_one(self, messages: Sequence[Message]) -> list[MappingChunk]:
+    def _one_by_one(
+        self, source: SourcePartition, messages: Sequence[Message]
+    ) -> list[MappingChunk]:
         chunks = []
         for message in messages:
             try:
                 chunks.append(read_one(message))
             except MalformedRecord as error:
+                self.damaged.add(source)
                 self._complain(message, str(error))
         return chunks
 

@@ -160,7 +160,9 @@ DIVIDED = replace(
     digest=EDITION.digest,
     editions=Editions((EDITION, Edition(1, "f" * 16))),
 )
-MOVING = replace(DIVIDED, has_moved=True, interrupts=Interruption(4, is_over=True))
+MOVING = replace(
+    DIVIDED, has_moved=True, interrupts=Interruption(4, is_over=True), has_unregistered=True
+)
 RANGES = MappingRecord(
     "g", AT, "orders", 3, 5, (MappingRange(0, 10, 4), MappingRange(6, 14, 2)), covers=Covers(0, 9)
 )
